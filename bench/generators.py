@@ -22,11 +22,8 @@ of loadline and loadline-stub.
 import argparse
 import json
 import re
-import signal
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -37,8 +34,8 @@ from load import loaded, run_client, wrk
 from page import middle
 from page import table as markdown
 from peers import SCENARIOS, Ctx, Scenario, Server, of_lab
-from processes import become_reaper, find_program, machine, pss_bytes, spawn, stop
-from rig import Failed, Rig, cores_of, require_programs
+from processes import find_program, machine, pss_bytes, spawn, stop
+from rig import Failed, Rig, options, require_programs, rigged
 
 CONNECTIONS = [64, 1000, 10000]
 # Some 200 MB of times in the stub: more than it answers in a round.
@@ -370,16 +367,12 @@ def theory(name: str) -> tuple[float, float]:
 
 
 def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(prog="./x bench load", description=__doc__, formatter_class=raw)
+    p = options(__doc__, "./x bench load", 23000)
     parts = ["count", "cost", "memory", "closed", "open", "truth", "mm1"]
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts) + " (default all)")
     o = p.add_argument
     o("-r", "--rounds", type=int, default=5, help="default 5")
     o("-d", "--seconds", type=int, default=4, help="load per round (default 4)")
-    o("--server-core", type=cores_of, default="1", metavar="CPU", help="default 1")
-    o("--client-core", type=cores_of, default="0", metavar="CPU", help="default 0")
-    o("--port", type=int, default=23000, help="ports used lie above this one (default 23000)")
     o("--quiet-wait", type=float, default=20, metavar="SECONDS", help="longest wait for quiet")
     o("--json", metavar="FILE", help="write every round's figures")
     args = p.parse_args()
@@ -393,18 +386,13 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     require_programs("loadline", "loadline-stub", "nginx", "wrk", "h2load")
-    become_reaper(args.client_core)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     rounds = f"medians of {args.rounds} rounds of {args.seconds} s (lowest to highest)"
     print(f"{machine()}; {rounds}.")
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        cores = (args.server_core, args.client_core)
-        bench = Bench(args, Rig(Path(folder), args.port, *cores, args.quiet_wait))
+    with rigged(args, args.quiet_wait) as rig:
+        bench = Bench(args, rig)
         try:
             for part in args.parts:
                 getattr(bench, part)()
-        except (Failed, RuntimeError) as error:
-            sys.exit(str(error))
         finally:
             if args.json:
                 Path(args.json).write_text(json.dumps(bench.figures, indent=1))

@@ -32,7 +32,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +48,9 @@ from processes import (
     TARGET,
     become_reaper,
     find_program,
-    machine,
-    revision,
+    measured_here,
 )
-from rig import Failed, Rig, cores_of, require_programs
+from rig import Failed, Rig, options, require_programs
 from slices import shown, slices
 
 PAGE = REPOSITORY / "docs" / "goals.md"
@@ -145,9 +143,7 @@ def measure(name: str, args: argparse.Namespace, rig: Rig) -> dict:
             for server in servers[::-1] if number % 2 else servers:
                 for key, value in part.count(rig, server, args.seconds).items():
                     figures.setdefault(key, {}).setdefault(server, []).append(value)
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    where = f"{when}, {machine()}, revision {revision()}: `{args.command_line}`"
-    return {"origin": where, "figures": figures}
+    return {"origin": f"{measured_here()}: `{args.command_line}`", "figures": figures}
 
 
 def measure_lab() -> None:
@@ -266,8 +262,7 @@ def render(results: dict) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(prog="./x bench goals", description=__doc__, formatter_class=raw)
+    p = options(__doc__, "./x bench goals")
     known = [*PARTS, "lab"]
     p.add_argument("parts", nargs="*", metavar="PART", help="default all")
     o = p.add_argument
@@ -276,9 +271,6 @@ def arguments() -> argparse.Namespace:
     o("-n", "--slices", type=int, default=20, help="of a second, for each server (default 20)")
     o("-r", "--rounds", type=int, default=5, help="of what is counted (default 5)")
     o("-d", "--seconds", type=int, default=4, help="load while calls are counted (default 4)")
-    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
-    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
-    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
     args = p.parse_args()
     args.command_line = f"{BENCH} goals {shlex.join(sys.argv[1:])}".rstrip()
     for name in args.parts:

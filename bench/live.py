@@ -7,18 +7,14 @@ A watcher asks for the events of the last second once a second, as a browser doe
 scheduler's, in nanoseconds, of all threads of the server.
 """
 
-import argparse
-import resource
 import socket
-import tempfile
 import time
-from pathlib import Path
 
 from page import table
 from load import IdleCrowd
 from peers import SCENARIOS, Scenario, Server, command
-from processes import NOFILE, become_reaper, machine, revision
-from rig import Rig, cores_of, require_programs
+from processes import machine, revision
+from rig import Rig, options, require_programs, rigged
 from slices import cpu_ns
 from status import ask
 
@@ -69,20 +65,12 @@ def cost(rig: Rig, architecture: str, crowd: int, watchers: int, seconds: int) -
 
 
 def main() -> None:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(prog="./x bench live", description=__doc__, formatter_class=raw)
-    o = p.add_argument
-    o("-d", "--seconds", type=int, default=20, help="of each row (default 20)")
-    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
-    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
-    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
+    p = options(__doc__, "./x bench live")
+    p.add_argument("-d", "--seconds", type=int, default=20, help="of each row (default 20)")
     args = p.parse_args()
     require_programs("loadline")
-    become_reaper(args.client_cores)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (NOFILE, NOFILE))
     rows = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+    with rigged(args) as rig:
         for architecture in ["reactor", "proactor"]:
             for crowd in [0, 10_000]:
                 shares = [cost(rig, architecture, crowd, n, args.seconds) for n in [0, 1, 10]]

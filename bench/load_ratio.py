@@ -12,8 +12,6 @@ counts.
 
 import argparse
 import subprocess
-import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,8 +19,8 @@ from pathlib import Path
 
 from page import table, write_between
 from peers import SCENARIOS, Ctx, Server
-from processes import become_reaper, find_program, machine, revision, spawn
-from rig import Failed, Rig, cores_of, require_programs
+from processes import find_program, measured_here, spawn
+from rig import Failed, Rig, options, require_programs, rigged
 from status import status
 
 BEGIN, END = "<!-- load ratio -->", "<!-- end of the load ratio -->"
@@ -135,16 +133,12 @@ def measure(args: argparse.Namespace, rig: Rig) -> list[list[str]]:
 
 
 def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p = options(__doc__)
     o = p.add_argument
     o("--quick", action="store_true", help="two levels, for 6 s each")
     o("--page", type=Path, help="write the table into this page, too")
     o("--only", choices=["sleep", "spin"], help="requests of this kind alone")
     o("-d", "--seconds", type=int, help="of each point (default 20)")
-    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
-    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
-    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
     args = p.parse_args()
     args.levels = [0.5, 0.9] if args.quick else LEVELS
     args.seconds = args.seconds or (6 if args.quick else 20)
@@ -154,17 +148,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     require_programs("loadline")
-    become_reaper(args.client_cores)
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
-        try:
-            rows = measure(args, rig)
-        except (Failed, OSError, RuntimeError) as error:
-            sys.exit(str(error))
+    with rigged(args) as rig:
+        rows = measure(args, rig)
     head = ["server", "load", "estimate", "interval", "error", "limit", "capacity", "within 10 %"]
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    origin = f"{when}, {machine()}, revision {revision()}, {args.seconds} s for each row."
-    text = f"{table(head, rows)}\n\n{origin}"
+    text = f"{table(head, rows)}\n\n{measured_here()}, {args.seconds} s for each row."
     print(f"\n{text}")
     if args.page:
         write_between(args.page, BEGIN, END, text)

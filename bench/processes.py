@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -111,6 +112,12 @@ def machine() -> str:
         f"{os.cpu_count()} CPUs of {model[1] if model else 'an unknown kind'}, "
         f"Linux {platform.release()}, loopback, congestion control {congestion}"
     )
+
+
+def measured_here() -> str:
+    """When and where, and of which revision."""
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return f"{when}, {machine()}, revision {revision()}"
 
 
 def revision() -> str:

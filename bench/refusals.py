@@ -16,16 +16,13 @@ used, for responses or for refusals, then (1 - 2 C r) / (1 / C - r) good respons
 
 import argparse
 import json
-import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from page import middle, table, write_between
 from peers import SCENARIOS, Ctx, Server
-from processes import become_reaper, find_program, machine, revision, spawn
-from rig import Failed, Rig, cores_of, require_programs
+from processes import find_program, measured_here, spawn
+from rig import Failed, Rig, options, require_programs, rigged
 
 BEGIN, END = "<!-- refusals -->", "<!-- end of the refusals -->"
 SCENARIO = SCENARIOS["small-64"]
@@ -133,17 +130,13 @@ def row(architecture: str, blocks: list[Found]) -> list[str]:
 
 
 def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p = options(__doc__, port=22000)
     o = p.add_argument
     o("--quick", action="store_true", help="reactor alone, once")
     o("--page", type=Path, help="write the table into this page, too")
     o("--only", choices=ARCHITECTURES, help="this architecture alone")
     o("--blocks", type=int, help="how often (default 3)")
     o("-d", "--seconds", type=float, default=2, help="of each measurement (default 2)")
-    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
-    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
-    o("--port", type=int, default=22000, help="ports used lie above this one (default 22000)")
     args = p.parse_args()
     args.blocks = args.blocks or (1 if args.quick else 3)
     quick = args.only or ("reactor" if args.quick else None)
@@ -154,23 +147,17 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     require_programs("loadline")
-    become_reaper(args.client_cores)
     found: dict[str, list[Found]] = {it: [] for it in args.architectures}
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
-        try:
-            for block in range(args.blocks):
-                for architecture in args.architectures:
-                    rig.wait_quiet()
-                    one = measured(rig, architecture, args)
-                    found[architecture].append(one)
-                    print(f"{block + 1}/{args.blocks} {architecture}: {one}", flush=True)
-        except (Failed, OSError, RuntimeError) as error:
-            sys.exit(str(error))
+    with rigged(args) as rig:
+        for block in range(args.blocks):
+            for architecture in args.architectures:
+                rig.wait_quiet()
+                one = measured(rig, architecture, args)
+                found[architecture].append(one)
+                print(f"{block + 1}/{args.blocks} {architecture}: {one}", flush=True)
     head = ["server", "capacity/s", "refusal, us", "left/s", "goodput/s", "/ capacity", "/ left"]
     head += ["within a second, %", "goal: 0.90 left, 99 %"]
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    origin = f"{when}, {machine()}, revision {revision()}; {args.blocks} blocks, {args.seconds:g} s each."
+    origin = f"{measured_here()}; {args.blocks} blocks, {args.seconds:g} s each."
     text = f"{table(head, [row(name, blocks) for name, blocks in found.items()])}\n\n{origin}"
     print(f"\n{text}")
     if args.page:

@@ -1,10 +1,13 @@
 """A place to measure in: documents, ports, servers that are started and checked, quiet."""
 
+import argparse
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +16,7 @@ from pathlib import Path
 
 from load import WRK_DONE, fetch
 from peers import BIG, SMALL, Ctx, Scenario, Server
-from processes import BIN_DIRS, find_program, machine_busy, pss_bytes, spawn, stop
+from processes import BIN_DIRS, become_reaper, find_program, machine_busy, pss_bytes, spawn, stop
 
 START_SECONDS_MAX = 10
 
@@ -130,3 +133,27 @@ class Rig:
             time.sleep(0.3)
             if (machine_busy() - busy) / 0.3 < 0.1 or time.monotonic() > deadline:
                 return
+
+
+def options(doc: str | None, program: str | None = None, port: int = 21000) -> argparse.ArgumentParser:
+    """With what every measurement can be told: where its servers and clients are."""
+    raw = argparse.RawDescriptionHelpFormatter
+    p = argparse.ArgumentParser(prog=program, description=doc, formatter_class=raw)
+    o = p.add_argument_group("where").add_argument
+    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
+    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
+    o("--port", type=int, default=port, help=f"ports used lie above this one (default {port})")
+    return p
+
+
+@contextmanager
+def rigged(args: argparse.Namespace, quiet_wait: float = 20) -> Iterator[Rig]:
+    """A place by those options; a failure in it ends the program with one line."""
+    become_reaper(args.client_cores)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        cores = (args.server_cores, args.client_cores)
+        try:
+            yield Rig(Path(folder), args.port, *cores, quiet_wait)
+        except (Failed, OSError, RuntimeError, subprocess.SubprocessError) as error:
+            sys.exit(str(error))

@@ -19,22 +19,18 @@ those after the fifth second, in which the goals allow one.
 import argparse
 import json
 import shlex
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import status
 from databases import PostgreSql, postgresql
 from page import table
 from peers import SMALL, Ctx, Scenario, Server, command
-from processes import REPOSITORY, become_reaper, find_program, machine, revision, spawn
-from rig import Failed, Rig, cores_of, require_programs
+from processes import REPOSITORY, find_program, measured_here, spawn
+from rig import Failed, Rig, options, require_programs, rigged
 
 DONE = len("done\n")
 # Neighbours are of different kinds: the load changes its kind each time.
@@ -224,8 +220,7 @@ HEAD += ["settled", "changes"]
 
 
 def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(prog="./x bench sizes", description=__doc__, formatter_class=raw)
+    p = options(__doc__, "./x bench sizes")
     o = p.add_argument
     o("--architecture", choices=ARCHITECTURES, default="reactor", help="default reactor")
     o("--quick", action="store_true", help="three loads and four sizes")
@@ -233,9 +228,6 @@ def arguments() -> argparse.Namespace:
     o("--only", choices=loads, action="append", help="this load alone; may be given several times")
     o("-c", "--connections", type=int, default=64, help="of the closed loop (default 64)")
     o("-d", "--seconds", type=float, default=2, help="of each fixed size (default 2)")
-    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
-    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
-    o("--port", type=int, default=21000, help="ports used lie above this one (default 21000)")
     args = p.parse_args()
     args.loads = args.only or (QUICK_LOADS if args.quick else loads)
     args.sizes = QUICK_SIZES if args.quick else SIZES
@@ -245,18 +237,11 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     require_programs("loadline", "work")
-    become_reaper(args.client_cores)
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
-        try:
-            rig.wait_quiet()
-            rows = compare(args, rig, fixed(args, rig))
-        except (Failed, OSError, RuntimeError, subprocess.SubprocessError) as error:
-            sys.exit(str(error))
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    with rigged(args) as rig:
+        rig.wait_quiet()
+        rows = compare(args, rig, fixed(args, rig))
     print(f"\n{table(HEAD, rows)}\n")
-    print(f"{args.architecture}, {args.connections} connections; {when}, {machine()}, "
-          f"revision {revision()}.")
+    print(f"{args.architecture}, {args.connections} connections; {measured_here()}.")
 
 
 if __name__ == "__main__":

@@ -89,6 +89,17 @@ fn read_in(bytes_per_second: u64, seconds: u64, late_ns: &[u64]) -> u64 {
     bytes
 }
 
+/// Sleeps until it wants to receive; until when it does.
+fn receives_until(reader: &mut Client) -> u64 {
+    loop {
+        match reader.order() {
+            Order::SleepUntil { ns } => reader.wakes_at(ns),
+            Order::ReceiveUntil { ns, .. } => return ns,
+            order => panic!("{order:?}"),
+        }
+    }
+}
+
 #[test]
 fn slow_readers_keep_their_rate() {
     for (rate, seconds) in [
@@ -116,29 +127,12 @@ fn a_server_that_falls_silent_is_a_timeout_and_its_slowness_is_not() {
     reader.on_event(Event::Received(&answer(1000)[..100]));
     for _ in 0..20 {
         // One byte just in time.
-        loop {
-            match reader.order() {
-                Order::SleepUntil { ns } => reader.wakes_at(ns),
-                Order::ReceiveUntil { ns, .. } => {
-                    reader.now_ns = ns - 1;
-                    reader.on_event(Event::Received(b"x"));
-                    break;
-                }
-                order => panic!("{order:?}"),
-            }
-        }
+        reader.now_ns = receives_until(&mut reader) - 1;
+        reader.on_event(Event::Received(b"x"));
     }
     assert_eq!(reader.tally().errors_total(), 0);
-    loop {
-        match reader.order() {
-            Order::SleepUntil { ns } => reader.wakes_at(ns),
-            Order::ReceiveUntil { ns, .. } => {
-                reader.wakes_at(ns);
-                break;
-            }
-            order => panic!("{order:?}"),
-        }
-    }
+    let ns = receives_until(&mut reader);
+    reader.wakes_at(ns);
     assert_eq!(reader.order(), Order::Close { reset: true });
     assert_eq!(reader.tally().errors_of(ErrorKind::Timeout), 1);
     assert!(matches!(reader.order(), Order::SleepUntil { .. }));

@@ -223,26 +223,17 @@ mod tests {
     #[test]
     fn what_a_goal_names_has_to_be_there() {
         let goal = "[[goal]]\nname = \"g\"\nmetric = \"good_per_s\"\n";
-        for (rest, why) in [
-            ("series = \"x\"\nof = {}\nat_most = 1", "no series `x`"),
-            (
-                "series = \"s\"\nof = { loops = 1 }\nat_most = 1",
-                "has no factor `loops`",
-            ),
-            ("series = \"s\"\nof = {}", "right would be one bound"),
-            (
-                "series = \"s\"\nof = {}\nat_most = 1\nat_least = 1",
-                "right would be one bound",
-            ),
-            (
-                "series = \"s\"\nof = { connections = [1, 2] }\nat_most = 1",
-                "a name with {connections} in it",
-            ),
-            (
-                "series = \"s\"\nof = {}\nat_most = 1\nover_series = \"s\"",
-                "over_series goes with",
-            ),
-        ] {
+        // A goal's lines, parted by "; ", and a part of the message.
+        let table = r#"
+            series = "x"; of = {}; at_most = 1 => no series `x`
+            series = "s"; of = { loops = 1 }; at_most = 1 => has no factor `loops`
+            series = "s"; of = {} => right would be one bound
+            series = "s"; of = {}; at_most = 1; at_least = 1 => right would be one bound
+            series = "s"; of = { connections = [1, 2] }; at_most = 1 => a name with {connections} in it
+            series = "s"; of = {}; at_most = 1; over_series = "s" => over_series goes with"#;
+        for row in table.lines().skip(1) {
+            let (rest, why) = row.trim().split_once(" => ").unwrap();
+            let rest = rest.replace("; ", "\n");
             let error = goals(&format!("{goal}{rest}")).unwrap_err();
             assert!(error.contains(why) && error.starts_with("plan:"), "{error}");
         }

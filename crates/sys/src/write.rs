@@ -350,4 +350,4 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

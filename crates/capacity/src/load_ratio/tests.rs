@@ -83,6 +83,11 @@ fn rate_of_mmc(servers: usize, mean: f64, goal: Goal) -> f64 {
     low
 }
 
+fn station(servers: usize, scv: f64) -> Station {
+    let servers = servers as f64;
+    Station { servers, scv }
+}
+
 fn rng(seed: u64) -> Pcg64Mcg {
     Pcg64Mcg::new(u128::from(seed) << 64 | 0xcafe_f00d_d15e_a5e5)
 }
@@ -105,11 +110,7 @@ fn the_ratio_of_an_mmc_queue_is_within_a_tenth_of_the_truth() {
             for seed in 0..20 {
                 let rate = load * capacity;
                 let windows = simulate(servers, Service::Exponential(mean), rate, &mut rng(seed));
-                let station = Station {
-                    servers: servers as f64,
-                    scv: 1.0,
-                };
-                let found = estimate(&[station], &windows, GOAL).unwrap();
+                let found = estimate(&[station(servers, 1.0)], &windows, GOAL).unwrap();
                 let error = found.ratio / load - 1.0;
                 assert!(
                     error.abs() < 0.1,
@@ -127,17 +128,10 @@ fn equal_services_wait_half_as_long() {
         // A goal that is far longer than the service is kept almost until all servers are busy.
         let rate = load * servers as f64 / time;
         let windows = simulate(servers, Service::Fixed(time), rate, &mut rng(1));
-        let station = Station {
-            servers: servers as f64,
-            scv: 0.0,
-        };
-        let found = estimate(&[station], &windows, GOAL).unwrap();
+        let found = estimate(&[station(servers, 0.0)], &windows, GOAL).unwrap();
         assert!((found.ratio / load - 1.0).abs() < 0.1, "{found:?}");
-        let same = Station {
-            scv: 1.0,
-            ..station
-        };
-        let capacity = estimate(&[same], &windows, GOAL).unwrap().capacity_per_s;
+        let same = estimate(&[station(servers, 1.0)], &windows, GOAL).unwrap();
+        let capacity = same.capacity_per_s;
         assert!(found.capacity_per_s > capacity, "{found:?} and {capacity}");
     }
 }
@@ -146,14 +140,10 @@ fn equal_services_wait_half_as_long() {
 fn the_interval_holds_the_truth_as_often_as_it_says() {
     let (servers, mean, load) = (2, 0.004, 0.6);
     let rate = load * rate_of_mmc(servers, mean, GOAL);
-    let station = Station {
-        servers: servers as f64,
-        scv: 1.0,
-    };
     let runs = 300;
     let held = (0..runs).filter(|seed| {
         let windows = simulate(servers, Service::Exponential(mean), rate, &mut rng(*seed));
-        let found = estimate(&[station], &windows, GOAL).unwrap();
+        let found = estimate(&[station(servers, 1.0)], &windows, GOAL).unwrap();
         let interval = found.interval.unwrap();
         assert!(interval.contains(found.ratio), "{found:?}");
         interval.contains(load)
@@ -164,7 +154,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
 
 #[test]
 fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
-    let stations = [4.0, 2.0].map(|servers| Station { servers, scv: 1.0 });
+    let stations = [station(4, 1.0), station(2, 1.0)];
     let window = Window {
         seconds: 1.0,
         served: 100.0,

@@ -38,11 +38,41 @@ impl Luck {
 
 /// It holds up to a rate that differs a little from trial to trial; now and then something else
 /// decides. A short trial ends before it is found out.
+#[derive(Clone, Copy)]
 struct Noisy {
     capacity_per_s: f64,
     spread: f64,
     hiccups: f64,
     short_flatters: f64,
+}
+
+/// Without noise; its capacity is still to be said.
+const SHARP: Noisy = Noisy {
+    capacity_per_s: 0.0,
+    spread: 0.0,
+    hiccups: 0.0,
+    short_flatters: 0.0,
+};
+
+const NOISY: Noisy = Noisy {
+    spread: 0.04,
+    hiccups: 0.03,
+    short_flatters: 0.10,
+    ..SHARP
+};
+
+impl Noisy {
+    fn carrying(self, capacity_per_s: f64) -> Self {
+        Self {
+            capacity_per_s,
+            ..self
+        }
+    }
+}
+
+/// A server of this kind for each seed.
+fn of_kind(kind: Noisy) -> impl Fn(&mut Luck) -> Box<dyn Server> {
+    move |luck| Box::new(kind.carrying(luck.capacity_per_s()))
 }
 
 impl Server for Noisy {
@@ -220,57 +250,35 @@ impl Campaign {
 
 #[test]
 fn a_sharp_bound() {
-    let sharp = |luck: &mut Luck| -> Box<dyn Server> {
-        Box::new(Noisy {
-            capacity_per_s: luck.capacity_per_s(),
-            spread: 0.0,
-            hiccups: 0.0,
-            short_flatters: 0.0,
-        })
-    };
-    campaign(sharp).check("sharp");
-    campaign_measured(sharp, of_a_step).check("sharp, a step");
+    campaign(of_kind(SHARP)).check("sharp");
+    campaign_measured(of_kind(SHARP), of_a_step).check("sharp, a step");
 }
 
 #[test]
 fn a_noisy_server() {
-    let noisy = |luck: &mut Luck| -> Box<dyn Server> {
-        Box::new(Noisy {
-            capacity_per_s: luck.capacity_per_s(),
-            spread: 0.04,
-            hiccups: 0.03,
-            short_flatters: 0.10,
-        })
-    };
-    campaign(noisy).check("noisy");
-    campaign_measured(noisy, of_a_step).check("noisy, a step");
+    campaign(of_kind(NOISY)).check("noisy");
+    campaign_measured(of_kind(NOISY), of_a_step).check("noisy, a step");
 }
 
 #[test]
 fn a_gradual_bound() {
-    let gradual = |luck: &mut Luck| -> Box<dyn Server> {
-        Box::new(Noisy {
-            capacity_per_s: luck.capacity_per_s(),
-            spread: 0.08,
-            hiccups: 0.0,
-            short_flatters: 0.05,
-        })
+    let gradual = Noisy {
+        spread: 0.08,
+        short_flatters: 0.05,
+        ..SHARP
     };
-    campaign(gradual).check("gradual");
+    campaign(of_kind(gradual)).check("gradual");
 }
 
 #[test]
 fn hiccups() {
-    let interrupted = |luck: &mut Luck| -> Box<dyn Server> {
-        Box::new(Noisy {
-            capacity_per_s: luck.capacity_per_s(),
-            spread: 0.01,
-            hiccups: 0.10,
-            short_flatters: 0.0,
-        })
+    let interrupted = Noisy {
+        spread: 0.01,
+        hiccups: 0.10,
+        ..SHARP
     };
-    campaign(interrupted).check("hiccups");
-    campaign_measured(interrupted, of_a_step).check("hiccups, a step");
+    campaign(of_kind(interrupted)).check("hiccups");
+    campaign_measured(of_kind(interrupted), of_a_step).check("hiccups, a step");
 }
 
 #[test]
@@ -289,8 +297,7 @@ fn with_dip(luck: &mut Luck) -> WithDip {
         above: Noisy {
             capacity_per_s: luck.capacity_per_s().max(2000.0),
             spread: 0.02,
-            hiccups: 0.0,
-            short_flatters: 0.0,
+            ..SHARP
         },
         dip: (0.2, 0.45),
     }
@@ -311,10 +318,7 @@ fn a_dip_is_told() {
         let is_in_dip = |dip: &Dip| {
             dip.low_per_s > 0.2 * capacity_per_s && dip.high_per_s < 0.45 * capacity_per_s
         };
-        let is_said = finding
-            .notes
-            .iter()
-            .any(|note| note.contains("not monotone"));
+        let is_said = is_noted(&finding, "not monotone");
         !finding.dips.is_empty() && finding.dips.iter().all(is_in_dip) && is_said
     });
     assert_eq!(right.count(), 100);
@@ -324,24 +328,14 @@ fn a_dip_is_told() {
 fn no_dips_are_made_up() {
     let made_up = (0..100).filter(|seed| {
         let mut luck = Luck(Pcg64Mcg::seed_from_u64(*seed));
-        let server = Noisy {
-            capacity_per_s: luck.capacity_per_s(),
-            spread: 0.04,
-            hiccups: 0.03,
-            short_flatters: 0.1,
-        };
+        let server = NOISY.carrying(luck.capacity_per_s());
         !run(&server, limits(), &mut luck).finding().dips.is_empty()
     });
     assert!(made_up.count() <= 2);
 }
 
-fn sharp(capacity_per_s: f64) -> Noisy {
-    Noisy {
-        capacity_per_s,
-        spread: 0.0,
-        hiccups: 0.0,
-        short_flatters: 0.0,
-    }
+fn is_noted(finding: &Finding, words: &str) -> bool {
+    finding.notes.iter().any(|note| note.contains(words))
 }
 
 #[test]
@@ -352,10 +346,9 @@ fn a_budget_that_is_too_small_is_said() {
             budget_s,
             ..limits()
         };
-        let finding = run(&sharp(5000.0), small, &mut luck).finding();
+        let finding = run(&SHARP.carrying(5000.0), small, &mut luck).finding();
         assert_eq!(finding.bound, Bound::BudgetTooSmall);
-        let is_said = |note: &String| note.contains("budget is too small");
-        assert!(finding.notes.iter().any(is_said), "{finding:?}");
+        assert!(is_noted(&finding, "budget is too small"), "{finding:?}");
         let holds_truth = finding.interval.is_none_or(|one| one.contains(5000.0));
         assert!(holds_truth && finding.spent_s <= budget_s, "{finding:?}");
     }
@@ -369,7 +362,7 @@ fn a_capacity_below_the_begin() {
         budget_s: 3600.0,
         ..limits()
     };
-    let finding = run(&sharp(217.0), low, &mut luck).finding();
+    let finding = run(&SHARP.carrying(217.0), low, &mut luck).finding();
     assert_eq!(finding.bound, Bound::Found);
     assert!(finding.interval.unwrap().contains(217.0));
 }
@@ -382,7 +375,7 @@ fn a_server_that_holds_nothing() {
         requests_min: 1.0,
         ..limits()
     };
-    let finding = run(&sharp(0.0), patient, &mut luck).finding();
+    let finding = run(&SHARP.carrying(0.0), patient, &mut luck).finding();
     assert_eq!(finding.bound, Bound::NoneHolds);
     assert_eq!(finding.interval, None);
 }
@@ -394,7 +387,7 @@ fn rates_that_may_not_be_tried() {
         rate_max_per_s: 3000.0,
         ..limits()
     };
-    let search = run(&sharp(5000.0), bounded, &mut luck);
+    let search = run(&SHARP.carrying(5000.0), bounded, &mut luck);
     let finding = search.finding();
     assert_eq!(finding.bound, Bound::AtLeast);
     assert!(
@@ -404,12 +397,7 @@ fn rates_that_may_not_be_tried() {
             .all(|one| one.trial.rate_per_s <= 3000.0 * 1.001)
     );
     assert!(finding.spent_s < 300.0, "{finding:?}");
-    assert!(
-        finding
-            .notes
-            .iter()
-            .any(|note| note.contains("were not to be tried"))
-    );
+    assert!(is_noted(&finding, "were not to be tried"));
 }
 
 /// Outcomes by rate, without chance.
@@ -431,12 +419,7 @@ fn a_client_that_is_the_limit() {
     assert_eq!(finding.bound, Bound::AtLeast);
     let low = finding.interval.unwrap().low;
     assert!((2000.0..4000.0).contains(&low), "{finding:?}");
-    assert!(
-        finding
-            .notes
-            .iter()
-            .any(|note| note.contains("client was the limit"))
-    );
+    assert!(is_noted(&finding, "client was the limit"));
     assert!(finding.spent_s < limits().budget_s / 2.0);
 }
 
@@ -477,7 +460,7 @@ fn discarded_trials_are_repeated_and_then_given_up() {
 #[test]
 fn what_is_proven() {
     let mut luck = Luck(Pcg64Mcg::seed_from_u64(1));
-    let search = run(&sharp(5000.0), limits(), &mut luck);
+    let search = run(&SHARP.carrying(5000.0), limits(), &mut luck);
     let confirmed = search.finding().confirmed.unwrap();
     assert!(confirmed.holds_per_s <= 5000.0 && confirmed.fails_per_s > 5000.0);
     assert_eq!((confirmed.held, confirmed.failed), (5, 1));
@@ -499,24 +482,15 @@ fn what_is_proven() {
 
 #[test]
 fn limits_that_do_not_fit() {
-    for broken in [
-        Limits {
-            begin_per_s: 0.0,
-            ..limits()
-        },
-        Limits {
-            begin_per_s: 1e9,
-            ..limits()
-        },
-        Limits {
-            budget_s: f64::NAN,
-            ..limits()
-        },
-        Limits {
-            overhead_s: -1.0,
-            ..limits()
-        },
-    ] {
+    let changes: [fn(&mut Limits); 4] = [
+        |it| it.begin_per_s = 0.0,
+        |it| it.begin_per_s = 1e9,
+        |it| it.budget_s = f64::NAN,
+        |it| it.overhead_s = -1.0,
+    ];
+    for change in changes {
+        let mut broken = limits();
+        change(&mut broken);
         assert!(Search::new(broken).is_err());
     }
 }
@@ -538,12 +512,11 @@ fn rates_have_four_digits() {
 
 #[test]
 fn lengths_are_whole_milliseconds() {
-    let seconds = limits().seconds(Length::Short, Stage::Sweep, 307.7);
-    assert_eq!(seconds.to_string(), "3.25");
-    assert_eq!(
-        limits()
-            .seconds(Length::Long, Stage::Narrow, 1e5)
-            .to_string(),
-        "10"
-    );
+    for (length, stage, rate_per_s, seconds) in [
+        (Length::Short, Stage::Sweep, 307.7, "3.25"),
+        (Length::Long, Stage::Narrow, 1e5, "10"),
+    ] {
+        let found = limits().seconds(length, stage, rate_per_s);
+        assert_eq!(found.to_string(), seconds);
+    }
 }

@@ -7,43 +7,19 @@ use rand::RngExt;
 
 use super::*;
 
-/// Throughput by clients: the example of Baron Schwartz's *Practical Scalability
+/// Throughput of 1 to 32 clients: the example of Baron Schwartz's *Practical Scalability
 /// Analysis with the Universal Scalability Law*, as in the tests and documentation of Coda Hale's
 /// usl crate 0.3.0, which names the parameters below.
-const PUBLISHED: [(f64, f64); 32] = [
-    (1.0, 955.16),
-    (2.0, 1878.91),
-    (3.0, 2688.01),
-    (4.0, 3548.68),
-    (5.0, 4315.54),
-    (6.0, 5130.43),
-    (7.0, 5931.37),
-    (8.0, 6531.08),
-    (9.0, 7219.8),
-    (10.0, 7867.61),
-    (11.0, 8278.71),
-    (12.0, 8646.7),
-    (13.0, 9047.84),
-    (14.0, 9426.55),
-    (15.0, 9645.37),
-    (16.0, 9897.24),
-    (17.0, 10097.6),
-    (18.0, 10240.5),
-    (19.0, 10532.39),
-    (20.0, 10798.52),
-    (21.0, 11151.43),
-    (22.0, 11518.63),
-    (23.0, 11806.0),
-    (24.0, 12089.37),
-    (25.0, 12075.41),
-    (26.0, 12177.29),
-    (27.0, 12211.41),
-    (28.0, 12158.93),
-    (29.0, 12155.27),
-    (30.0, 12118.04),
-    (31.0, 12140.4),
-    (32.0, 12074.39),
+const PUBLISHED: [f64; 32] = [
+    955.16, 1878.91, 2688.01, 3548.68, 4315.54, 5130.43, 5931.37, 6531.08, 7219.8, 7867.61,
+    8278.71, 8646.7, 9047.84, 9426.55, 9645.37, 9897.24, 10097.6, 10240.5, 10532.39, 10798.52,
+    11151.43, 11518.63, 11806.0, 12089.37, 12075.41, 12177.29, 12211.41, 12158.93, 12155.27,
+    12118.04, 12140.4, 12074.39,
 ];
+
+fn published() -> Vec<(f64, f64)> {
+    (1..).map(f64::from).zip(PUBLISHED).collect()
+}
 
 fn close(found: f64, right: f64, tolerance: f64) -> bool {
     (found / right - 1.0).abs() <= tolerance
@@ -51,7 +27,7 @@ fn close(found: f64, right: f64, tolerance: f64) -> bool {
 
 #[test]
 fn the_published_example() {
-    let usl = Usl::fit(&PUBLISHED, &[], Weighting::Equal, 1).unwrap();
+    let usl = Usl::fit(&published(), &[], Weighting::Equal, 1).unwrap();
     assert!(close(usl.sigma.value, 0.026_715_91, 1e-5), "{usl:?}");
     assert!(close(usl.kappa.value, 7.690_945e-4, 1e-5), "{usl:?}");
     assert!(close(usl.lambda.value, 995.6486, 1e-5), "{usl:?}");
@@ -73,7 +49,7 @@ fn the_published_example() {
 
 #[test]
 fn seven_points_of_it() {
-    let seven = [1, 5, 10, 15, 20, 25, 30].map(|n| PUBLISHED[n - 1]);
+    let seven = [1, 5, 10, 15, 20, 25, 30].map(|n| published()[n - 1]);
     let usl = Usl::fit(&seven, &[], Weighting::Equal, 1).unwrap();
     // The residuals of the best fit are orthogonal to its slopes: no small step makes it better.
     let error = |sigma: f64, kappa: f64, lambda: f64| -> f64 {
@@ -93,19 +69,14 @@ fn seven_points_of_it() {
     }
 }
 
-struct Truth {
-    lambda: f64,
-    sigma: f64,
-    kappa: f64,
-}
+const TRUTH: Model = Model {
+    lambda: 1000.0,
+    sigma: 0.03,
+    kappa: 0.0008,
+};
 
 /// Three replicates at eight levels with noise of 3 %.
-fn generated(truth: &Truth, seed: u64) -> Vec<(f64, f64)> {
-    let model = Model {
-        lambda: truth.lambda,
-        sigma: truth.sigma,
-        kappa: truth.kappa,
-    };
+fn generated(truth: &Model, seed: u64) -> Vec<(f64, f64)> {
     let mut generator = Pcg64Mcg::seed_from_u64(seed);
     let normal = Normal::new(0.0, 0.03).unwrap();
     let levels = [1.0, 2.0, 4.0, 8.0, 16.0, 24.0, 32.0, 48.0];
@@ -114,7 +85,7 @@ fn generated(truth: &Truth, seed: u64) -> Vec<(f64, f64)> {
         .flat_map(|n| [n; 3])
         .map(|n| {
             let noise = normal.inverse_cdf(generator.random_range(1e-9..1.0 - 1e-9));
-            (n, model.at(n) * noise.exp())
+            (n, truth.at(n) * noise.exp())
         })
         .collect()
 }
@@ -122,19 +93,14 @@ fn generated(truth: &Truth, seed: u64) -> Vec<(f64, f64)> {
 #[test]
 fn intervals_hold_the_truth() {
     const SEEDS: u64 = 200;
-    let truth = Truth {
-        lambda: 1000.0,
-        sigma: 0.03,
-        kappa: 0.0008,
-    };
     let mut held = [0; 4];
     for seed in 0..SEEDS {
-        let points = generated(&truth, seed);
+        let points = generated(&TRUTH, seed);
         let usl = Usl::fit(&points, &[], Weighting::Relative, seed).unwrap();
-        let right = ((1.0 - truth.sigma) / truth.kappa).sqrt();
-        held[0] += u64::from(usl.lambda.interval.contains(truth.lambda));
-        held[1] += u64::from(usl.sigma.interval.contains(truth.sigma));
-        held[2] += u64::from(usl.kappa.interval.contains(truth.kappa));
+        let right = ((1.0 - TRUTH.sigma) / TRUTH.kappa).sqrt();
+        held[0] += u64::from(usl.lambda.interval.contains(TRUTH.lambda));
+        held[1] += u64::from(usl.sigma.interval.contains(TRUTH.sigma));
+        held[2] += u64::from(usl.kappa.interval.contains(TRUTH.kappa));
         // None in the one of a hundred where the law seems not to fit.
         held[3] += u64::from(usl.peak.is_some_and(|peak| peak.n.interval.contains(right)));
     }
@@ -164,19 +130,14 @@ fn in_blocks(at: impl Fn(f64) -> f64, seed: u64) -> (Vec<(f64, f64)>, Vec<u32>) 
 #[test]
 fn what_a_block_shares_is_no_noise_of_its_levels() {
     const SEEDS: u64 = 120;
-    let truth = Model {
-        lambda: 1000.0,
-        sigma: 0.03,
-        kappa: 0.0008,
-    };
     let mut held = [0; 3];
     let (mut alarms, mut widths) = (0, [0.0; 2]);
     for seed in 0..SEEDS {
-        let (points, blocks) = in_blocks(|n| truth.at(n), seed);
+        let (points, blocks) = in_blocks(|n| TRUTH.at(n), seed);
         let usl = Usl::fit(&points, &blocks, Weighting::Relative, seed).unwrap();
-        held[0] += u64::from(usl.lambda.interval.contains(truth.lambda));
-        held[1] += u64::from(usl.sigma.interval.contains(truth.sigma));
-        held[2] += u64::from(usl.kappa.interval.contains(truth.kappa));
+        held[0] += u64::from(usl.lambda.interval.contains(TRUTH.lambda));
+        held[1] += u64::from(usl.sigma.interval.contains(TRUTH.sigma));
+        held[2] += u64::from(usl.kappa.interval.contains(TRUTH.kappa));
         alarms += u64::from(usl.lack_of_fit_p.unwrap() < LACK_OF_FIT_P);
         if seed < 20 {
             let mixed = Usl::fit(&points, &[], Weighting::Relative, seed).unwrap();
@@ -210,7 +171,7 @@ fn a_curve_with_a_corner_is_not_the_laws() {
 #[test]
 fn no_peak_where_there_is_none() {
     const SEEDS: u64 = 200;
-    let truth = Truth {
+    let truth = Model {
         lambda: 1000.0,
         sigma: 0.05,
         kappa: 0.0,
@@ -229,10 +190,9 @@ fn no_peak_where_there_is_none() {
 
 #[test]
 fn what_cannot_be_fitted() {
-    let five: Vec<(f64, f64)> = PUBLISHED[..5].to_vec();
-    let error = Usl::fit(&five, &[], Weighting::Equal, 1).unwrap_err();
+    let error = Usl::fit(&published()[..5], &[], Weighting::Equal, 1).unwrap_err();
     assert_eq!(error, FitError::TooFewLevels(5));
-    let mut broken = PUBLISHED.to_vec();
+    let mut broken = published();
     broken[3].1 = 0.0;
     assert!(Usl::fit(&broken, &[], Weighting::Equal, 1).is_err());
 }

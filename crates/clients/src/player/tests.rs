@@ -26,6 +26,14 @@ struct Link {
 }
 
 impl Link {
+    fn new(bytes_per_second: u64, length: Option<u64>) -> Self {
+        Self {
+            bytes_per_second,
+            length,
+            ..Self::default()
+        }
+    }
+
     fn answer(&mut self, request: &[u8]) {
         let text = String::from_utf8(request.to_vec()).unwrap();
         let (_, range) = text.split_once("Range: bytes=").unwrap();
@@ -108,11 +116,7 @@ const RATE: u64 = 800_000;
 
 #[test]
 fn a_fast_link_never_stalls_and_a_segment_is_asked_for_every_two_seconds() {
-    let mut link = Link {
-        bytes_per_second: 10_000_000,
-        length: Some(1 << 40),
-        ..Link::default()
-    };
+    let mut link = Link::new(10_000_000, Some(1 << 40));
     let (tally, player, sent_ns) = play(&mut link, 60);
     assert_eq!((tally.stalls, tally.stalled_ns), (0, 0));
     assert_eq!(tally.good, tally.sent);
@@ -134,11 +138,7 @@ fn a_fast_link_never_stalls_and_a_segment_is_asked_for_every_two_seconds() {
 
 #[test]
 fn half_the_rate_that_is_needed_plays_half_of_the_time() {
-    let mut link = Link {
-        bytes_per_second: 50_000,
-        length: Some(1 << 40),
-        ..Link::default()
-    };
+    let mut link = Link::new(50_000, Some(1 << 40));
     let (tally, player, _) = play(&mut link, 120);
     let buffer = player.buffer.unwrap();
     assert!(tally.stalls > 10, "{tally:?}");
@@ -157,11 +157,7 @@ fn half_the_rate_that_is_needed_plays_half_of_the_time() {
 #[test]
 fn after_the_end_of_the_file_it_begins_again() {
     let length = 500_000; // two and a half segments
-    let mut link = Link {
-        bytes_per_second: 10_000_000,
-        length: Some(length),
-        ..Link::default()
-    };
+    let mut link = Link::new(10_000_000, Some(length));
     let (tally, _, _) = play(&mut link, 30);
     assert_eq!(tally.stalls, 0);
     let expected = [(0, 199_999), (200_000, 399_999), (400_000, 499_999)];
@@ -173,11 +169,7 @@ fn after_the_end_of_the_file_it_begins_again() {
 
 #[test]
 fn a_server_that_sends_the_whole_file_is_cut_off_and_asked_again_after_a_pause() {
-    let mut link = Link {
-        bytes_per_second: 10_000_000,
-        length: None,
-        ..Link::default()
-    };
+    let mut link = Link::new(10_000_000, None);
     let (tally, player, _) = play(&mut link, 10);
     assert_eq!(
         tally.errors_of(ErrorKind::OtherStatus),

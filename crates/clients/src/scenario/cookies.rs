@@ -269,20 +269,15 @@ mod tests {
     #[test]
     fn they_end_in_time() {
         let mut jar = Jar::default();
-        jar.set(
-            b"a=1; Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
-            &origin("/", SECOND),
-        );
-        jar.set(
+        for cookie in [
+            &b"a=1; Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT"[..],
             b"b=2; Expires=Sun, 06-Nov-1994 08:49:57 GMT",
-            &origin("/", SECOND),
-        );
-        jar.set(
             b"c=3; Expires=Sun, 06 Nov 1994 08:50:07 GMT",
-            &origin("/", SECOND),
-        );
-        jar.set(b"d=4; Max-Age=99999999999999999999", &origin("/", SECOND));
-        jar.set(b"e=5; Max-Age=soon", &origin("/", SECOND));
+            b"d=4; Max-Age=99999999999999999999",
+            b"e=5; Max-Age=soon",
+        ] {
+            jar.set(cookie, &origin("/", SECOND));
+        }
         assert_eq!(
             sent(&mut jar, "/", 10 * SECOND),
             "Cookie: a=1; b=2; c=3; d=4; e=5\r\n"

@@ -376,46 +376,28 @@ capture.id = { header = "X-Id" }
 #[test]
 fn a_step_that_fails_is_counted_and_the_user_begins_anew() {
     let good = || answer(200, "X-Id: 1\r\n", "fine");
+    let short = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfine".to_vec();
+    let long = b"HTTP/1.1 204 x\r\n\r\nmore".to_vec();
+    let missing = answer(404, "", "");
+    let redirect = answer(302, "Location: /\r\n", "");
+    let bad = answer(200, "X-Id: 1\r\n", "bad");
+    use ErrorKind::*;
     for (reaction, kind, words) in [
-        (
-            answer(404, "", ""),
-            ErrorKind::Status4xx,
-            "the status 404, not 200 to 299",
-        ),
-        (answer(503, "", ""), ErrorKind::Status5xx, "503"),
-        (
-            answer(302, "Location: /\r\n", ""),
-            ErrorKind::OtherStatus,
-            "302",
-        ),
-        (
-            answer(200, "X-Id: 1\r\n", "bad"),
-            ErrorKind::WrongContent,
-            "does not contain `fine`",
-        ),
-        (ok("fine"), ErrorKind::WrongContent, "has no header `X-Id`"),
-        (
-            Reaction::Close(Vec::new()),
-            ErrorKind::ClosedEarly,
-            "closed before",
-        ),
-        (
-            Reaction::Close(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfine".to_vec()),
-            ErrorKind::ShortBody,
-            "within the content",
-        ),
+        (missing, Status4xx, "the status 404, not 200 to 299"),
+        (answer(503, "", ""), Status5xx, "503"),
+        (redirect, OtherStatus, "302"),
+        (bad, WrongContent, "does not contain `fine`"),
+        (ok("fine"), WrongContent, "has no header `X-Id`"),
+        (Reaction::Close(Vec::new()), ClosedEarly, "closed before"),
+        (Reaction::Close(short), ShortBody, "within the content"),
         (
             Reaction::Answer(b"SSH-2.0\r\n".to_vec()),
-            ErrorKind::Malformed,
+            Malformed,
             "HTTP/1",
         ),
-        (
-            Reaction::Answer(b"HTTP/1.1 204 x\r\n\r\nmore".to_vec()),
-            ErrorKind::LongBody,
-            "behind",
-        ),
-        (Reaction::Reset, ErrorKind::Reset, "reset"),
-        (Reaction::Silence, ErrorKind::Timeout, "timeout"),
+        (Reaction::Answer(long), LongBody, "behind"),
+        (Reaction::Reset, Reset, "reset"),
+        (Reaction::Silence, Timeout, "timeout"),
     ] {
         let scenario = scenario(TWO_STEPS);
         let mut play = Play::new(&scenario, 4, 1);

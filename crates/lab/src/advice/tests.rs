@@ -66,6 +66,12 @@ fn ask(run: &Run, service_us: f64) -> Result<Advice, AdviceError> {
     advise(run, &question(asked))
 }
 
+/// Whether no advice is given, and why not.
+fn refused(advice: Result<Advice, AdviceError>, why: &str) {
+    let refusal = advice.unwrap_err().to_string();
+    assert!(refusal.contains(why), "{refusal}");
+}
+
 const RUN: [(&str, f64, f64); 6] = [
     ("reactor", 0.0, 60_000.0),
     ("proactor", 0.0, 59_700.0),
@@ -122,33 +128,24 @@ fn less_is_better_where_times_are_asked_for() {
 #[test]
 fn nothing_is_said_beyond_what_was_measured() {
     let trials = run(&RUN);
-    let refused = ask(&trials, 1000.0).unwrap_err().to_string();
-    assert!(refused.contains("nothing can be said"), "{refused}");
+    refused(ask(&trials, 1000.0), "nothing can be said");
     let backwards = run(&[("reactor", 500.0, 2_000.0), ("reactor", 60.0, 9_000.0)]);
-    let refused = ask(&backwards, 1000.0).unwrap_err().to_string();
     let measured = "measured were service_us = 60; service_us = 500";
-    assert!(refused.ends_with(measured), "{refused}");
+    let refusal = ask(&backwards, 1000.0).unwrap_err().to_string();
+    assert!(refusal.ends_with(measured), "{refusal}");
     // Between the two the best one changes.
-    let refused = ask(&trials, 100.0).unwrap_err().to_string();
-    assert!(refused.contains("the best choice changes"), "{refused}");
+    refused(ask(&trials, 100.0), "the best choice changes");
     let strange = question(levels(&[("moon", Level::Number(1.0))]));
-    let refused = advise(&trials, &strange).unwrap_err().to_string();
-    assert!(refused.contains("moon was not varied"), "{refused}");
-    assert!(refused.contains("service_us, architecture"), "{refused}");
-    let refused = advise(&trials, &Question::default())
-        .unwrap_err()
-        .to_string();
-    assert!(refused.contains("service_us was varied"), "{refused}");
-    assert!(advise(&Run::default(), &Question::default()).is_err());
+    for why in ["moon was not varied", "service_us, architecture"] {
+        refused(advise(&trials, &strange), why);
+    }
+    let nothing = Question::default();
+    refused(advise(&trials, &nothing), "service_us was varied");
+    assert!(advise(&Run::default(), &nothing).is_err());
     // Two blocks are not enough.
     let mut few = trials;
     few.trials.retain(|trial| trial.block < 2);
-    assert!(
-        ask(&few, 0.0)
-            .unwrap_err()
-            .to_string()
-            .contains("every choice was measured: 2;")
-    );
+    refused(ask(&few, 0.0), "every choice was measured: 2;");
 }
 
 #[test]
@@ -261,20 +258,14 @@ fn where_the_client_was_the_limit_cpu_time_still_decides() {
 fn one_of_several_series_has_to_be_named() {
     let mut made_up = run(&RUN);
     made_up.trials[0].series = "others".to_owned();
-    let refused = ask(&made_up, 0.0).unwrap_err().to_string();
-    assert!(
-        refused.contains("--series with one of models, others"),
-        "{refused}"
-    );
+    let which = "--series with one of models, others";
+    refused(ask(&made_up, 0.0), which);
     let asked = Question {
         series: Some("moon".to_owned()),
         ..Question::default()
     };
-    let refused = advise(&made_up, &asked).unwrap_err().to_string();
-    assert!(
-        refused.contains("no series moon; right would be one of models"),
-        "{refused}"
-    );
+    let which = "no series moon; right would be one of models";
+    refused(advise(&made_up, &asked), which);
 }
 
 #[test]

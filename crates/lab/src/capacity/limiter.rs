@@ -244,7 +244,7 @@ fn by_waiting(measured: &Measured, unloaded_us: Option<u64>) -> Option<(LimiterK
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{CpuQuota, ServerFacts};
+    use crate::journal::{self, ServerFacts};
     use loadline_capacity::search::{Basis, Length, Stage, Tried, Try};
 
     fn evidence(outcome: Outcome, rate_per_s: f64, measured: Measured) -> Evidence {
@@ -281,13 +281,13 @@ mod tests {
         }
     }
 
-    fn quota(cpus: f64, periods_throttled: u64) -> CpuQuota {
-        CpuQuota {
+    fn quota(cpus: f64, periods_throttled: u64) -> Option<journal::CpuQuota> {
+        Some(journal::CpuQuota {
             cpus,
             periods: 100,
             periods_throttled,
-            ..CpuQuota::default()
-        }
+            ..journal::CpuQuota::default()
+        })
     }
 
     fn found(change: impl FnOnce(&mut Evidence)) -> LimiterKind {
@@ -312,81 +312,40 @@ mod tests {
 
     #[test]
     fn each_is_named() {
+        use LimiterKind::*;
         type Change = fn(&mut Evidence, &mut Measured);
-        let cases: [(Change, LimiterKind); 13] = [
-            (|_, _| {}, LimiterKind::Unknown),
-            (
-                |_, measured| measured.server_thread = Some(0.97),
-                LimiterKind::ServerThread,
-            ),
-            (
-                |one, _| one.server.cpu_quota = Some(quota(0.5, 63)),
-                LimiterKind::CpuQuota,
-            ),
+        let cases: [(LimiterKind, Change); 13] = [
+            (Unknown, |_, _| {}),
+            (ServerThread, |_, it| it.server_thread = Some(0.97)),
+            (CpuQuota, |one, _| one.server.cpu_quota = quota(0.5, 63)),
             // It is never at its quota, or far from it.
-            (
-                |one, _| one.server.cpu_quota = Some(quota(0.5, 0)),
-                LimiterKind::Unknown,
-            ),
-            (
-                |one, _| one.server.cpu_quota = Some(quota(1.0, 5)),
-                LimiterKind::Unknown,
-            ),
-            (
-                |_, measured| measured.server_cpus = Some(1.9),
-                LimiterKind::ServerCpus,
-            ),
-            (
-                |_, measured| {
-                    measured.server_cpus = Some(1.0);
-                    measured.server_delay = Some(0.9);
-                },
-                LimiterKind::SharedCpus,
-            ),
-            (
-                |_, measured| {
-                    measured.descriptors_max = Some(1020);
-                    measured.descriptors_limit = Some(1024);
-                },
-                LimiterKind::Descriptors,
-            ),
-            (
-                |_, measured| {
-                    measured.error = Some("status_5xx".to_owned());
-                    measured.error_share = 0.02;
-                },
-                LimiterKind::Refusals,
-            ),
-            (
-                |_, measured| measured.service_p50_us = Some(9000),
-                LimiterKind::Workers,
-            ),
-            (
-                |_, measured| measured.in_flight = Some(63.0),
-                LimiterKind::Connections,
-            ),
-            (
-                |one, measured| {
-                    // One thread on one CPU: the thread.
-                    one.server.cpus = "1".to_owned();
-                    measured.server_thread = Some(0.98);
-                    measured.server_cpus = Some(0.99);
-                },
-                LimiterKind::ServerThread,
-            ),
-            (
-                |_, measured| {
-                    // One thread, which others keep from the one CPU that it can use of two.
-                    measured.server_cpus = Some(0.59);
-                    measured.server_delay = Some(0.40);
-                    measured.server_thread = Some(0.59);
-                    measured.server_thread_delay = Some(0.40);
-                    measured.service_p50_us = Some(9000);
-                },
-                LimiterKind::SharedCpus,
-            ),
+            (Unknown, |one, _| one.server.cpu_quota = quota(0.5, 0)),
+            (Unknown, |one, _| one.server.cpu_quota = quota(1.0, 5)),
+            (ServerCpus, |_, it| it.server_cpus = Some(1.9)),
+            (SharedCpus, |_, it| {
+                (it.server_cpus, it.server_delay) = (Some(1.0), Some(0.9));
+            }),
+            (Descriptors, |_, it| {
+                (it.descriptors_max, it.descriptors_limit) = (Some(1020), Some(1024));
+            }),
+            (Refusals, |_, it| {
+                (it.error, it.error_share) = (Some("status_5xx".to_owned()), 0.02);
+            }),
+            (Workers, |_, it| it.service_p50_us = Some(9000)),
+            (Connections, |_, it| it.in_flight = Some(63.0)),
+            (ServerThread, |one, it| {
+                // One thread on one CPU: the thread.
+                one.server.cpus = "1".to_owned();
+                (it.server_thread, it.server_cpus) = (Some(0.98), Some(0.99));
+            }),
+            (SharedCpus, |_, it| {
+                // One thread, which others keep from the one CPU that it can use of two.
+                (it.server_cpus, it.server_delay) = (Some(0.59), Some(0.40));
+                (it.server_thread, it.server_thread_delay) = (Some(0.59), Some(0.40));
+                it.service_p50_us = Some(9000);
+            }),
         ];
-        for (index, (change, kind)) in cases.into_iter().enumerate() {
+        for (index, (kind, change)) in cases.into_iter().enumerate() {
             let found = found(|evidence| {
                 let mut measured = evidence.measured.take().unwrap();
                 change(evidence, &mut measured);

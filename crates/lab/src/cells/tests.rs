@@ -79,57 +79,23 @@ fn levels_may_name_the_server() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    for (series, right) in [
-        (
-            "servers = [\"loadline\"]\nload = { duration = \"5s\" }",
-            "series s: server=loadline: --duration: the lab sets it itself; right would be \
-             duration_s",
-        ),
-        (
-            "servers = [\"loadline\"]\nload = { json = \"x\" }",
-            "series s: server=loadline: --json: no such option",
-        ),
-        (
-            "servers = [\"loadline\"]\nload = { connections = \"many\" }",
-            "server=loadline: --connections many: not a number",
-        ),
-        (
-            "servers = [\"loadline\"]\nserve = { listen = \"x\" }",
-            "--listen: the lab sets it itself; right would be nothing: a free port is taken",
-        ),
-        (
-            "servers = [\"loadline\"]\nserve = { loops = \"many\" }",
-            "server=loadline: --loops many: not a number; right would be",
-        ),
-        (
-            "servers = [\"loadline\"]\nserve = { loopss = 1 }",
-            "server=loadline: --loopss: no such option; right would be loops",
-        ),
-        (
-            "servers = [\"nginx-tuned\"]\nfactors = { loops = [1] }",
-            "factor loops: level 1: nginx-tuned has no option loops here",
-        ),
-        (
-            "servers = [\"own\"]\nfactors = { workers = [1] }",
-            "nothing in the command of own asks for workers; right would be {workers}",
-        ),
-        (
-            "servers = [\"loadline\"]\nfactors = { path = [\"/a\"], file_bytes = [1] }",
-            "the factors file_bytes and path both set the path",
-        ),
-        (
-            "servers = [\"loadline\"]\nload = { rate = 5, rate_of_capacity = 0.5 }",
-            "load rate and rate_of_capacity exclude each other",
-        ),
-        (
-            "servers = [\"loadline\"]\nfactors = { rate_of_capacity = [0.5, 0] }",
-            "factor rate_of_capacity: level 0: rate_of_capacity is no multiple",
-        ),
-        (
-            "servers = [\"loadline\"]\n[[series]]\nname = \"s\"\nservers = [\"loadline\"]",
-            "series s: the cell server=loadline is there twice",
-        ),
-    ] {
+    // A series' lines, parted by "; ", and a part of the message.
+    let table = r#"
+        servers = ["loadline"]; load = { duration = "5s" } => series s: server=loadline: --duration: the lab sets it itself; right would be duration_s
+        servers = ["loadline"]; load = { json = "x" } => series s: server=loadline: --json: no such option
+        servers = ["loadline"]; load = { connections = "many" } => server=loadline: --connections many: not a number
+        servers = ["loadline"]; serve = { listen = "x" } => --listen: the lab sets it itself; right would be nothing: a free port is taken
+        servers = ["loadline"]; serve = { loops = "many" } => server=loadline: --loops many: not a number; right would be
+        servers = ["loadline"]; serve = { loopss = 1 } => server=loadline: --loopss: no such option; right would be loops
+        servers = ["nginx-tuned"]; factors = { loops = [1] } => factor loops: level 1: nginx-tuned has no option loops here
+        servers = ["own"]; factors = { workers = [1] } => nothing in the command of own asks for workers; right would be {workers}
+        servers = ["loadline"]; factors = { path = ["/a"], file_bytes = [1] } => the factors file_bytes and path both set the path
+        servers = ["loadline"]; load = { rate = 5, rate_of_capacity = 0.5 } => load rate and rate_of_capacity exclude each other
+        servers = ["loadline"]; factors = { rate_of_capacity = [0.5, 0] } => factor rate_of_capacity: level 0: rate_of_capacity is no multiple
+        servers = ["loadline"]; [[series]]; name = "s"; servers = ["loadline"] => series s: the cell server=loadline is there twice"#;
+    for row in table.lines().skip(1) {
+        let (series, right) = row.trim().split_once(" => ").unwrap();
+        let series = series.replace("; ", "\n");
         let message = cells(&format!("{SERVERS}[[series]]\nname = \"s\"\n{series}"));
         let message = message.unwrap_err();
         assert!(message.contains(right), "{message:?} is not {right:?}");

@@ -116,111 +116,68 @@ fn placements_by_name() {
     assert_eq!((mine.server, mine.client), (vec![0, 2, 3], vec![1]));
 }
 
+/// Rows of a table: what is wrong, its lines parted by "; ", and a part of the message.
+fn rows(table: &str) -> impl Iterator<Item = (String, &str)> {
+    let rows = table.lines().map(str::trim).filter(|row| !row.is_empty());
+    rows.map(|row| {
+        let (text, right) = row.split_once(" => ").unwrap();
+        (text.replace("; ", "\n"), right)
+    })
+}
+
 #[test]
 fn a_mistake_is_one_line() {
-    for (rest, right) in [
-        ("", "plan.toml:1: nothing to measure; right would be"),
-        (
-            "[[series]]\nnam = \"s\"",
-            "plan.toml:4: unknown field `nam`",
-        ),
-        (
-            "[[series]]\nname = \"\"",
-            "plan.toml:4: series : the name is empty",
-        ),
-        (
-            "[[series]]\nname = \"s\"\nservers = [\"x\"]",
-            "plan.toml:3: series s: no server x; right would be one of loadline",
-        ),
-        (
-            "[[series]]\nname = \"s\"\ncpus = \"x\"",
-            "plan.toml:3: series s: no cpus x; right would be one of split, one, shared",
-        ),
-        (
-            "[[series]]\nname = \"s\"\nreplicates = 0",
-            "plan.toml:5: series s: 0 replicates; right would be 1 to 1000",
-        ),
-        (
-            "[[series]]\nname = \"s\"\nduration_s = 0",
-            "plan.toml:5: series s: 0 seconds; right would be 0.01 to 86400",
-        ),
-        (
-            "[[series]]\nname = \"s\"\n[series.factors]\nlopps = [1]",
-            "plan.toml:6: series s: factor lopps: what lopps sets is not known; right would be",
-        ),
-        (
-            "[[series]]\nname = \"s\"\n[series.factors]\nloops = []",
-            "plan.toml:6: series s: factor loops: no levels",
-        ),
-        (
-            "[[series]]\nname = \"s\"\n[series.factors]\nloops = [1, 1]",
-            "factor loops: the level 1 stands there twice",
-        ),
-        (
-            "[[series]]\nname = \"s\"\n[series.factors]\nloops = \"1-5\"",
-            "factor loops: `1-5` is not a row of numbers; right would be 100..2500/100",
-        ),
-        (
-            "[[series]]\nname = \"s\"\n[series.factors]\nkeep_alive = [\"yes\"]",
-            "factor keep_alive: right would be the levels on and off",
-        ),
-        (
-            "[[series]]\nname = \"s\"\n[series.factors]\nx = [{ level = 1, lood = {} }]",
-            "plan.toml:6: series s: factor x: unknown field `lood`",
-        ),
-        (
-            "[[series]]\nname = \"s\"\na_a = [{ loops = 1 }]",
-            "series s: except, a_a and compare name levels of factors, and loops is none",
-        ),
-        (
-            "[[series]]\nname = \"s\"\npath = \"x\"",
-            "series s: `x` is not a path; right would be /index.html",
-        ),
-        (
-            "[[series]]\nname = \"s\"\nallow = { errors = 2 }",
-            "series s: 2 is not a share",
-        ),
-        (
-            "[servers.x]\n[[series]]\nname = \"s\"",
-            "plan.toml:3: server x: neither kind nor command is given",
-        ),
-        (
-            "[servers.x]\nkind = \"nginx\"\n[[series]]\nname = \"s\"",
-            "server x: kind nginx is not known; right would be one of loadline, nginx-default",
-        ),
-        (
-            "[cpus.split]\nserver = \"0\"\nclient = \"1\"\n[[series]]\nname = \"s\"",
-            "plan.toml:3: cpus split has a meaning already",
-        ),
-        (
-            "[cpus.x]\nserver = \"3-1\"\nclient = \"1\"\n[[series]]\nname = \"s\"",
-            "plan.toml:3: cpus x: `3-1` is not a list of CPUs",
-        ),
-    ] {
-        let message = parsed(rest).unwrap_err();
+    let check = |text: &str, right: &str| {
+        let message = Plan::parse(text, "plan.toml", Path::new("/plans"));
+        let message = message.unwrap_err().to_string();
         assert!(message.contains(right), "{message:?} is not {right:?}");
         assert!(!message.contains('\n'), "{message:?}");
+    };
+    let begin = "name = \"t\"\n[servers.loadline]\n";
+    let series = "[[series]]\nname = \"s\"";
+    check(begin, "plan.toml:1: nothing to measure; right would be");
+    let of_series = r#"
+        [[series]]; nam = "s" => plan.toml:4: unknown field `nam`
+        [[series]]; name = "" => plan.toml:4: series : the name is empty"#;
+    for (text, right) in rows(of_series) {
+        check(&format!("{begin}{text}"), right);
     }
-    for (head, right) in [
-        (
-            "files = { \"../x\" = 1 }",
-            "plan.toml:1: `../x` is not a path of plain names",
-        ),
-        (
-            "files = { x = 99999999999999 }",
-            "bytes of files; right would be",
-        ),
-        (
-            "root = \"a\"\nfiles = { x = 1 }",
-            "root and files exclude each other",
-        ),
-        ("budget_s = 0", "budget_s 0 is no time"),
-    ] {
-        let text = format!("{head}\nname = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"");
-        let message = Plan::parse(&text, "plan.toml", Path::new("/"))
-            .unwrap_err()
-            .to_string();
-        assert!(message.contains(right), "{message:?} is not {right:?}");
+    let in_series = r#"
+        servers = ["x"] => plan.toml:3: series s: no server x; right would be one of loadline
+        cpus = "x" => plan.toml:3: series s: no cpus x; right would be one of split, one, shared
+        replicates = 0 => plan.toml:5: series s: 0 replicates; right would be 1 to 1000
+        duration_s = 0 => plan.toml:5: series s: 0 seconds; right would be 0.01 to 86400
+        a_a = [{ loops = 1 }] => series s: except, a_a and compare name levels of factors, and loops is none
+        path = "x" => series s: `x` is not a path; right would be /index.html
+        allow = { errors = 2 } => series s: 2 is not a share"#;
+    for (text, right) in rows(in_series) {
+        check(&format!("{begin}{series}\n{text}"), right);
+    }
+    let of_factors = r#"
+        lopps = [1] => plan.toml:6: series s: factor lopps: what lopps sets is not known; right would be
+        loops = [] => plan.toml:6: series s: factor loops: no levels
+        loops = [1, 1] => factor loops: the level 1 stands there twice
+        loops = "1-5" => factor loops: `1-5` is not a row of numbers; right would be 100..2500/100
+        keep_alive = ["yes"] => factor keep_alive: right would be the levels on and off
+        x = [{ level = 1, lood = {} }] => plan.toml:6: series s: factor x: unknown field `lood`"#;
+    for (text, right) in rows(of_factors) {
+        check(&format!("{begin}{series}\n[series.factors]\n{text}"), right);
+    }
+    let beside_series = r#"
+        [servers.x] => plan.toml:3: server x: neither kind nor command is given
+        [servers.x]; kind = "nginx" => server x: kind nginx is not known; right would be one of loadline, nginx-default
+        [cpus.split]; server = "0"; client = "1" => plan.toml:3: cpus split has a meaning already
+        [cpus.x]; server = "3-1"; client = "1" => plan.toml:3: cpus x: `3-1` is not a list of CPUs"#;
+    for (text, right) in rows(beside_series) {
+        check(&format!("{begin}{text}\n{series}"), right);
+    }
+    let first_line = r#"
+        files = { "../x" = 1 } => plan.toml:1: `../x` is not a path of plain names
+        files = { x = 99999999999999 } => bytes of files; right would be
+        root = "a"; files = { x = 1 } => root and files exclude each other
+        budget_s = 0 => budget_s 0 is no time"#;
+    for (text, right) in rows(first_line) {
+        check(&format!("{text}\n{begin}{series}"), right);
     }
 }
 
@@ -228,29 +185,13 @@ fn a_mistake_is_one_line() {
 #[test]
 fn levels_are_typed_when_they_are_read() {
     let series = "[servers.own]\ncommand = [\"own\", \"{loops}\"]\n[[series]]\nname = \"s\"\n";
-    for (rest, right) in [
-        (
-            "[series.factors]\nconnections = [1,\n\"many\"]",
-            "plan.toml:9: series s: factor connections: level many: --connections many: not a number",
-        ),
-        (
-            "servers = [\"loadline\"]\nfactors.loops = [1, \"many\"]",
-            "plan.toml:8: series s: factor loops: level many: --loops many: not a number",
-        ),
-        (
-            "[series.factors]\nx = [\n{ level = \"a\", load = { rate = 5 } },\n{ level = \"b\", load = \
-             { duration = \"5s\" } }]",
-            "plan.toml:10: series s: factor x: level b: --duration: the lab sets it itself",
-        ),
-        (
-            "factors.rate_of_capacity = [0.5, 0]",
-            "plan.toml:7: series s: factor rate_of_capacity: level 0: rate_of_capacity is no multiple",
-        ),
-        (
-            "[series.factors]\ny = { load = \"think\", unit = \"lightyears\", levels = [1] }",
-            "plan.toml:8: series s: factor y: level 1: --think 1lightyears",
-        ),
-    ] {
+    let table = r#"
+        [series.factors]; connections = [1,; "many"] => plan.toml:9: series s: factor connections: level many: --connections many: not a number
+        servers = ["loadline"]; factors.loops = [1, "many"] => plan.toml:8: series s: factor loops: level many: --loops many: not a number
+        [series.factors]; x = [; { level = "a", load = { rate = 5 } },; { level = "b", load = { duration = "5s" } }] => plan.toml:10: series s: factor x: level b: --duration: the lab sets it itself
+        factors.rate_of_capacity = [0.5, 0] => plan.toml:7: series s: factor rate_of_capacity: level 0: rate_of_capacity is no multiple
+        [series.factors]; y = { load = "think", unit = "lightyears", levels = [1] } => plan.toml:8: series s: factor y: level 1: --think 1lightyears"#;
+    for (rest, right) in rows(table) {
         let message = parsed(&format!("{series}{rest}")).unwrap_err();
         assert!(message.starts_with(right), "{message:?} is not {right:?}");
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use jiff::Timestamp;
 use loadline_record::report::number::span_s;
 use serde::{Deserialize, Serialize};
 
@@ -71,10 +72,14 @@ impl Environment {
 
 /// What was so in any trial, each once.
 fn each(run: &Run, of: &dyn Fn(&Measured) -> String) -> String {
+    distinct(run.trials.iter().map(of).filter(|it| !it.is_empty()))
+}
+
+fn distinct(texts: impl Iterator<Item = String>) -> String {
     let mut seen: Vec<String> = Vec::new();
-    for value in run.trials.iter().map(of).filter(|it| !it.is_empty()) {
-        if !seen.contains(&value) {
-            seen.push(value);
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
         }
     }
     seen.join("; ")
@@ -168,20 +173,16 @@ fn cpu_quota(trial: &Measured) -> String {
 
 /// Which there were, each with its CPUs and how it was started.
 fn databases(run: &Run) -> String {
-    let mut seen: Vec<String> = Vec::new();
-    for database in run.trials.iter().flat_map(|trial| &trial.server.databases) {
-        let text = format!(
+    let databases = run.trials.iter().flat_map(|trial| &trial.server.databases);
+    distinct(databases.map(|database| {
+        format!(
             "{} on CPUs {}, those of the server ({}; {})",
             database.name,
             database.cpus,
             database.version,
             super::shell(&database.command)
-        );
-        if !seen.contains(&text) {
-            seen.push(text);
-        }
-    }
-    seen.join("; ")
+        )
+    }))
 }
 
 fn servers(run: &Run) -> Vec<ServerSheet> {
@@ -205,24 +206,13 @@ fn servers(run: &Run) -> Vec<ServerSheet> {
     sheets
 }
 
-/// Date and time of day, by the proleptic Gregorian calendar (Hinnant, "chrono-compatible low-level
-/// date algorithms").
+/// Date and time of day; empty: not known.
 fn utc(unix_ms: u64) -> String {
-    if unix_ms == 0 {
-        return String::new();
-    }
-    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1000 % 86_400);
-    let shifted = days + 719_468; // days since 0000-03-01
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+    let time = i64::try_from(unix_ms).ok().filter(|ms| *ms > 0);
+    let time = time.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(String::new, |it| {
+        it.strftime("%Y-%m-%d %H:%M UTC").to_string()
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Numbers, factors and levels as people read them.
 
+use loadline_record::report::number::grouped;
+
 use crate::analysis::Unit;
 use crate::journal::{Level, Levels};
 
@@ -50,7 +52,7 @@ pub fn digits(value: f64, count: usize) -> String {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let fraction = fraction.trim_end_matches('0');
     let point = if fraction.is_empty() { "" } else { "." };
-    format!("{sign}{}{point}{fraction}", thousands(whole))
+    format!("{sign}{}{point}{fraction}", grouped(whole))
 }
 
 /// A ratio, with the zeros that say how exactly it is known: "1.00", "0.971", "12.3".
@@ -75,17 +77,6 @@ pub fn shell(command: &[String]) -> String {
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
-}
-
-fn thousands(whole: &str) -> String {
-    let mut text = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Suffixes of factor names that are units, with how they are written. The longest come first.

@@ -276,6 +276,11 @@ mod tests {
         }
     }
 
+    fn weighted(cumulative: &[f64]) -> MixOrder {
+        let cumulative = cumulative.to_vec();
+        MixOrder::Weighted { cumulative }
+    }
+
     fn first_line(request: &Prepared) -> String {
         let text = String::from_utf8_lossy(&request.keep).into_owned();
         text.lines().next().unwrap_or_default().to_owned()
@@ -293,12 +298,7 @@ mod tests {
             servers,
             [([127, 0, 0, 1], 81).into(), ([127, 0, 0, 2], 81).into()]
         );
-        assert_eq!(
-            mix.order,
-            MixOrder::Weighted {
-                cumulative: vec![1.0, 2.0, 3.0]
-            }
-        );
+        assert_eq!(mix.order, weighted(&[1.0, 2.0, 3.0]));
         let servers: Vec<u16> = mix.requests.iter().map(|request| request.server).collect();
         assert_eq!((servers, mix.expectations.len()), (vec![0, 0, 1], 1));
         assert_eq!(first_line(&mix.requests[2]), "GET /c HTTP/1.1");
@@ -337,12 +337,7 @@ mod tests {
         options.list = Some(path.clone());
         let (mix, servers) = prepare(&options).unwrap();
         assert_eq!((mix.requests.len(), servers.len()), (3, 2));
-        assert_eq!(
-            mix.order,
-            MixOrder::Weighted {
-                cumulative: vec![3.0, 4.0, 6.0]
-            }
-        );
+        assert_eq!(mix.order, weighted(&[3.0, 4.0, 6.0]));
         assert_eq!(first_line(&mix.requests[0]), "GET /a HTTP/1.1");
         assert!(
             mix.requests[1]
@@ -351,27 +346,15 @@ mod tests {
         );
         assert_eq!(mix.requests[1].expectation, 1);
         assert_eq!(mix.expectations[1].statuses, [303]);
-        std::fs::write(&path, "/a\n/b body=@missing\n").unwrap();
-        assert!(
-            prepare(&options)
-                .unwrap_err()
-                .to_string()
-                .contains("missing")
-        );
-        std::fs::write(&path, "/a\n/b x=y\n").unwrap();
-        assert!(
-            prepare(&options)
-                .unwrap_err()
-                .to_string()
-                .contains("urls.txt: line 2:")
-        );
-        std::fs::write(&path, b"/\xff").unwrap();
-        assert!(
-            prepare(&options)
-                .unwrap_err()
-                .to_string()
-                .contains("not UTF-8")
-        );
+        for (text, part) in [
+            (&b"/a\n/b body=@missing\n"[..], "missing"),
+            (b"/a\n/b x=y\n", "urls.txt: line 2:"),
+            (b"/\xff", "not UTF-8"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let refusal = refusal(&options);
+            assert!(refusal.contains(part), "{refusal}");
+        }
     }
 
     #[test]

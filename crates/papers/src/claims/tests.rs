@@ -483,25 +483,14 @@ fn cpu_use_is_stable_however_noisy() {
 fn where_the_client_was_the_limit_a_claim_has_to_hold_for_what_there_was_room_for() {
     // 4.5 is asked for: 3 to 3.3, 3 to 6, 5 to 10; at the end of its CPU, the server is what it was
     // measured to be.
+    let (limit, reaches) = (
+        "The client was the limit in some trials",
+        "Client-limited: the interval reaches",
+    );
     for (busy, rate, verdict, reason) in [
-        (
-            0.9,
-            60_000.0,
-            NotReproduced,
-            "The client was the limit in some trials",
-        ),
-        (
-            0.5,
-            60_000.0,
-            NotTestable,
-            "Client-limited: the interval reaches",
-        ),
-        (
-            0.5,
-            100_000.0,
-            Reproduced,
-            "The client was the limit in some trials",
-        ),
+        (0.9, 60_000.0, NotReproduced, limit),
+        (0.5, 60_000.0, NotTestable, reaches),
+        (0.5, 100_000.0, Reproduced, limit),
         (0.96, 60_000.0, NotReproduced, ""),
     ] {
         let mut made = Made::new("P4");

@@ -136,7 +136,9 @@ fn grouped_decimal(text: &str) -> String {
     }
 }
 
-fn grouped(digits: &str) -> String {
+/// Digits with commas between thousands.
+#[must_use]
+pub fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {

@@ -34,6 +34,10 @@ fn ring(options: &RingOptions) -> Option<Ring> {
     }
 }
 
+fn large_ring() -> Option<Ring> {
+    ring(&RingOptions::default())
+}
+
 fn connected() -> (TcpStream, OwnedFd) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -53,6 +57,13 @@ fn adopt(ring: &mut Ring, socket: OwnedFd) -> (SocketId, Token) {
 
 fn memory(bytes: &[u8]) -> Transmit {
     Transmit::new(vec![Segment::Buffer(Buffer::from(bytes.to_vec()))])
+}
+
+/// A connection: the client's end, and the other, adopted.
+fn adopted(ring: &mut Ring) -> (TcpStream, SocketId, Token) {
+    let (ours, theirs) = connected();
+    let (id, owner) = adopt(ring, theirs);
+    (ours, id, owner)
 }
 
 /// What happened, without what is lent.
@@ -134,11 +145,8 @@ fn received(seen: &[Seen], of: Token) -> Vec<u8> {
 
 #[test]
 fn receives_and_sends_until_the_end() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
-    let (mut ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let Some(mut ring) = large_ring() else { return };
+    let (mut ours, id, token) = adopted(&mut ring);
     ring.receive(id);
     for round in 0..3_u8 {
         ours.write_all(&[b'a' + round]).unwrap();
@@ -167,11 +175,8 @@ fn receives_and_sends_until_the_end() {
 
 #[test]
 fn a_stalled_reader_gets_all_of_a_long_batch_in_the_end() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
-    let (mut ours, theirs) = connected();
-    let (id, _) = adopt(&mut ring, theirs);
+    let Some(mut ring) = large_ring() else { return };
+    let (mut ours, id, _) = adopted(&mut ring);
     let shared: Arc<[u8]> = (0..8 << 20).map(|i: u32| i as u8).collect();
     let segments = vec![
         Segment::Buffer(Buffer::from(b"head".to_vec())),
@@ -230,8 +235,7 @@ fn completions_that_overflow_the_queue_are_all_reported() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let mut clients = Vec::new();
     for _ in 0..100 {
-        let (ours, theirs) = connected();
-        let (id, _) = adopt(&mut ring, theirs);
+        let (ours, id, _) = adopted(&mut ring);
         ring.await_room(id);
         clients.push((ours, id));
     }
@@ -256,8 +260,7 @@ fn few_buffers_are_enough_for_many_who_send_at_once() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let mut clients = Vec::new();
     for _ in 0..50 {
-        let (ours, theirs) = connected();
-        let (id, token) = adopt(&mut ring, theirs);
+        let (ours, id, token) = adopted(&mut ring);
         ring.receive(id);
         clients.push((ours, token));
     }
@@ -278,11 +281,8 @@ fn few_buffers_are_enough_for_many_who_send_at_once() {
 
 #[test]
 fn paused_means_paused_and_a_broken_connection_shows_all_the_same() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
-    let (mut ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let Some(mut ring) = large_ring() else { return };
+    let (mut ours, id, token) = adopted(&mut ring);
     ring.receive(id);
     turn(&mut ring, 0);
     ring.pause(id);
@@ -302,11 +302,8 @@ fn paused_means_paused_and_a_broken_connection_shows_all_the_same() {
 /// A client that has sent all it wants and waits for the answers has not gone.
 #[test]
 fn the_peer_s_regular_end_waits_behind_its_bytes_while_paused() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
-    let (mut ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let Some(mut ring) = large_ring() else { return };
+    let (mut ours, id, token) = adopted(&mut ring);
     ring.pause(id);
     ours.write_all(b"last words").unwrap();
     ours.shutdown(Shutdown::Write).unwrap();
@@ -323,8 +320,7 @@ fn the_peer_s_regular_end_waits_behind_its_bytes_while_paused() {
 #[test]
 fn asking_again_and_again_does_not_pile_up_operations() {
     let Some(mut ring) = ring(&SMALL) else { return };
-    let (mut ours, theirs) = connected();
-    let (id, _) = adopt(&mut ring, theirs);
+    let (mut ours, id, _) = adopted(&mut ring);
     ring.send(id, memory(&vec![1; 16 << 20]), SentReport::AtOnce);
     for round in 0..1000 {
         ring.receive(id);
@@ -349,8 +345,7 @@ fn asking_again_and_again_does_not_pile_up_operations() {
 #[test]
 fn pausing_and_receiving_again_at_once_loses_nothing() {
     let Some(mut ring) = ring(&SMALL) else { return };
-    let (mut ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let (mut ours, id, token) = adopted(&mut ring);
     ring.receive(id);
     let mut all = Vec::new();
     for round in 0..100_u8 {
@@ -374,19 +369,15 @@ fn pausing_and_receiving_again_at_once_loses_nothing() {
 
 #[test]
 fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
-    let (mut ours, theirs) = connected();
-    let (first, _) = adopt(&mut ring, theirs);
+    let Some(mut ring) = large_ring() else { return };
+    let (mut ours, first, _) = adopted(&mut ring);
     ring.receive(first);
     ring.send(first, memory(&vec![1; 16 << 20]), SentReport::WithTheNext);
     ring.wait(Some(0)).unwrap(); // a receive and a long send are in flight
     while ring.next_completion().is_some() {}
     ours.write_all(b"for nobody").unwrap();
     ring.close(first);
-    let (mut other, theirs) = connected();
-    let (second, owner) = adopt(&mut ring, theirs);
+    let (mut other, second, owner) = adopted(&mut ring);
     assert_ne!(first.0.index, second.0.index, "still in use by the kernel");
     ring.receive(second);
     other.write_all(b"hello").unwrap();
@@ -414,11 +405,8 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
 
 #[test]
 fn a_peer_that_vanishes_ends_receiving_and_fails_sending() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
-    let (ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let Some(mut ring) = large_ring() else { return };
+    let (ours, id, token) = adopted(&mut ring);
     ring.receive(id);
     ring.wait(Some(0)).unwrap();
     crate::connect::reset_on_close(ours.as_fd());
@@ -483,8 +471,7 @@ fn accepting_that_is_stopped_and_asked_for_again_at_once_goes_on() {
 #[test]
 fn what_may_be_reported_with_the_next_is_reported_soon_also_if_nothing_happens() {
     let Some(mut ring) = ring(&SMALL) else { return };
-    let (_ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let (_ours, id, token) = adopted(&mut ring);
     ring.receive(id);
     ring.send(id, memory(b"answer"), SentReport::WithTheNext);
     ring.wait(None).unwrap(); // would never end
@@ -501,8 +488,7 @@ fn a_wait_keeps_what_was_not_taken() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let mut clients = Vec::new();
     for _ in 0..3 {
-        let (mut ours, theirs) = connected();
-        let (id, _) = adopt(&mut ring, theirs);
+        let (mut ours, id, _) = adopted(&mut ring);
         ring.receive(id);
         ours.write_all(b"x").unwrap();
         clients.push(ours);
@@ -517,17 +503,14 @@ fn a_wait_keeps_what_was_not_taken() {
 
 #[test]
 fn each_wake_is_a_signal_and_room_is_reported_once() {
-    let Some(mut ring) = ring(&RingOptions::default()) else {
-        return;
-    };
+    let Some(mut ring) = large_ring() else { return };
     let waker = Waker::new().unwrap();
     ring.watch(3, waker.as_fd());
     for _ in 0..3 {
         waker.wake();
         drive(&mut ring, |_, one| *one == Seen::Signal(3));
     }
-    let (_ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let (_ours, id, token) = adopted(&mut ring);
     ring.await_room(id);
     ring.await_room(id);
     drive(&mut ring, |_, one| *one == Seen::Writable(token));
@@ -538,13 +521,10 @@ fn each_wake_is_a_signal_and_room_is_reported_once() {
 #[test]
 fn a_ring_ends_with_everything_in_flight() {
     for _ in 0..20 {
-        let Some(mut ring) = ring(&RingOptions::default()) else {
-            return;
-        };
+        let Some(mut ring) = large_ring() else { return };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         ring.accept(0, listener.as_fd());
-        let (mut ours, theirs) = connected();
-        let (id, _) = adopt(&mut ring, theirs);
+        let (mut ours, id, _) = adopted(&mut ring);
         ring.receive(id);
         ring.send(id, memory(&vec![1; 16 << 20]), SentReport::WithTheNext);
         ring.read_ahead(id, &cold_file(400_000), 0, 400_000);

@@ -209,11 +209,12 @@ fn many_pieces_leave_in_a_few_calls() {
     assert_eq!(arrived, expected);
 }
 
-fn cold_file() -> Arc<OpenFile> {
+/// A file whose pages were dropped, where the file system does that.
+pub(crate) fn cold_file(content: &[u8]) -> Arc<OpenFile> {
     // In the build's folder, which lies on a disk more often than the temporary one.
     let folder = std::env::current_exe().unwrap();
     let mut file = tempfile::tempfile_in(folder.parent().unwrap()).unwrap();
-    file.write_all(&content()).unwrap();
+    file.write_all(content).unwrap();
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     opened(file)
@@ -228,7 +229,7 @@ fn a_cold_range_is_reported_and_warm_after_reading_ahead() {
 
 fn reports_cold_ranges(way: Way) {
     // Two alike: looking at one starts reading it, so the other shows what can be expected.
-    let (file, other) = (cold_file(), cold_file());
+    let (file, other) = (cold_file(&content()), cold_file(&content()));
     if file::read_warm(&other.fd, &mut [0], 0).unwrap() != Warm::Cold {
         return; // a file system that keeps everything in memory
     }

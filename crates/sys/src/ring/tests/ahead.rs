@@ -1,32 +1,19 @@
 //! Files that the ring reads ahead.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use loadline_base::OpenFile;
 
 use super::*;
 
-/// A file whose pages were dropped, where the file system does that.
 pub(super) fn cold_file(len: usize) -> Arc<OpenFile> {
-    let folder = std::env::current_exe().unwrap();
-    let mut file = tempfile::tempfile_in(folder.parent().unwrap()).unwrap();
-    file.write_all(&vec![b'f'; len]).unwrap();
-    file.sync_all().unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let version = crate::file::version(&file).unwrap();
-    Arc::new(OpenFile {
-        fd: file.into(),
-        version,
-        is_local: true,
-    })
+    crate::write::tests::cold_file(&vec![b'f'; len])
 }
 
 #[test]
 fn a_range_that_was_read_ahead_is_warm() {
     let Some(mut ring) = ring(&SMALL) else { return };
-    let (_ours, theirs) = connected();
-    let (id, token) = adopt(&mut ring, theirs);
+    let (_ours, id, token) = adopted(&mut ring);
     let file = cold_file(1_000_000);
     for (offset, len, right) in [
         (0, 500_000, 500_000),
@@ -50,8 +37,7 @@ fn a_range_that_was_read_ahead_is_warm() {
 fn a_file_that_is_read_ahead_stays_open_when_everybody_has_gone() {
     let Some(mut ring) = ring(&SMALL) else { return };
     for _ in 0..20 {
-        let (_ours, theirs) = connected();
-        let (id, _) = adopt(&mut ring, theirs);
+        let (_ours, id, _) = adopted(&mut ring);
         let file = cold_file(400_000);
         let weak = Arc::downgrade(&file);
         if !ring.read_ahead(id, &file, 0, 400_000) {
