@@ -8,6 +8,8 @@ mod table;
 mod trial;
 mod world;
 
+use std::ops::Range;
+
 use super::*;
 use kinds::{CONNECTIONS_MAX, THREADS_MAX, draw, draw_database};
 use table::table;
@@ -48,6 +50,17 @@ fn of_connections(seed: u64) -> Vec<Outcome> {
     judge(&CONNECTIONS, machine, &loads, seed)
 }
 
+/// Those of all seeds, by two threads.
+fn outcomes(seeds: Range<u64>, of: fn(u64) -> Vec<Outcome>) -> Vec<Outcome> {
+    let middle = u64::midpoint(seeds.start, seeds.end);
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| (middle..seeds.end).flat_map(of).collect::<Vec<_>>());
+        let mut all: Vec<_> = (seeds.start..middle).flat_map(of).collect();
+        all.extend(second.join().unwrap());
+        all
+    })
+}
+
 fn assert_goals(outcomes: &[Outcome]) {
     println!("{}", table(outcomes));
     let part = |holds: fn(&Outcome) -> bool| {
@@ -68,24 +81,24 @@ fn assert_goals(outcomes: &[Outcome]) {
 
 #[test]
 fn sizes_on_made_up_servers_are_near_the_best() {
-    assert_goals(&(0..20).flat_map(of_threads).collect::<Vec<_>>());
+    assert_goals(&outcomes(0..20, of_threads));
 }
 
 #[test]
 #[ignore = "by hand: a quarter of an hour with --profile fast"]
 fn sizes_on_thousands_of_made_up_servers_are_near_the_best_by_hand() {
-    assert_goals(&(1000..3000).flat_map(of_threads).collect::<Vec<_>>());
+    assert_goals(&outcomes(1000..3000, of_threads));
 }
 
 #[test]
 fn pools_of_connections_to_made_up_databases_are_near_the_best() {
-    assert_goals(&(0..20).flat_map(of_connections).collect::<Vec<_>>());
+    assert_goals(&outcomes(0..20, of_connections));
 }
 
 #[test]
 #[ignore = "by hand: minutes with --profile fast"]
 fn pools_of_connections_to_thousands_of_made_up_databases_are_near_the_best_by_hand() {
-    assert_goals(&(1000..3000).flat_map(of_connections).collect::<Vec<_>>());
+    assert_goals(&outcomes(1000..3000, of_connections));
 }
 
 const MACHINE: Machine = Machine {
