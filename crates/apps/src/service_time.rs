@@ -29,6 +29,10 @@ impl<H: Handler> ServiceTime<H> {
 impl<H: Handler> Handler for ServiceTime<H> {
     type Local = H::Local;
 
+    fn mounts(&self) -> Vec<String> {
+        self.inner.mounts()
+    }
+
     fn local(&self) -> Self::Local {
         self.inner.local()
     }
@@ -104,6 +108,28 @@ mod tests {
         let mut one = CpuSet::new();
         one.set(first.unwrap());
         sched_setaffinity(None, &one).unwrap();
+    }
+
+    #[test]
+    fn mounts_are_those_of_what_it_wraps() {
+        struct Mounted;
+        impl Handler for Mounted {
+            type Local = ();
+
+            fn mounts(&self) -> Vec<String> {
+                vec!["/".into(), "/app".into()]
+            }
+
+            fn local(&self) {}
+
+            fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+                Outcome::Ready
+            }
+
+            fn handle_blocking(&self, _: &mut Exchange) {}
+        }
+        let slow = ServiceTime::new(Mounted, Duration::ZERO, ServiceKind::Sleep);
+        assert_eq!(slow.mounts(), ["/", "/app"]);
     }
 
     /// It used to be time that passed: of two threads on one CPU, each then computed half of it.
