@@ -49,7 +49,7 @@ impl CertificateFiles {
         &self.certificates
     }
 
-    /// Takes up what has changed. `None`: nothing has; an error is told once, and the certificates of
+    /// Takes up what has changed. `None`: nothing has; an error is reported once, and the certificates of
     /// before stay.
     pub fn refresh(&mut self) -> Option<Result<(), TlsError>> {
         let Self {

@@ -266,7 +266,7 @@ impl TicketFiles {
         Ok(())
     }
 
-    /// Takes up what has changed. `None`: nothing has; an error is told once.
+    /// Takes up what has changed. `None`: nothing has; an error is reported once.
     pub fn refresh(&mut self) -> Option<Result<(), TlsError>> {
         let Self { files, tickets } = self;
         files.refresh(|paths| {

@@ -41,7 +41,7 @@ fn a_changed_pair_is_taken_up() {
 }
 
 #[test]
-fn a_broken_one_is_told_once_and_the_old_one_stays() {
+fn a_broken_one_is_reported_once_and_the_old_one_stays() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "both", "one");
     let pair = CertificatePair {
@@ -54,7 +54,7 @@ fn a_broken_one_is_told_once_and_the_old_one_stays() {
     assert!(files.refresh().is_none());
     let error = files.refresh().unwrap().unwrap_err().to_string();
     assert!(error.contains("does not belong"), "{error}");
-    assert!(files.refresh().is_none(), "told once");
+    assert!(files.refresh().is_none(), "reported once");
     assert_eq!(names(&files), ["one"]);
     assert!(files.reload().is_err(), "on demand, again");
     fs::remove_file(folder.path().join("k.pem")).unwrap();
