@@ -96,18 +96,6 @@ const SLICE_NS: u64 = 100_000;
 /// # Errors
 /// The kernel refuses, by a seccomp filter for example.
 pub fn wake_promptly() -> io::Result<()> {
-    ask_for_short_slices(0)
-}
-
-/// [`wake_promptly`] for the calling thread alone: threads that it starts have slices as usual.
-///
-/// # Errors
-/// The same.
-pub fn wake_promptly_alone() -> io::Result<()> {
-    ask_for_short_slices(libc::SCHED_FLAG_RESET_ON_FORK as u64)
-}
-
-fn ask_for_short_slices(flags: u64) -> io::Result<()> {
     // SAFETY: all of its fields are numbers, for which zeros are valid.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of_val(&attributes) as libc::c_uint;
@@ -122,7 +110,6 @@ fn ask_for_short_slices(flags: u64) -> io::Result<()> {
         return Ok(()); // chosen otherwise: a real-time priority, say
     }
     attributes.sched_runtime = SLICE_NS;
-    attributes.sched_flags |= flags;
     // SAFETY: 0 is the calling thread; the kernel reads the `size` bytes that `attributes` says it
     // has, as filled in by the call before.
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };

@@ -12,7 +12,6 @@ use std::thread;
 use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
-use loadline_sys::usage::wake_promptly_alone;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
@@ -43,7 +42,6 @@ pub(crate) fn run<H: Handler>(
         shared: Arc::new(Shared::new(site.options.fairness)),
     };
     started.tell();
-    let _ = wake_promptly_alone(); // a refusal waits for no thread that serves, where Linux grants it
     loop {
         let seen = site.shutdown.stage();
         if site.shutdown.is_cut(thread.tick()) {
