@@ -108,6 +108,12 @@ impl Certificate {
         &self.names
     }
 
+    /// From when on it is valid.
+    #[must_use]
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
+    }
+
     /// When it ends.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
@@ -118,6 +124,12 @@ impl Certificate {
     #[must_use]
     pub fn der(&self) -> &[u8] {
         self.key.cert.first().map_or(&[], |der| der)
+    }
+
+    /// Whose key has signed it, and its number there, as the certificate has them; `None`: it does not say.
+    #[must_use]
+    pub fn authority_and_serial(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        x509::authority_and_serial(self.der())
     }
 
     /// What an operator should know of it: clients will refuse it, or soon.

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use x509_cert::der::Decode as _;
-use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
 
 /// What a certificate says of itself.
 #[derive(Debug)]
@@ -33,6 +33,16 @@ pub(crate) fn facts(der: &[u8]) -> Result<Facts, String> {
         not_before: tbs.validity().not_before.to_system_time(),
         not_after: tbs.validity().not_after.to_system_time(),
     })
+}
+
+/// The identifier of the key that has signed a certificate, and the certificate's number, as bytes of
+/// their DER.
+pub(crate) fn authority_and_serial(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let certificate = x509_cert::Certificate::from_der(der).ok()?;
+    let tbs = certificate.tbs_certificate();
+    let (_, authority) = tbs.get_extension::<AuthorityKeyIdentifier>().ok()??;
+    let authority = authority.key_identifier?.as_bytes().to_vec();
+    Some((authority, tbs.serial_number().as_bytes().to_vec()))
 }
 
 /// Whom a certificate is for, by RFC 4514.
