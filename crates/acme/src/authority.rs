@@ -117,15 +117,21 @@ impl Authority {
         self.state.remove(&order_file(name))
     }
 
-    /// Orders a certificate, or goes on with the order of one: its key and the certificates, in PEM.
-    pub(crate) fn obtain(&self, wanted: &Wanted<'_>) -> Result<String, Failed> {
+    /// Orders a certificate, or goes on with the order of one: its key and the certificates, in PEM. What is
+    /// shown meanwhile has to stay as long as the order is under way: the authority looks when it likes.
+    pub(crate) fn obtain(
+        &self,
+        wanted: &Wanted<'_>,
+        shown: &mut Vec<Shown>,
+    ) -> Result<String, Failed> {
         let (mut order, key) = self.order(wanted)?;
-        let mut shown = Vec::new();
+        let mut has_answered = false;
         let until = Instant::now() + ORDER_PATIENCE;
         loop {
             match order.state().status {
-                OrderStatus::Pending if shown.is_empty() => {
-                    shown = self.show_challenges(&mut order, wanted)?;
+                OrderStatus::Pending if !has_answered => {
+                    self.answer_challenges(&mut order, wanted, shown)?;
+                    has_answered = true;
                 }
                 OrderStatus::Ready => {
                     self.ask(order.finalize_csr(&request(wanted.name, &key)?))?;
@@ -227,12 +233,12 @@ impl Authority {
     }
 
     /// Shows the responses to the challenges of an order, and says so.
-    fn show_challenges(
+    fn answer_challenges(
         &self,
         order: &mut Order,
         wanted: &Wanted<'_>,
-    ) -> Result<Vec<Shown>, Failed> {
-        let mut shown = Vec::new();
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), Failed> {
         let mut all = order.authorizations();
         while let Some(authorization) = self.poll(all.next())? {
             let mut authorization = self.asked(authorization)?;
@@ -253,13 +259,16 @@ impl Authority {
             };
             let response = challenge.key_authorization();
             let digest = response.digest();
-            let (token, text) = (challenge.token.clone(), response.as_str());
-            shown.push((wanted.show)(method, &token, text, digest.as_ref())?);
+            let token = challenge.token.clone();
+            if !shown.iter().any(|it| it.is_for(method, &token)) {
+                let text = response.as_str();
+                shown.push((wanted.show)(method, &token, text, digest.as_ref())?);
+            }
             if challenge.status == ChallengeStatus::Pending {
                 self.ask(challenge.set_ready())?;
             }
         }
-        Ok(shown)
+        Ok(())
     }
 
     /// What the authority says of an order that has failed.
@@ -274,6 +283,7 @@ impl Authority {
             let errors = authorization.challenges.iter();
             texts.extend(errors.filter_map(|it| it.error.as_ref()).map(said));
         }
+        texts.dedup(); // what went wrong with a challenge is what went wrong with the order
         let text = match texts.is_empty() {
             true => "the authority does not say why".to_owned(),
             false => texts.join("; "),

@@ -55,6 +55,8 @@ pub struct Automatic {
     tokens: Tokens,
     /// Those in service, by name.
     served: BTreeMap<String, Certificate>,
+    /// Responses to challenges of orders under way, by name.
+    shown: BTreeMap<String, Vec<Shown>>,
     report: Arc<Mutex<Report>>,
 }
 
@@ -116,6 +118,7 @@ impl Automatic {
             certificates: Arc::clone(certificates),
             tokens: tokens.clone(),
             served: BTreeMap::new(),
+            shown: BTreeMap::new(),
             report: Arc::default(),
         };
         for name in it.options.names.clone() {
@@ -208,10 +211,12 @@ impl Automatic {
             method: methods.get(turn).copied().unwrap_or(Method01::Http),
             show: &show,
         };
-        let pem = self.authority.obtain(&wanted)?;
+        let shown = self.shown.entry(name.to_owned()).or_default();
+        let pem = self.authority.obtain(&wanted, shown)?;
         let certificate = self.checked(name, pem.as_bytes())?;
         self.authority.state.write(&file(name), pem.as_bytes())?;
         self.authority.forget_order(name)?;
+        self.shown.remove(name);
         let validity = validity(&certificate);
         self.served.insert(name.to_owned(), certificate);
         self.serve();
@@ -250,6 +255,7 @@ impl Automatic {
             && !failed.keeps_order
         {
             self.schedule.order_ended(name);
+            self.shown.remove(name);
             if let Err(error) = self.authority.forget_order(name) {
                 tracing::error!("acme: {error}");
             }

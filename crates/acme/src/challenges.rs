@@ -66,8 +66,8 @@ pub(crate) struct Shown {
     tokens: Tokens,
     certificates: Arc<Certificates>,
     method: Method01,
-    /// Token or name.
-    key: String,
+    name: String,
+    token: String,
 }
 
 impl Shown {
@@ -78,31 +78,33 @@ impl Shown {
         (response, digest): (&str, &[u8]),
         (tokens, certificates): (&Tokens, &Arc<Certificates>),
     ) -> Result<Self, TlsError> {
-        let key = match method {
-            Method01::Http => {
-                tokens.set(token, Some(response));
-                token
-            }
+        match method {
+            Method01::Http => tokens.set(token, Some(response)),
             Method01::TlsAlpn => {
                 let certificate = loadline_tls::challenge_certificate(name, digest)?;
                 certificates.answer_challenge(name, Some(certificate));
-                name
             }
-        };
+        }
         Ok(Self {
             tokens: tokens.clone(),
             certificates: Arc::clone(certificates),
             method,
-            key: key.to_owned(),
+            name: name.to_owned(),
+            token: token.to_owned(),
         })
+    }
+
+    /// Whether it is the response to this challenge.
+    pub(crate) fn is_for(&self, method: Method01, token: &str) -> bool {
+        self.method == method && self.token == token
     }
 }
 
 impl Drop for Shown {
     fn drop(&mut self) {
         match self.method {
-            Method01::Http => self.tokens.set(&self.key, None),
-            Method01::TlsAlpn => self.certificates.answer_challenge(&self.key, None),
+            Method01::Http => self.tokens.set(&self.token, None),
+            Method01::TlsAlpn => self.certificates.answer_challenge(&self.name, None),
         }
     }
 }
