@@ -96,6 +96,27 @@ impl Certificate {
         })
     }
 
+    /// One that was made with this key just now, and may have extensions that only its one reader knows.
+    pub(crate) fn made(
+        label: &str,
+        der: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, TlsError> {
+        let facts = x509::facts(&der).map_err(|why| TlsError::Malformed {
+            path: label.to_owned(),
+            what: "certificate",
+            why,
+        })?;
+        let key = profile::provider().key_provider.load_private_key(key)?;
+        Ok(Self {
+            key: Arc::new(CertifiedKey::new(vec![der], key)),
+            label: label.to_owned(),
+            names: facts.names,
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+        })
+    }
+
     /// Where it came from.
     #[must_use]
     pub fn label(&self) -> &str {

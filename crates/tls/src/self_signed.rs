@@ -53,5 +53,27 @@ fn signed(params: &CertificateParams, label: &str) -> Result<Certificate, TlsErr
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    Certificate::from_der((label, vec![certificate.der().clone()]), (label, key))
+    Certificate::made(label, certificate.der().clone(), key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_has_its_digest_in_a_critical_extension() {
+        let digest = [0xd5; DIGEST_BYTES];
+        let made = challenge_certificate("a.example", &digest).unwrap();
+        assert_eq!(made.names(), ["a.example"]);
+        // id-pe-acmeIdentifier, critical, the digest as an octet string in an octet string.
+        let head = b"\x06\x08\x2b\x06\x01\x05\x05\x07\x01\x1f\x01\x01\xff\x04\x22\x04\x20";
+        let extension = [&head[..], &digest].concat();
+        let mut windows = made.der().windows(extension.len());
+        assert!(windows.any(|it| it == extension));
+        let error = challenge_certificate("a.example", &[0; 20]).unwrap_err();
+        assert!(
+            error.to_string().starts_with("20 bytes are no digest"),
+            "{error}"
+        );
+    }
 }

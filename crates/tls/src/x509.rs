@@ -50,3 +50,29 @@ pub(crate) fn subject(der: &[u8]) -> Option<String> {
     let certificate = x509_cert::Certificate::from_der(der).ok()?;
     Some(certificate.tbs_certificate().subject().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SerialNumber};
+
+    use super::*;
+
+    /// As in RFC 9773 section 4.1: the zero before a high bit is a part of the number.
+    #[test]
+    fn authorities_name_a_certificate_by_key_and_number() {
+        let (key, own) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["ca.example".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = Issuer::new(params, key);
+        let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+        params.serial_number = Some(SerialNumber::from(vec![0x87, 0x65, 0x43, 0x21]));
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&own, &issuer).unwrap();
+        let (authority, serial) = authority_and_serial(certificate.der()).unwrap();
+        assert_eq!(serial, [0, 0x87, 0x65, 0x43, 0x21]);
+        assert_eq!(authority.len(), 20);
+        let alone = CertificateParams::new(["b.example".to_owned()]).unwrap();
+        let alone = alone.self_signed(&own).unwrap();
+        assert_eq!(authority_and_serial(alone.der()), None);
+    }
+}

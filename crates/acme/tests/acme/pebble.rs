@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use loadline_tls::Authorities;
 use rcgen::{CertificateParams, KeyPair};
@@ -17,6 +18,9 @@ use crate::front::{Answer, forward};
 
 /// What is built.
 const MODULE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
+
+/// How long it may take to start. Far more than it does take.
+const GRACE: Duration = Duration::from_secs(30);
 
 pub struct Pebble {
     child: Child,
@@ -53,7 +57,7 @@ impl Pebble {
         let path = |name: &str| folder.path().join(name);
         fs::write(path("c.pem"), certificate.pem()).unwrap();
         fs::write(path("k.pem"), key.serialize_pem()).unwrap();
-        let (address, management) = (free_address(), free_address());
+        let [address, management] = free_addresses();
         let config = serde_json::json!({ "pebble": {
             "listenAddress": address,
             "managementListenAddress": management,
@@ -64,7 +68,7 @@ impl Pebble {
             "domainBlocklist": trouble.blocked,
             "retryAfter": { "authz": 1, "order": 1 },
             "keyAlgorithm": "ecdsa",
-            "profiles": { "default": { "description": "90 days", "validityPeriod": 90 * 24 * 3600 } },
+            "profiles": { "default": { "description": "six days", "validityPeriod": 6 * 24 * 3600 } },
         }});
         fs::write(path("config.json"), config.to_string()).unwrap();
         let mut command = Command::new(program);
@@ -79,8 +83,12 @@ impl Pebble {
         }
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let is_up = lines.any(|line| line.is_ok_and(|line| line.contains("directory available")));
+        let _ = lines.any(|line| line.is_ok_and(|line| line.contains("directory available")));
         thread::spawn(move || lines.for_each(drop));
+        // It says so before it listens, and does not say when it does.
+        let is_up = [address, management]
+            .iter()
+            .all(|address| is_listening(&mut child, *address));
         let it = Self {
             child,
             address,
@@ -148,7 +156,19 @@ fn build() -> Option<PathBuf> {
     Some(program)
 }
 
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+fn is_listening(child: &mut Child, address: SocketAddr) -> bool {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() && began.elapsed() < GRACE {
+        if TcpStream::connect(address).is_ok() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+/// Two that differ.
+fn free_addresses() -> [SocketAddr; 2] {
+    let listeners = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
 }

@@ -191,16 +191,17 @@ fn the_life_of_a_certificate() {
         };
         assert_eq!(world.served(NAME), None, "there is none yet");
         let first = world.until_renewed("the first one");
-        // By the time that Pebble suggests, or at two thirds of the life of 90 days or five years.
+        // By the time that Pebble suggests: at about two thirds of a life of six days.
         let began = world.now;
         let second = world.until_renewed("renewal");
-        assert!(world.now.since(began) > Duration::from_secs(10 * DAY_S));
+        assert!(world.now.since(began) > Duration::from_secs(3 * DAY_S));
         assert_ne!(first, second);
-        // A revoked one is replaced as soon as the authority is asked: within a day.
+        world.now = UnixTime::now(); // as Pebble has it, or the new one would be old
+        // A revoked one is replaced as soon as the authority is asked, within a day, and takes the order.
         revoke(&world, &second);
         let began = world.now;
         let third = world.until_renewed("revocation");
-        assert!(world.now.since(began) <= Duration::from_secs(DAY_S));
+        assert!(world.now.since(began) <= Duration::from_secs(DAY_S + 2 * 3600));
         down_for_an_hour(&mut world, &third);
     }
 }
@@ -326,7 +327,7 @@ fn an_authority_that_knows_nothing_any_more() {
 /// Writes the exchange that `recorded` plays: one with a nonce that is rejected, and an order that is not
 /// done at once.
 #[test]
-#[ignore = "writes a file"]
+#[ignore = "by hand: writes the file that others play"]
 fn record_by_hand() {
     for _ in 0..20 {
         let Some(mut world) = World::start(&[NAME], &[Method01::Http], true) else {
