@@ -6,6 +6,7 @@
 mod dns;
 mod front;
 mod pebble;
+mod player;
 mod recorded;
 mod site;
 mod with_pebble;

@@ -81,7 +81,11 @@ impl Pebble {
         for proxy in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
             command.env_remove(proxy); // it would validate names through it
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let _ = lines.any(|line| line.is_ok_and(|line| line.contains("directory available")));
         thread::spawn(move || lines.for_each(drop));
