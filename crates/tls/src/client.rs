@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loadline_base::Buffer;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, Connection, StreamOwned};
 
 use crate::{Authorities, Profile, TlsError, TlsLayer};
 
@@ -73,7 +73,10 @@ impl TlsClient {
         name: &str,
         socket: TcpStream,
     ) -> Result<StreamOwned<ClientConnection, TcpStream>, TlsError> {
-        Ok(StreamOwned::new(self.connection(name)?, socket))
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| TlsError::ServerName(name.to_owned()))?;
+        let connection = ClientConnection::new(Arc::clone(&self.config), server)?;
+        Ok(StreamOwned::new(connection, socket))
     }
 
     /// A new connection to the server of this name. What it opens with is in `out`.
@@ -81,12 +84,9 @@ impl TlsClient {
     /// # Errors
     /// It is not a name.
     pub fn connect(&self, name: &str, out: &mut Buffer) -> Result<TlsLayer, TlsError> {
-        Ok(TlsLayer::client(self.connection(name)?.into(), out))
-    }
-
-    fn connection(&self, name: &str) -> Result<ClientConnection, TlsError> {
         let server = ServerName::try_from(name.to_owned())
             .map_err(|_| TlsError::ServerName(name.to_owned()))?;
-        Ok(ClientConnection::new(Arc::clone(&self.config), server)?)
+        let connection = ClientConnection::new(Arc::clone(&self.config), server)?;
+        Ok(TlsLayer::client(Connection::from(connection), out))
     }
 }
