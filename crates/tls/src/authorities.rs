@@ -1,6 +1,6 @@
 //! Whose signature on a certificate counts: of clients, and for our own client of servers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::RootCertStore;
@@ -11,6 +11,13 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
 use crate::error::{TlsError, read};
+
+/// Where distributions keep what they trust: Debian and Alpine, Fedora, openSUSE.
+const SYSTEM_FILES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+];
 
 /// Authorities that are trusted.
 #[derive(Clone, Debug)]
@@ -64,6 +71,30 @@ impl Authorities {
             roots: Arc::new(roots),
             label: path.to_owned(),
         })
+    }
+
+    /// Those that the system trusts: of the file that `SSL_CERT_FILE` names, otherwise of where
+    /// distributions keep them.
+    ///
+    /// # Errors
+    /// There is no such file, or no certificate in it.
+    pub fn of_system() -> Result<Self, TlsError> {
+        let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+        let usual = || SYSTEM_FILES.iter().map(PathBuf::from);
+        let path = named.or_else(|| usual().find(|path| path.exists()));
+        let path = path.unwrap_or_else(|| SYSTEM_FILES[0].into());
+        let pem = read(&path)?;
+        let mut roots = RootCertStore::empty();
+        // One that cannot be read is trusted by nobody: the others count.
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).flatten());
+        let label = path.display().to_string();
+        match roots.is_empty() {
+            true => Err(TlsError::NoCertificate { path: label }),
+            false => Ok(Self {
+                roots: Arc::new(roots),
+                label,
+            }),
+        }
     }
 
     /// One certificate alone.
