@@ -41,6 +41,10 @@ error_kinds! {
     ConnectTimeout "connect_timeout" "no connection within the timeout",
     /// The connection failed for another reason (no route, no port left, no descriptor left).
     ConnectFailed "connect_failed" "connection failed (no route, port or descriptor)",
+    /// The server's certificate was not accepted.
+    Certificate "certificate" "certificate that was not accepted",
+    /// The handshake of TLS failed for another reason, or a connection broke the rules of TLS.
+    Handshake "handshake" "failed TLS handshake",
     /// The peer reset the connection.
     Reset "reset" "connection reset by the server",
     /// The peer closed the connection before the first byte of a response.

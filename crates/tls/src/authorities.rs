@@ -40,6 +40,27 @@ impl Authorities {
         Self::from_pem(&path.display().to_string(), &read(path)?)
     }
 
+    /// Those that the operating system trusts; SSL_CERT_FILE and SSL_CERT_DIR name others.
+    ///
+    /// # Errors
+    /// It has none, or they cannot be read.
+    pub fn of_system() -> Result<Self, TlsError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        // Among a hundred some are of a form that nobody can use any more.
+        let (added, _) = roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            let why = found.errors.first().map(ToString::to_string);
+            return Err(TlsError::NoSystemAuthorities {
+                why: why.unwrap_or_else(|| "there are none".to_owned()),
+            });
+        }
+        Ok(Self {
+            roots: Arc::new(roots),
+            label: "the system's authorities".to_owned(),
+        })
+    }
+
     /// From PEM, with where it comes from.
     ///
     /// # Errors
@@ -82,6 +103,13 @@ impl Authorities {
     pub(crate) fn roots(&self) -> &Arc<RootCertStore> {
         &self.roots
     }
+
+    pub(crate) fn unusable(&self, error: &impl ToString) -> TlsError {
+        TlsError::Authorities {
+            path: self.label.clone(),
+            why: error.to_string(),
+        }
+    }
 }
 
 impl ClientCertificates {
@@ -101,10 +129,9 @@ impl ClientCertificates {
             true => builder,
             false => builder.allow_unauthenticated(),
         };
-        let verifier = builder.build().map_err(|error| TlsError::Authorities {
-            path: authorities.label.clone(),
-            why: error.to_string(),
-        })?;
-        Ok(Some(verifier))
+        let verifier = builder.build();
+        Ok(Some(
+            verifier.map_err(|error| authorities.unusable(&error))?,
+        ))
     }
 }

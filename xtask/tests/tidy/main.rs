@@ -83,6 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-record",
             "loadline-spec",
             "loadline-sys",
+            "loadline-tls",
         ],
     ),
     (

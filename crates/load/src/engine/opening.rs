@@ -74,7 +74,8 @@ impl Engine<'_> {
         let requests = self.requests_per_connection;
         let (plan, number) = (self.plan, self.first_client + u64::from(index));
         let client = self.client(index);
-        let address = plan.servers[usize::from(client.server)];
+        let server = client.server;
+        let address = plan.servers[usize::from(server)];
         let source = match plan.sources.len() as u64 {
             0 => None,
             sources => plan.sources.get((number % sources) as usize).copied(),
@@ -88,8 +89,8 @@ impl Engine<'_> {
             }
             Err(error) => return self.not_connected(index, judge::connect_fault(&error)),
         }
-        let has_request = client.has_request;
-        if has_request {
+        let sends_early = client.has_request && self.secured.connector(server).is_none();
+        if sends_early {
             self.time.look_at_clock();
             self.send_early(index);
         }
@@ -113,19 +114,34 @@ impl Engine<'_> {
             return self.not_connected(index, kind);
         }
         self.time.look_at_clock();
-        self.connected(index);
+        let server = self.client(index).server;
+        self.count_connection();
+        match self.secured.connector(server) {
+            Some(connector) => self.begin_handshake(index, &**connector),
+            None => self.usable(index),
+        }
+    }
+
+    /// The connection can be used: for the request that waits for it, if there is one.
+    pub(super) fn usable(&mut self, index: u32) {
+        self.no_longer_opening(index);
+        self.client(index).stage = Stage::Idle;
         match self.client(index).has_request {
             true => self.send_request(index),
             false => self.put_idle(index),
         }
     }
 
-    /// There is a connection now.
+    /// There is a connection now, to which a request is being given.
     pub(super) fn connected(&mut self, index: u32) {
-        self.recorder.tally(self.time.calendar.phase()).connections += 1;
+        self.count_connection();
         self.no_longer_opening(index);
         let client = self.client(index);
         client.stage = Stage::Idle;
+    }
+
+    fn count_connection(&mut self) {
+        self.recorder.tally(self.time.calendar.phase()).connections += 1;
     }
 
     /// There is none; if a request waits for it, that has failed.
