@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection};
 
 use crate::anyone::Anyone;
+use crate::sessions::Sessions;
 use crate::{Authorities, Certificate, Profile, TlsError, TlsLayer};
 
 /// Which servers are trusted.
@@ -99,9 +100,10 @@ impl TlsClient {
             }
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        if !options.resumes {
-            config.resumption = Resumption::disabled();
-        }
+        config.resumption = match options.resumes {
+            true => Resumption::store(Arc::new(Sessions::default())),
+            false => Resumption::disabled(),
+        };
         Ok(Self {
             config: Arc::new(config),
         })

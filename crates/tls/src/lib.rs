@@ -39,6 +39,7 @@ mod layer;
 mod profile;
 mod self_signed;
 mod server;
+mod sessions;
 mod shared;
 mod tickets;
 mod x509;

@@ -115,6 +115,56 @@ fn the_server_counts_what_the_client_counts() {
     );
 }
 
+#[test]
+fn handshakes_are_full_or_resumed() {
+    let https = Https::start(params("127.0.0.1"), &[]);
+    for (more, resumed_min) in [("", 0), ("--tls-resume on", 90)] {
+        // The first handshake of each client is a full one.
+        let record = https.measured(&format!("-c 4 -n 100 --new-connection {more}"));
+        let total = &record["groups"][0]["total"];
+        let of = |name: &str| number(&total["tally"][name]);
+        let (full, resumed) = (of("handshakes_full"), of("handshakes_resumed"));
+        assert_eq!(full + resumed, 100, "{more}");
+        assert!(
+            resumed >= resumed_min && (resumed == 0) == (resumed_min == 0),
+            "{resumed}"
+        );
+        assert_eq!(number(&total["connect"]["count"]), 100);
+        assert_eq!(number(&total["handshake"]["count"]), 100);
+        let (latency, handshake) = (&total["latency"]["min_us"], &total["handshake"]["min_us"]);
+        assert!(
+            number(latency) > number(handshake),
+            "a request waits for its handshake"
+        );
+    }
+}
+
+#[test]
+fn a_connections_time_is_divided() {
+    let https = Https::start(params("127.0.0.1"), &[]);
+    let said = |options: &str| {
+        let output = load(&format!(
+            "{} {options} --allow-client-limited",
+            https.trusted()
+        ));
+        text(&output.stdout).to_owned()
+    };
+    let resumed = said("-c 1 -n 20 --new-connection --tls-resume on");
+    for part in [
+        "A connection's time",
+        "connect ",
+        "handshake ",
+        "handshakes: 1 full, 19 resumed",
+    ] {
+        assert!(resumed.contains(part), "no '{part}' in: {resumed}");
+    }
+    // Those that came to be in the warm-up are there, too.
+    let kept = said("-c 3 -d 100ms --warm-up 50ms");
+    assert!(kept.contains("handshakes: 3 full, 0 resumed"), "{kept}");
+    let plain = load(&format!("http://{}/ -c 1 -n 5", https.server.address()));
+    assert!(!text(&plain.stdout).contains("A connection's time"));
+}
+
 /// Runs a load that is refused at once, in one line.
 fn refused(code: i32, line: &str, parts: &[&str]) {
     let output = load(&format!("{line} --quiet"));

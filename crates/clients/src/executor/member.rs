@@ -69,6 +69,8 @@ pub(super) struct Link {
     secure: Option<Box<Secure>>,
     /// Which connection of the thread: events of earlier ones miss.
     pub(super) generation: u32,
+    /// When it was begun.
+    pub(super) begun_ns: u64,
     /// Reading may bring something.
     pub(super) is_readable: bool,
     /// Something has happened on it since it was made: it has come to be, or not.
@@ -88,11 +90,12 @@ struct Secure {
 }
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd, generation: u32) -> Self {
+    pub(super) fn new(socket: OwnedFd, generation: u32, begun_ns: u64) -> Self {
         Self {
             socket,
             secure: None,
             generation,
+            begun_ns,
             is_readable: false,
             is_decided: false,
             is_half_closed: false,

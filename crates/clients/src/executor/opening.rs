@@ -76,7 +76,7 @@ impl Executor<'_> {
         if let Err(error) = self.poller.add(&socket, bits, Interest::Connection) {
             return self.not_connected(index, connect_fault(&error));
         }
-        member.link = Some(Link::new(socket, generation));
+        member.link = Some(Link::new(socket, generation, self.time.now_ns));
         let until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
         member.until_ns = until_ns;
         self.timers.set(index, until_ns);
@@ -96,16 +96,18 @@ impl Executor<'_> {
         if let Err(error) = connect::outcome(link.fd()) {
             return self.not_connected(index, connect_fault(&error));
         }
-        let phase = self.time.calendar.phase();
-        self.recorder.group(member.group).tally(phase).connections += 1;
+        self.time.look_at_clock();
+        let (phase, now_ns) = (self.time.calendar.phase(), self.time.now_ns);
+        let took_ns = now_ns.saturating_sub(link.begun_ns);
+        let recorder = self.recorder.group(member.group);
+        recorder.connected(phase, took_ns);
         let user_group = &self.user_groups[usize::from(member.user_group)];
         let connector = self.plan.connectors.get(usize::from(user_group.server));
         match connector.and_then(Option::as_ref) {
             None => self.usable(index),
             Some(connector) => {
-                self.time.look_at_clock();
                 let link = member.link.as_mut()?;
-                if link.secure(&**connector, self.time.now_ns).is_err() {
+                if link.secure(&**connector, now_ns).is_err() {
                     return self.not_connected(index, ErrorKind::Handshake);
                 }
                 member.doing = Doing::Handshaking;
@@ -121,7 +123,12 @@ impl Executor<'_> {
         let now_ns = self.time.now_ns;
         let is_late = member.until_ns <= now_ns;
         match member.link.as_mut()?.shake(&mut self.buffer, now_ns) {
-            Ok(Some(_)) => self.usable(index),
+            Ok(Some(handshake)) => {
+                let phase = self.time.calendar.phase();
+                let recorder = self.recorder.group(member.group);
+                recorder.handshake(phase, handshake);
+                self.usable(index)
+            }
             Ok(None) if is_late => self.not_connected(index, ErrorKind::ConnectTimeout),
             Ok(None) => None,
             Err(kind) => {

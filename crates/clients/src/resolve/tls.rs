@@ -46,7 +46,7 @@ fn options(spec: &TlsClientSpec) -> Result<TlsClientOptions, SpecError> {
         trust,
         profile: Profile::Intermediate,
         certificate,
-        resumes: false,
+        resumes: spec.tls_resume.0,
     })
 }
 

@@ -70,7 +70,9 @@ impl Engine<'_> {
     /// Opens a connection for this client. A request that waits for it is sent at once: on loopback
     /// the connection is there when the call returns, and a turn of the loop is saved.
     pub(super) fn connect(&mut self, index: u32) {
-        let deadline_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+        self.time.look_at_clock();
+        let begun_ns = self.time.now_ns;
+        let deadline_ns = begun_ns.saturating_add(self.plan.timeout_ns);
         let requests = self.requests_per_connection;
         let (plan, number) = (self.plan, self.first_client + u64::from(index));
         let client = self.client(index);
@@ -86,6 +88,7 @@ impl Engine<'_> {
                     let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
                 }
                 client.begin(socket, requests, deadline_ns);
+                client.stamps.sent_ns = begun_ns; // until a request is sent
             }
             Err(error) => return self.not_connected(index, judge::connect_fault(&error)),
         }
@@ -115,7 +118,7 @@ impl Engine<'_> {
         }
         self.time.look_at_clock();
         let server = self.client(index).server;
-        self.count_connection();
+        self.count_connection(index);
         match self.secured.connector(server) {
             Some(connector) => self.begin_handshake(index, &**connector),
             None => self.usable(index),
@@ -134,14 +137,16 @@ impl Engine<'_> {
 
     /// There is a connection now, to which a request is being given.
     pub(super) fn connected(&mut self, index: u32) {
-        self.count_connection();
+        self.count_connection(index);
         self.no_longer_opening(index);
         let client = self.client(index);
         client.stage = Stage::Idle;
     }
 
-    fn count_connection(&mut self) {
-        self.recorder.tally(self.time.calendar.phase()).connections += 1;
+    fn count_connection(&mut self, index: u32) {
+        let begun_ns = self.client(index).stamps.sent_ns;
+        let took_ns = self.time.now_ns.saturating_sub(begun_ns);
+        self.recorder.connected(self.time.calendar.phase(), took_ns);
     }
 
     /// There is none; if a request waits for it, that has failed.

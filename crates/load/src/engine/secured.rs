@@ -185,7 +185,11 @@ impl Engine<'_> {
             self.layer_failed(index);
             return false;
         }
-        if self.client(index).stage == Stage::Handshaking && handshake.is_some() {
+        if let Some(handshake) = handshake
+            && self.client(index).stage == Stage::Handshaking
+        {
+            let phase = self.time.calendar.phase();
+            self.recorder.handshake(phase, handshake);
             self.usable(index);
         }
         if self.client(index).generation != generation {

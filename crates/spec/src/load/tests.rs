@@ -60,6 +60,7 @@ const EVERY: &[(&str, &str)] = &[
     ("insecure", "true"),
     ("cert", "\"c.pem\""),
     ("key", "\"k.pem\""),
+    ("tls-resume", "\"on\""),
     ("expect-status", "\"200,304\""),
     ("expect-length", "\"1M\""),
     ("expect-sha256", "\"ab\""),

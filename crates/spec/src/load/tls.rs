@@ -4,7 +4,7 @@ use clap::{Args, ValueHint};
 
 use super::{LoadSpec, Scheme};
 use crate::rules::{first_of, unfit};
-use crate::values::FilePath;
+use crate::values::{FilePath, OnOff};
 use crate::{SpecError, Table, spec};
 
 spec! {
@@ -28,11 +28,16 @@ spec! {
         /// Its private key, in PEM and not encrypted (with --cert).
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub key: Option<FilePath>,
+
+        /// Whether a connection goes on with the session of an earlier one, by its ticket: on or off. Off:
+        /// each handshake is a full one, as of a client that comes for the first time.
+        #[arg(long, value_name = "on|off", default_value = "off")]
+        pub tls_resume: OnOff,
     }
 }
 
 /// Options that are about TLS alone.
-pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key"];
+pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key", "tls-resume"];
 
 /// Options of TLS, where there is none.
 pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
