@@ -36,13 +36,21 @@ spec! {
     }
 }
 
+impl TlsClientSpec {
+    /// Whether something is said about whom to trust.
+    #[must_use]
+    pub fn says_trust(&self) -> bool {
+        self.insecure || self.cacert.is_some()
+    }
+}
+
 /// Options that are about TLS alone.
 pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key", "tls-resume"];
 
 /// Options of TLS, where there is none.
 pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
-    // A list may have URLs of its own.
-    let may_be_https = spec.requests.urls.is_some() || {
+    // A list may have URLs of its own, and the lab adds one later.
+    let may_be_https = spec.requests.urls.is_some() || spec.url.is_empty() || {
         let mut urls = spec.url.iter();
         urls.any(|url| url.scheme() == Scheme::Https)
     };
