@@ -129,7 +129,7 @@ const TEST_EDGES: &[(&str, &[&str])] = &[
         &["loadline-apps", "loadline-observe", "loadline-server"],
     ),
     ("loadline-observe", &["loadline-tower"]),
-    ("loadline-load", &["loadline-stub"]),
+    ("loadline-load", &["loadline-stub", "loadline-tls"]),
     ("loadline-clients", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),
     ("loadline-accounts", &["loadline-databases"]),
