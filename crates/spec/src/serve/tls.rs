@@ -36,6 +36,14 @@ choice! {
     }
 }
 
+impl TlsSpec {
+    /// Whether there is a certificate, so that addresses may be of https.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        self.tls.is_some() || !self.tls_cert.is_empty()
+    }
+}
+
 spec! {
     /// How a server speaks TLS.
     #[derive(Args, Clone, Debug, PartialEq)]
