@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, StreamOwned};
 
 use crate::anyone::Anyone;
 use crate::sessions::Sessions;
-use crate::{Authorities, Certificate, Profile, TlsError, TlsLayer};
+use crate::{Authorities, Certificate, KeyExchange, Profile, TlsError, TlsLayer};
 
 /// Which servers are trusted.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct TlsClientOptions {
     pub certificate: Option<Certificate>,
     /// Whether a connection may go on with the session of an earlier one.
     pub resumes: bool,
+    /// The only key exchange that is offered, in place of all.
+    pub key_exchange: Option<KeyExchange>,
 }
 
 /// What a client's connections share: whom it trusts, and sessions that may be resumed.
@@ -78,7 +80,10 @@ impl TlsClient {
     /// # Errors
     /// The library refuses the profile, or the authorities.
     pub fn with(options: &TlsClientOptions) -> Result<Self, TlsError> {
-        let provider = options.profile.provider();
+        let provider = match options.key_exchange {
+            None => options.profile.provider(),
+            Some(one) => options.profile.provider_of(one),
+        };
         let verifier: Arc<dyn ServerCertVerifier> = match &options.trust {
             Trust::Anyone => Arc::new(Anyone::new(&provider)),
             Trust::Authorities(trusted) => {
@@ -180,6 +185,7 @@ impl TlsClientOptions {
             profile,
             certificate: None,
             resumes: true,
+            key_exchange: None,
         }
     }
 }

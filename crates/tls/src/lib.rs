@@ -52,7 +52,7 @@ pub use counters::HandshakeCounts;
 pub use error::TlsError;
 pub use files::{CertificateFiles, CertificatePair, ChangedFiles};
 pub use layer::TlsLayer;
-pub use profile::Profile;
+pub use profile::{KeyExchange, Profile};
 pub use self_signed::{challenge_certificate, self_signed};
 pub use server::{HANDSHAKES_MAX, TlsOptions, TlsServer};
 pub use tickets::{TicketFiles, Tickets};

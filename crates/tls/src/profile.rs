@@ -19,6 +19,19 @@ pub enum Profile {
     Modern,
 }
 
+/// How a connection gets its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyExchange {
+    /// X25519 and ML-KEM-768 together.
+    X25519Mlkem768,
+    /// X25519.
+    X25519,
+    /// The curve P-256.
+    P256,
+    /// The curve P-384.
+    P384,
+}
+
 /// In both, in the order of the server's choice: processors of the last ten years have AES.
 const TLS13_SUITES: [SupportedCipherSuite; 3] = [
     cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -49,6 +62,18 @@ impl Profile {
         if self == Self::Modern {
             provider.cipher_suites = TLS13_SUITES.to_vec();
         }
+        Arc::new(provider)
+    }
+
+    /// The same with one key exchange alone.
+    pub(crate) fn provider_of(self, key_exchange: KeyExchange) -> Arc<CryptoProvider> {
+        let mut provider = CryptoProvider::clone(&self.provider());
+        provider.kx_groups = vec![match key_exchange {
+            KeyExchange::X25519Mlkem768 => kx_group::X25519MLKEM768,
+            KeyExchange::X25519 => kx_group::X25519,
+            KeyExchange::P256 => kx_group::SECP256R1,
+            KeyExchange::P384 => kx_group::SECP384R1,
+        }];
         Arc::new(provider)
     }
 }

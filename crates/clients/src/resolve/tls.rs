@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use loadline_load::requests::Destination;
 use loadline_proto::Connector;
-use loadline_spec::load::TlsClientSpec;
+use loadline_spec::load::{TlsClientSpec, values};
 use loadline_spec::{SpecError, ValueError};
 use loadline_tls::{
-    Authorities, Certificate, Profile, TlsClient, TlsClientOptions, TlsError, Trust,
+    Authorities, Certificate, KeyExchange, Profile, TlsClient, TlsClientOptions, TlsError, Trust,
 };
 
 /// What makes the layer of connections to each of these; empty: none has one.
@@ -47,6 +47,12 @@ fn options(spec: &TlsClientSpec) -> Result<TlsClientOptions, SpecError> {
         profile: Profile::Intermediate,
         certificate,
         resumes: spec.tls_resume.0,
+        key_exchange: spec.tls_key_exchange.map(|one| match one {
+            values::KeyExchange::X25519Mlkem768 => KeyExchange::X25519Mlkem768,
+            values::KeyExchange::X25519 => KeyExchange::X25519,
+            values::KeyExchange::P256 => KeyExchange::P256,
+            values::KeyExchange::P384 => KeyExchange::P384,
+        }),
     })
 }
 

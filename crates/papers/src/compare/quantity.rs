@@ -32,7 +32,7 @@ const RECOVERY: Quantity = Quantity::Of(Metric::RecoveryUs);
 const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
 
 /// The series of `lab/compare.toml`, in the order of the page.
-pub(super) const SERIES: [Series; 8] = [
+pub(super) const SERIES: [Series; 11] = [
     Series {
         name: "small",
         compared: &[GOOD, CPU],
@@ -48,6 +48,21 @@ pub(super) const SERIES: [Series; 8] = [
         name: "large",
         compared: &[GOOD, CPU_BOTH],
         beside: &[CPU, P99],
+    },
+    Series {
+        name: "tls",
+        compared: &[GOOD, CPU],
+        beside: &[P50, P99, MEMORY],
+    },
+    Series {
+        name: "handshakes",
+        compared: &[GOOD, CPU],
+        beside: &[P50, P99],
+    },
+    Series {
+        name: "tls-large",
+        compared: &[GOOD, CPU],
+        beside: &[CPU_BOTH, P99],
     },
     Series {
         name: "idle",

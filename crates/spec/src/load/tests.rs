@@ -61,6 +61,7 @@ const EVERY: &[(&str, &str)] = &[
     ("cert", "\"c.pem\""),
     ("key", "\"k.pem\""),
     ("tls-resume", "\"on\""),
+    ("tls-key-exchange", "\"p256\""),
     ("expect-status", "\"200,304\""),
     ("expect-length", "\"1M\""),
     ("expect-sha256", "\"ab\""),

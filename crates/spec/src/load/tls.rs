@@ -2,10 +2,11 @@
 
 use clap::{Args, ValueHint};
 
+use super::values::KeyExchange;
 use super::{LoadSpec, Scheme};
 use crate::rules::{first_of, unfit};
 use crate::values::{FilePath, OnOff};
-use crate::{SpecError, Table, spec};
+use crate::{SpecError, Table, one_of, spec};
 
 spec! {
     /// How servers are reached by https.
@@ -33,6 +34,12 @@ spec! {
         /// each handshake is a full one, as of a client that comes for the first time.
         #[arg(long, value_name = "on|off", default_value = "off")]
         pub tls_resume: OnOff,
+
+        /// The only key exchange that is offered, so that servers are compared by the same one
+        /// [default: all, x25519mlkem768 first].
+        #[arg(long, value_name = "NAME",
+            value_parser = one_of(KeyExchange::ALL, KeyExchange::name))]
+        pub tls_key_exchange: Option<KeyExchange>,
     }
 }
 
@@ -45,7 +52,7 @@ impl TlsClientSpec {
 }
 
 /// Options that are about TLS alone.
-pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key", "tls-resume"];
+pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key", "tls-resume", "tls-key-exchange"];
 
 /// Options of TLS, where there is none.
 pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {

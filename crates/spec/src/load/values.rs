@@ -244,6 +244,20 @@ choice! {
 }
 
 choice! {
+    /// How a TLS connection gets its keys.
+    KeyExchange {
+        /// X25519 and ML-KEM-768 together: a quantum computer cannot read it later.
+        X25519Mlkem768 "x25519mlkem768",
+        /// X25519.
+        X25519 "x25519",
+        /// The curve P-256.
+        P256 "p256",
+        /// The curve P-384.
+        P384 "p384",
+    }
+}
+
+choice! {
     /// Versions of HTTP.
     HttpVersion {
         /// HTTP/1.0.
@@ -268,6 +282,7 @@ fn named<T: Choice>(text: &str) -> Result<T, ValueError> {
 
 as_text!(Arrivals, named, |it, f| f.write_str(it.name()));
 as_text!(Overflow, named, |it, f| f.write_str(it.name()));
+as_text!(KeyExchange, named, |it, f| f.write_str(it.name()));
 as_text!(HttpVersion, named, |it, f| f.write_str(it.name()));
 
 impl HttpVersion {
