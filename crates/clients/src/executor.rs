@@ -35,6 +35,7 @@ mod visit;
 use loadline_load::calendar::Boundary;
 use loadline_load::client_loop::{self, ClientLoop, Timeline, WAIT_NS_MAX};
 use loadline_load::load_threads::ExtraThread;
+use loadline_load::secure_link::UnfitServer;
 use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
 use self::in_flight::InFlight;
@@ -68,6 +69,10 @@ pub(super) struct Executor<'p> {
     preparing: StartQueue,
     /// Why there will be no start.
     failure: Option<String>,
+    /// Something has come through a layer, so that the server fits.
+    is_proven: bool,
+    /// Why no connection is of any use.
+    unfit: Option<UnfitServer>,
     /// Members that have more to do.
     revisits: VecDeque<u32>,
     buffer: Box<[u8]>,
@@ -126,12 +131,18 @@ impl<'p> Executor<'p> {
             opening: StartQueue::default(),
             preparing: StartQueue::default(),
             failure: None,
+            is_proven: false,
+            unfit: None,
             revisits: VecDeque::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
             members,
             begun: 0,
             rest_until_ns: 0,
         })
+    }
+
+    fn check_fit(&mut self) -> io::Result<()> {
+        self.unfit.take().map_or(Ok(()), |unfit| Err(unfit.into()))
     }
 
     fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
@@ -224,6 +235,7 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
     fn is_opening(&mut self) -> io::Result<bool> {
         self.open_more();
         self.prepare_more();
+        self.check_fit()?;
         match self.failure.take() {
             Some(why) => Err(io::Error::other(why)),
             None => Ok(!self.opening.is_done() || !self.preparing.is_done()),
@@ -282,7 +294,7 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
                 self.visit(index);
             }
         }
-        Ok(())
+        self.check_fit()
     }
 
     fn start(&mut self, _: u64) {

@@ -2,6 +2,7 @@
 
 mod pace;
 mod requests;
+mod tls;
 mod user_groups;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -98,10 +99,11 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
     let counts = user_groups::count(spec)?;
     let Sent {
         mix,
-        servers,
+        servers: destinations,
         timing,
         remarks,
     } = requests::prepared(spec)?;
+    let servers: Vec<SocketAddr> = destinations.iter().map(|one| one.address).collect();
     let (load, phases) = match timing {
         Some(timing) => replay_pace(spec, timing),
         None => pace(spec)?,
@@ -117,6 +119,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
     };
     let mut plan = Plan {
         servers,
+        connectors: tls::connectors(&spec.tls, &destinations)?,
         mix,
         load,
         phases,

@@ -45,6 +45,19 @@ pub struct Cell {
     pub is_repeated: bool,
 }
 
+impl Cell {
+    /// How its server is asked: `https` if that is Loadline with a certificate, or another one of which
+    /// the load says whom to trust.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        let is_https = match &self.serve {
+            ServerSpec::Loadline(serve) => serve.tls.has_certificate(),
+            ServerSpec::Other(_) => self.load.tls.says_trust(),
+        };
+        if is_https { "https" } else { "http" }
+    }
+}
+
 /// All cells of a plan in the order of the file, and the files that they ask for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cells {

@@ -31,6 +31,7 @@ pub mod replay;
 pub mod requests;
 pub mod run;
 pub mod schedule;
+pub mod secure_link;
 pub mod seed;
 pub mod share;
 pub mod trial;

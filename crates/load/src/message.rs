@@ -56,6 +56,12 @@ pub struct Interval {
     /// From sent to the first byte, of complete answers.
     #[serde(with = "as_text")]
     pub first_byte: Histogram<u64>,
+    /// From when a connection was begun to when it was there.
+    #[serde(with = "as_text")]
+    pub connect: Histogram<u64>,
+    /// From then to the end of the handshake of TLS.
+    #[serde(with = "as_text")]
+    pub handshake: Histogram<u64>,
     /// From due (or sent) to the failure, of requests that failed.
     #[serde(with = "as_text")]
     pub failure: Histogram<u64>,
@@ -117,6 +123,8 @@ impl Default for Interval {
             latency: latencies(),
             service: latencies(),
             first_byte: latencies(),
+            connect: latencies(),
+            handshake: latencies(),
             failure: latencies(),
         }
     }

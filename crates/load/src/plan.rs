@@ -1,6 +1,9 @@
 //! Everything a run is, decided before it begins.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use loadline_proto::Connector;
 
 use crate::{Arrivals, Mix, Overflow, Phase, Prepared, Schedule};
 
@@ -28,7 +31,7 @@ pub enum Loop {
     /// line of the mix's sequence.
     Timed {
         /// Due times.
-        due_ns: std::sync::Arc<[u64]>,
+        due_ns: Arc<[u64]>,
         /// What happens to a request that is due while no connection is free.
         overflow: Overflow,
     },
@@ -50,6 +53,8 @@ pub struct Retries {
 pub struct Plan {
     /// Where requests go; at least one.
     pub servers: Vec<SocketAddr>,
+    /// By server: what makes the layer of its connections; `None`, or missing: they have none.
+    pub connectors: Vec<Option<Arc<dyn Connector>>>,
     /// What is sent.
     pub mix: Mix,
     /// When.
@@ -91,6 +96,7 @@ impl Plan {
     pub fn new(server: SocketAddr, request: Prepared, phases: Vec<Phase>) -> Self {
         Self {
             servers: vec![server],
+            connectors: Vec::new(),
             mix: Mix::of(request),
             load: Loop::Closed {
                 think_ns: 0,

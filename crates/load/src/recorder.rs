@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use loadline_record::tally::{ErrorKind, Tally};
 
 use crate::message::{Interval, Message};
+use crate::secure_link::Handshake;
 
 /// What one group of clients did on this thread since the last flush.
 #[derive(Debug)]
@@ -85,6 +86,24 @@ impl GroupRecorder {
         record(&mut book.sums.service, service_ns);
         let first_ns = stamps.first_ns.saturating_sub(stamps.sent_ns);
         record(&mut book.sums.first_byte, first_ns);
+    }
+
+    /// Counts a connection that came to be, `took_ns` after it was begun.
+    #[inline]
+    pub fn connected(&mut self, phase: u16, took_ns: u64) {
+        let sums = &mut self.book(phase).sums;
+        sums.tally.connections += 1;
+        record(&mut sums.connect, took_ns);
+    }
+
+    /// Counts a handshake that is done.
+    pub fn handshake(&mut self, phase: u16, handshake: Handshake) {
+        let sums = &mut self.book(phase).sums;
+        match handshake.is_resumed {
+            true => sums.tally.handshakes_resumed += 1,
+            false => sums.tally.handshakes_full += 1,
+        }
+        record(&mut sums.handshake, handshake.took_ns);
     }
 
     /// Records an attempt that failed without an answer, `after_ns` after it was due; the request is
@@ -250,6 +269,17 @@ mod tests {
         recorder.lagged(70_000);
         recorder.lagged(50_000);
         recorder.failed(2, ErrorKind::Timeout, 2_000_000_000);
+        recorder.connected(2, 100_000);
+        for is_resumed in [false, true, true] {
+            let took_ns = 900_000;
+            recorder.handshake(
+                2,
+                Handshake {
+                    took_ns,
+                    is_resumed,
+                },
+            );
+        }
         let intervals = flushed(&mut recorder);
         let phases: Vec<u16> = intervals.iter().map(|interval| interval.phase).collect();
         assert_eq!(phases, [2, 1]);
@@ -259,6 +289,19 @@ mod tests {
         assert_eq!(intervals[0].lag_max_us, 70);
         assert_eq!(intervals[0].tally.errors_of(ErrorKind::Timeout), 1);
         assert_eq!(intervals[0].failure.len(), 1);
+        let tally = &intervals[0].tally;
+        let handshakes = (tally.handshakes_full, tally.handshakes_resumed);
+        assert_eq!((tally.connections, handshakes), (1, (1, 2)));
+        assert!(
+            intervals[0]
+                .connect
+                .equivalent(intervals[0].connect.max(), 100)
+        );
+        assert!(
+            intervals[0]
+                .handshake
+                .equivalent(intervals[0].handshake.min(), 900)
+        );
         let times = |h: &Histogram<u64>| h.value_at_quantile(1.0);
         let late = &intervals[1];
         assert!(late.latency.equivalent(times(&late.latency), 5_000));

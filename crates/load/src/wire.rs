@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use crate::Message;
 
-/// Bytes of a line. An interval has four histograms of at most 22 * 1024 counts, each of at most 9
-/// bytes before compression and base64, which is 1.1 MB in the worst case; usual is 2 KB.
+/// Bytes of a line. An interval has six histograms of at most 22 * 1024 counts, each of at most 9
+/// bytes before compression and base64, which is 1.6 MB in the worst case; usual is 2 KB.
 pub const LINE_BYTES_MAX: u64 = 2 << 20;
 
 /// Why a line is not a message.
@@ -123,9 +123,9 @@ mod tests {
         let ready = (shares(), any::<u64>())
             .prop_map(|(share, connections)| Message::Ready { share, connections });
         let numbers = (any::<[u16; 3]>(), any::<(u32, bool, u64, u128)>());
-        let interval = (numbers, tallies(), prop::array::uniform4(histograms())).prop_map(
+        let interval = (numbers, tallies(), prop::array::uniform6(histograms())).prop_map(
             |((indexes, (second, after_end, lag_max_us, in_flight_ns)), tally, times)| {
-                let [latency, service, first_byte, failure] = times;
+                let [latency, service, first_byte, connect, handshake, failure] = times;
                 Message::Interval(Box::new(Interval {
                     second,
                     phase: indexes[0],
@@ -138,6 +138,8 @@ mod tests {
                     latency,
                     service,
                     first_byte,
+                    connect,
+                    handshake,
                     failure,
                 }))
             },
@@ -233,6 +235,8 @@ mod tests {
             latency: full.clone(),
             service: full.clone(),
             first_byte: full.clone(),
+            connect: full.clone(),
+            handshake: full.clone(),
             failure: full,
             ..Interval::default()
         };

@@ -41,6 +41,10 @@ error_kinds! {
     ConnectTimeout "connect_timeout" "no connection within the timeout",
     /// The connection failed for another reason (no route, no port left, no descriptor left).
     ConnectFailed "connect_failed" "connection failed (no route, port or descriptor)",
+    /// The server's certificate was not accepted.
+    Certificate "certificate" "certificate that was not accepted",
+    /// The handshake of TLS failed for another reason, or a connection broke the rules of TLS.
+    Handshake "handshake" "failed TLS handshake",
     /// The peer reset the connection.
     Reset "reset" "connection reset by the server",
     /// The peer closed the connection before the first byte of a response.
@@ -122,6 +126,10 @@ pub struct Tally {
     pub retried: [u64; ErrorKind::ALL.len()],
     /// Connections that were established.
     pub connections: u64,
+    /// Handshakes of TLS that were done, with certificate and signature.
+    pub handshakes_full: u64,
+    /// Handshakes that went on with an earlier session.
+    pub handshakes_resumed: u64,
     /// Requests given up because the run ended: neither completed nor an error.
     pub unfinished: u64,
     /// Bytes received, heads included.
@@ -213,6 +221,8 @@ impl Tally {
         self.in_goal += other.in_goal;
         self.retries += other.retries;
         self.connections += other.connections;
+        self.handshakes_full += other.handshakes_full;
+        self.handshakes_resumed += other.handshakes_resumed;
         self.unfinished += other.unfinished;
         self.bytes_received += other.bytes_received;
         self.content_bytes += other.content_bytes;

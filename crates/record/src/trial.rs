@@ -266,6 +266,10 @@ pub struct Results {
     pub service: Distribution,
     /// From sent to the first byte, of complete answers.
     pub first_byte: Distribution,
+    /// From when a connection was begun to when it was there, of those that came to be in it.
+    pub connect: Distribution,
+    /// From then to the end of the handshake of TLS.
+    pub handshake: Distribution,
     /// From due to the failure, of requests that failed.
     pub failure: Distribution,
 }

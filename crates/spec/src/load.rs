@@ -8,11 +8,13 @@ mod fit;
 mod foreseen;
 mod mask;
 mod steps;
+mod tls;
 pub mod values;
 
 pub use foreseen::{Address, Percent, Scheme};
 pub use mask::{mask_table, mask_url, masked_words};
 pub use steps::{RATE_MAX, STEPS_MAX, Steps, checked_rate};
+pub use tls::TlsClientSpec;
 pub use values::CLIENTS_MAX;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -39,7 +41,7 @@ spec! {
     /// The options of `loadline load`.
     #[derive(Args, Clone, Debug, PartialEq)]
     pub struct LoadSpec {
-        /// Where requests go: http://HOST:PORT/PATH. Of several, each is requested equally often.
+        /// Where requests go: http://HOST:PORT/PATH, or https. Of several, each is requested equally often.
         #[arg(value_name = "URL", value_hint = ValueHint::Url)]
         pub url: Vec<Address>,
 
@@ -55,6 +57,9 @@ spec! {
         /// What responses have to be.
         #[command(flatten)]
         pub expect: ExpectSpec,
+        /// How servers are reached by https.
+        #[command(flatten)]
+        pub tls: TlsClientSpec,
         /// Clients that do more than send the same again.
         #[command(flatten)]
         pub users: UserSpec,

@@ -11,6 +11,7 @@ use crate::answer::{After, Answer};
 use crate::inbox::Inbox;
 use crate::record::Times;
 use crate::request::{self, Parsed, Request};
+use crate::secure::Secure;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(crate) struct Connection {
     input: Vec<u8>,
     /// When the last of it arrived.
     input_ns: u64,
+    /// `None`: plain HTTP.
+    secure: Option<Box<Secure>>,
     /// A head whose content has not come yet, with what is to come.
     head: Option<Request>,
     content_left: u64,
@@ -63,7 +66,7 @@ pub(crate) enum Read {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd) -> Self {
+    pub(crate) fn new(socket: OwnedFd, secure: Option<Box<Secure>>) -> Self {
         Self {
             socket,
             stage: Stage::Reading,
@@ -75,6 +78,7 @@ impl Connection {
             written: 0,
             input: Vec::new(),
             input_ns: 0,
+            secure,
             head: None,
             content_left: 0,
         }
@@ -94,10 +98,22 @@ impl Connection {
                 Ok((&[], _)) => return Read::End,
                 Ok((bytes, arrived_ns)) => {
                     self.input_ns = arrived_ns;
-                    self.input.extend_from_slice(bytes);
+                    let understood = match &mut self.secure {
+                        None => {
+                            self.input.extend_from_slice(bytes);
+                            Ok(())
+                        }
+                        Some(secure) => secure.received(bytes, &mut self.input),
+                    };
+                    if understood.is_err() {
+                        return Read::Not;
+                    }
                     // A short read means that the socket is empty: the next byte is a new event.
                     let count = bytes.len();
                     self.is_readable = inbox.is_filled_by(count) || self.is_half_closed;
+                    if self.flush().is_err() {
+                        return Read::End;
+                    }
                 }
                 Err(nix::Error::EAGAIN) => self.is_readable = false,
                 Err(nix::Error::EINTR) => {}
@@ -136,6 +152,15 @@ impl Connection {
         let Some(answer) = &self.answer else {
             return Ok(true);
         };
+        if let Some(secure) = &mut self.secure {
+            if self.written == 0 {
+                secure.send(&answer.bytes)?;
+                self.written = answer.bytes.len();
+            }
+            let is_sent = self.flush()?;
+            self.written *= usize::from(!is_sent);
+            return Ok(is_sent);
+        }
         while self.written < answer.bytes.len() {
             let rest = &answer.bytes[self.written..];
             match net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
@@ -149,12 +174,32 @@ impl Connection {
         Ok(true)
     }
 
+    /// Sends what TLS itself has to say, as far as the socket takes it; true: all of it.
+    fn flush(&mut self) -> io::Result<bool> {
+        let Some(secure) = &mut self.secure else {
+            return Ok(true);
+        };
+        while !secure.waiting().is_empty() {
+            match net::send(&self.socket, secure.waiting(), SendFlags::NOSIGNAL) {
+                Ok(count) => secure.sent(count),
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
     /// What follows a whole answer; false: the connection is to be dropped.
     pub(crate) fn end(&mut self, after: After) -> bool {
         match after {
             After::Keep => self.stage = Stage::Reading,
             After::Close => {
                 self.stage = Stage::Draining;
+                if let Some(secure) = &mut self.secure {
+                    let _ = secure.end(); // the end of the connection says it, too
+                    let _ = self.flush();
+                }
                 return net::shutdown(&self.socket, Shutdown::Write).is_ok();
             }
             After::Reset => {

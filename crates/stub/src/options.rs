@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser, ValueEnum};
 
-use crate::{ConnectionFault, Draw, Every, Fault, Latency, Listening, Stall, text};
+use crate::{ConnectionFault, Draw, Every, Fault, Latency, Listening, Stall, TlsIdentity, text};
 
 /// How the end of the content is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +40,9 @@ pub struct StubOptions {
     /// Where it listens; port 0: the kernel chooses.
     #[arg(long = "listen", default_value = "127.0.0.1:0")]
     pub address: SocketAddr,
+    /// TLS for connections; `None`: plain HTTP.
+    #[arg(skip)]
+    pub tls: Option<TlsIdentity>,
     /// What becomes of connections.
     #[arg(long, default_value = "answering")]
     pub listening: Listening,

@@ -19,6 +19,7 @@ use crate::latency::Sampler;
 use crate::listener::{self, Listener};
 use crate::record::{Shared, Times};
 use crate::request::Request;
+use crate::secure::Secure;
 use crate::timing::Timing;
 use crate::{ConnectionFault, Every, Fault, Listening, StubOptions};
 
@@ -169,7 +170,11 @@ impl Responder {
     fn accepted(&mut self, socket: OwnedFd) {
         self.connections += 1;
         self.shared.count(|counts| counts.connections += 1);
-        let mut connection = Connection::new(socket);
+        let secure = self.options.tls.as_ref().map(Secure::new).transpose();
+        let Ok(secure) = secure else {
+            return; // a mistake in the identity, which the client sees
+        };
+        let mut connection = Connection::new(socket, secure.map(Box::new));
         connection.delay_ns = spread(self.options.spread_ns, self.connections);
         if let Some((index, fault)) = Every::find(&self.options.connection_faults, self.connections)
         {

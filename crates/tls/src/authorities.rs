@@ -1,6 +1,6 @@
 //! Whose signature on a certificate counts: of clients, and for our own client of servers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
@@ -11,13 +11,6 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
 use crate::error::{TlsError, read};
-
-/// Where distributions keep what they trust: Debian and Alpine, Fedora, openSUSE.
-const SYSTEM_FILES: [&str; 3] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-];
 
 /// Authorities that are trusted.
 #[derive(Clone, Debug)]
@@ -47,6 +40,27 @@ impl Authorities {
         Self::from_pem(&path.display().to_string(), &read(path)?)
     }
 
+    /// Those that the operating system trusts; SSL_CERT_FILE and SSL_CERT_DIR name others.
+    ///
+    /// # Errors
+    /// It has none, or they cannot be read.
+    pub fn of_system() -> Result<Self, TlsError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        // Among a hundred some are of a form that nobody can use any more.
+        let (added, _) = roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            let why = found.errors.first().map(ToString::to_string);
+            return Err(TlsError::NoSystemAuthorities {
+                why: why.unwrap_or_else(|| "there are none".to_owned()),
+            });
+        }
+        Ok(Self {
+            roots: Arc::new(roots),
+            label: "the system's authorities".to_owned(),
+        })
+    }
+
     /// From PEM, with where it comes from.
     ///
     /// # Errors
@@ -73,30 +87,6 @@ impl Authorities {
         })
     }
 
-    /// Those that the system trusts: of the file that `SSL_CERT_FILE` names, otherwise of where
-    /// distributions keep them.
-    ///
-    /// # Errors
-    /// There is no such file, or no certificate in it.
-    pub fn of_system() -> Result<Self, TlsError> {
-        let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-        let usual = || SYSTEM_FILES.iter().map(PathBuf::from);
-        let path = named.or_else(|| usual().find(|path| path.exists()));
-        let path = path.unwrap_or_else(|| SYSTEM_FILES[0].into());
-        let pem = read(&path)?;
-        let mut roots = RootCertStore::empty();
-        // One that cannot be read is trusted by nobody: the others count.
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).flatten());
-        let label = path.display().to_string();
-        match roots.is_empty() {
-            true => Err(TlsError::NoCertificate { path: label }),
-            false => Ok(Self {
-                roots: Arc::new(roots),
-                label,
-            }),
-        }
-    }
-
     /// One certificate alone.
     ///
     /// # Errors
@@ -112,6 +102,13 @@ impl Authorities {
 
     pub(crate) fn roots(&self) -> &Arc<RootCertStore> {
         &self.roots
+    }
+
+    pub(crate) fn unusable(&self, error: &impl ToString) -> TlsError {
+        TlsError::Authorities {
+            path: self.label.clone(),
+            why: error.to_string(),
+        }
     }
 }
 
@@ -132,10 +129,9 @@ impl ClientCertificates {
             true => builder,
             false => builder.allow_unauthenticated(),
         };
-        let verifier = builder.build().map_err(|error| TlsError::Authorities {
-            path: authorities.label.clone(),
-            why: error.to_string(),
-        })?;
-        Ok(Some(verifier))
+        let verifier = builder.build();
+        Ok(Some(
+            verifier.map_err(|error| authorities.unusable(&error))?,
+        ))
     }
 }

@@ -86,6 +86,15 @@ pub enum TlsError {
         /// What is wrong.
         why: String,
     },
+    /// The system trusts nobody.
+    #[error(
+        "no authorities that this machine trusts were found ({why}); right would be the package \
+         ca-certificates, or a file of certificates in PEM"
+    )]
+    NoSystemAuthorities {
+        /// What was found instead.
+        why: String,
+    },
     /// A certificate could not be made.
     #[error("no certificate could be made: {0}")]
     SelfSigned(#[from] rcgen::Error),

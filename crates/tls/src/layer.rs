@@ -11,11 +11,12 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use loadline_base::Buffer;
-use loadline_proto::{Computation, Fault, Layer, Security, Status};
+use loadline_proto::{ClientLayer, Computation, Fault, Layer, LayerFailure, Security, Status};
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
 use crate::certificates::ACME_TLS_ALPN;
 use crate::counters::add;
+use crate::failure;
 use crate::handshake::{Fed, Handshake, feed, write};
 use crate::shared::Shared;
 use crate::x509;
@@ -44,6 +45,8 @@ pub struct TlsLayer {
     /// `None`: this is the client's end.
     server: Option<Arc<Shared>>,
     security: Option<Arc<Security>>,
+    /// Of a client's end.
+    failure: Option<Box<LayerFailure>>,
     /// Open for what comes before the handshake is done.
     is_early: bool,
     has_ended: bool,
@@ -81,6 +84,7 @@ impl TlsLayer {
             input: Vec::new(),
             server,
             security: None,
+            failure: None,
             is_early: false,
             has_ended: false,
         }
@@ -159,9 +163,10 @@ impl TlsLayer {
     ) -> Result<(), Fault> {
         match fed {
             Ok(fed) => self.has_ended |= fed.has_ended,
-            Err(_) => {
-                if let Some(server) = &self.server {
-                    add(&server.counters.failed);
+            Err(error) => {
+                match &self.server {
+                    Some(server) => add(&server.counters.failed),
+                    None => self.failure = Some(Box::new(failure::of(&error))),
                 }
                 return Err(Fault::bad_request("a TLS handshake failed"));
             }
@@ -244,8 +249,16 @@ impl Layer for TlsLayer {
         if self.has_ended {
             return Ok(()); // what comes behind the end says nothing
         }
-        let fed = feed(connection, bytes, plain, out)
-            .map_err(|_| Fault::bad_request("bytes that are no record of this connection"))?;
+        let fed = match feed(connection, bytes, plain, out) {
+            Ok(fed) => fed,
+            Err(error) => {
+                if self.server.is_none() {
+                    self.failure = Some(Box::new(failure::of(&error)));
+                }
+                let text = "bytes that are no record of this connection";
+                return Err(Fault::bad_request(text));
+            }
+        };
         self.has_ended = fed.has_ended;
         if self.is_early {
             self.end_early();
@@ -326,6 +339,21 @@ impl Layer for TlsLayer {
             State::Computing(_) | State::Handshaking(_) | State::Open(_) => CONNECTION_BYTES,
         };
         connection + self.input.capacity()
+    }
+}
+
+impl ClientLayer for TlsLayer {
+    fn is_resumed(&self) -> Option<bool> {
+        match &self.state {
+            State::Open(connection) => {
+                Some(connection.handshake_kind() == Some(HandshakeKind::Resumed))
+            }
+            _ => None,
+        }
+    }
+
+    fn failure(&self) -> Option<&LayerFailure> {
+        self.failure.as_deref()
     }
 }
 

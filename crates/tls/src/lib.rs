@@ -16,7 +16,7 @@
 //! - [`Certificates`] are chosen by the name that a client asks for, and can be replaced while they are
 //!   served: from files ([`CertificateFiles`]), or by any other source.
 //! - [`Tickets`] are how sessions are resumed.
-//! - [`TlsClient`] is the other end.
+//! - [`TlsClient`] is the other end, and a [`TlsConnector`] its connections to one server.
 //!
 //! Kernel TLS would take the place of `TlsLayer` behind the handshake (`layer::State::Open`): an order
 //! that gives the socket its keys, and from then on a session without a layer.
@@ -25,18 +25,21 @@
 //! [`Protocol`]: loadline_proto::Protocol
 #![forbid(unsafe_code)]
 
+mod anyone;
 mod authorities;
 mod certificate;
 mod certificates;
 mod client;
 mod counters;
 mod error;
+mod failure;
 mod files;
 mod handshake;
 mod layer;
 mod profile;
 mod self_signed;
 mod server;
+mod sessions;
 mod shared;
 mod tickets;
 mod x509;
@@ -44,7 +47,7 @@ mod x509;
 pub use authorities::{Authorities, ClientCertificates};
 pub use certificate::Certificate;
 pub use certificates::Certificates;
-pub use client::TlsClient;
+pub use client::{TlsClient, TlsClientOptions, TlsConnector, Trust};
 pub use counters::HandshakeCounts;
 pub use error::TlsError;
 pub use files::{CertificateFiles, CertificatePair, ChangedFiles};

@@ -85,6 +85,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-record",
             "loadline-spec",
             "loadline-sys",
+            "loadline-tls",
         ],
     ),
     (
@@ -131,7 +132,7 @@ const TEST_EDGES: &[(&str, &[&str])] = &[
     ),
     ("loadline-observe", &["loadline-tower"]),
     ("loadline-acme", &["loadline-server"]),
-    ("loadline-load", &["loadline-stub"]),
+    ("loadline-load", &["loadline-stub", "loadline-tls"]),
     ("loadline-clients", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),
     ("loadline-accounts", &["loadline-databases"]),

@@ -10,6 +10,7 @@ use loadline_lab::runner::Prepared;
 use loadline_load::run;
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Rate;
+use loadline_spec::serve::Listen;
 use loadline_spec::values::RunTime;
 use loadline_spec::{SpecError, given};
 
@@ -38,7 +39,10 @@ pub(super) fn check(prepared: &Prepared) -> Result<(), Failure> {
             resolve(&load, &load_machine).map_err(|error| named(error.into()))?;
         }
         if let ServerSpec::Loadline(serve) = &cell.serve {
-            let serve = in_place(&**serve, &names).map_err(|error| named(error.into()))?;
+            let mut serve = in_place(&**serve, &names).map_err(|error| named(error.into()))?;
+            if serve.tls.has_certificate() {
+                serve.listen = vec![Listen::Https(([127, 0, 0, 1], 1).into())];
+            }
             if servers.insert(given(&serve)) {
                 plan(serve, &machine).map_err(named)?;
             }
@@ -54,7 +58,7 @@ fn load_of(
     names: &BTreeMap<String, String>,
 ) -> Result<LoadSpec, SpecError> {
     let mut load = in_place(&cell.load, names)?;
-    load.url = vec![format!("http://127.0.0.1:1{}", cell.path).into()];
+    load.url = vec![format!("{}://127.0.0.1:1{}", cell.scheme(), cell.path).into()];
     let duration_s = prepared.plan.series[cell.series].duration_s;
     load.clients.duration = Some(RunTime::clamped_s(duration_s));
     if cell.rate_of_capacity.is_some() {

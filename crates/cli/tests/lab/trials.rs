@@ -50,6 +50,39 @@ fn a_trial_says_what_was_run_and_what_came_of_it() {
 }
 
 #[test]
+fn a_server_of_https_is_measured_as_any_other() {
+    let bench = Bench::new(
+        "name = \"t\"\nfiles = { \"index.html\" = 93 }\n[servers.loadline]\n\
+         options = { tls = \"self-signed\", loops = 1 }\n[[series]]\nname = \"s\"\n\
+         path = \"/index.html\"\nreplicates = 1\nduration_s = 0.1\nwarm_up_s = 0\na_a = false\n\
+         load = { connections = 2, new_connection = true, insecure = true }\n\
+         factors = { tls_resume = [\"on\", \"off\"] }\n\
+         allow = { client_limited = true, steal = 1, others = 1 }",
+    );
+    let trials = bench.complete();
+    bench.wait_until_nothing_runs();
+    assert_eq!(trials.len(), 2);
+    for trial in trials {
+        let all = &trial.load.as_ref().unwrap().everything;
+        assert!(all.good > 2 && all.errors_total() == 0, "{all:?}");
+        assert_eq!(trial.server.requests_counted, Some(all.completed));
+        let is_resumed = trial.levels["tls_resume"] == Level::Text("on".to_owned());
+        assert_eq!(all.handshakes_resumed > 0, is_resumed, "{all:?}");
+    }
+    let bench = Bench::new(
+        "name = \"t\"\nfiles = { \"index.html\" = 93 }\n[servers.loadline]\n[[series]]\n\
+         name = \"s\"\nload = { insecure = true }",
+    );
+    let output = bench.run(&["--dry-run"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("--insecure: it is for TLS"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
 fn a_command_of_ones_own_and_what_it_leaves_behind() {
     let trials = run_one(
         "[servers.own]\ncommand = [\"sh\", \"-c\", \"tail -f {root}/index.html & tail -f \

@@ -10,4 +10,5 @@ mod overload;
 mod program;
 mod refusals;
 mod stopping;
+mod tls;
 mod util;

@@ -164,7 +164,7 @@ fn where_to_is_refused_with_what_would_be_right() {
     refuses("127.0.0.1:8080", &["URL without scheme", "http://"]);
     refuses("localhost/path", &["URL without scheme"]);
     refuses("http:/127.0.0.1/", &["`http://127.0.0.1/`"]);
-    refuses("https://127.0.0.1/", &["https"]);
+    refuses("ftp://127.0.0.1/", &["only http and https"]);
     refuses("http://127.0.0.1:99999/", &["port"]);
     refuses("http://", &["host is missing", "http://127.0.0.1:8080/"]);
     refuses("http://nowhere.invalid/", &["nowhere.invalid"]);

@@ -3,8 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use loadline_base::Buffer;
+use loadline_load::judge::connect_fault;
+use loadline_load::secure_link::{Broken, Handshake, SecureLink};
+use loadline_proto::{Connector, LayerFailure};
 use loadline_record::ErrorKind;
-use loadline_sys::connect;
+use loadline_sys::{connect, socket};
 
 use crate::{Order, VirtualUser};
 
@@ -39,6 +43,8 @@ pub(super) enum Doing {
     /// Before the start: it waits for its turn to connect.
     Queued,
     Connecting,
+    /// The connection is there, and the handshake of its layer is not over.
+    Handshaking,
     /// Before the start: what became of its connection.
     Opened(Result<(), ErrorKind>),
     /// Before the start: it waits for its turn to prepare.
@@ -59,8 +65,12 @@ pub(super) enum Doing {
 #[derive(Debug)]
 pub(super) struct Link {
     socket: OwnedFd,
+    /// What its bytes pass through; `None`: nothing.
+    secure: Option<Box<Secure>>,
     /// Which connection of the thread: events of earlier ones miss.
     pub(super) generation: u32,
+    /// When it was begun.
+    pub(super) begun_ns: u64,
     /// Reading may bring something.
     pub(super) is_readable: bool,
     /// Something has happened on it since it was made: it has come to be, or not.
@@ -71,11 +81,21 @@ pub(super) struct Link {
     pub(super) is_writable: bool,
 }
 
+/// A layer, and what has come through it and was not taken yet.
+#[derive(Debug)]
+struct Secure {
+    layer: SecureLink,
+    plain: Buffer,
+    taken: usize,
+}
+
 impl Link {
-    pub(super) fn new(socket: OwnedFd, generation: u32) -> Self {
+    pub(super) fn new(socket: OwnedFd, generation: u32, begun_ns: u64) -> Self {
         Self {
             socket,
+            secure: None,
             generation,
+            begun_ns,
             is_readable: false,
             is_decided: false,
             is_half_closed: false,
@@ -87,13 +107,120 @@ impl Link {
         self.socket.as_fd()
     }
 
+    /// Begins the handshake of a layer.
+    pub(super) fn secure(&mut self, connector: &dyn Connector, now_ns: u64) -> Result<(), Broken> {
+        let layer = SecureLink::begin(connector, now_ns)?;
+        self.secure = Some(Box::new(Secure {
+            layer,
+            plain: Buffer::default(),
+            taken: 0,
+        }));
+        Ok(())
+    }
+
+    /// Goes on with the handshake; `None`: it waits for the server.
+    pub(super) fn shake(
+        &mut self,
+        buffer: &mut [u8],
+        now_ns: u64,
+    ) -> Result<Option<Handshake>, ErrorKind> {
+        loop {
+            let Some(secure) = &mut self.secure else {
+                return Err(ErrorKind::Handshake);
+            };
+            let flushed = secure.layer.flush(self.socket.as_fd());
+            if let Some(handshake) = secure.layer.handshake(now_ns) {
+                return Ok(Some(handshake));
+            }
+            if !self.is_readable {
+                return flushed.map(|_| None).map_err(|error| connect_fault(&error));
+            }
+            match socket::receive(self.socket.as_fd(), buffer) {
+                Ok(None) => self.is_readable = false,
+                Ok(Some(0)) => return Err(ErrorKind::ClosedEarly),
+                Ok(Some(count)) => secure.take_in(&mut buffer[..count], self.socket.as_fd())?,
+                Err(error) => return Err(connect_fault(&error)),
+            }
+        }
+    }
+
     /// Sends what the socket takes; `None`: nothing for now.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         if !self.is_writable {
             return Ok(None);
         }
-        let sent = connect::send(self.socket.as_fd(), bytes);
-        self.is_writable = !matches!(sent, Ok(None));
-        sent
+        let Some(secure) = &mut self.secure else {
+            let sent = connect::send(self.socket.as_fd(), bytes);
+            self.is_writable = !matches!(sent, Ok(None));
+            return sent;
+        };
+        if secure.layer.is_flushed() {
+            secure.layer.seal(bytes);
+        }
+        let count = secure.layer.flush(self.socket.as_fd())?;
+        self.is_writable = secure.layer.is_flushed();
+        Ok((count > 0).then_some(count))
+    }
+
+    /// Receives at most `most` bytes into the buffer; `None`: nothing is there, `Some(0)`: the end.
+    pub(super) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        most: usize,
+    ) -> Result<Option<usize>, ErrorKind> {
+        let Some(secure) = &mut self.secure else {
+            let received = socket::receive(self.socket.as_fd(), &mut buffer[..most]);
+            match received {
+                Ok(None) => self.is_readable = false,
+                // Less than there was room for: the rest will be an event.
+                Ok(Some(count)) => self.is_readable = count == most || self.is_half_closed,
+                Err(_) => {}
+            }
+            return received.map_err(|error| connect_fault(&error));
+        };
+        loop {
+            let left = &secure.plain[secure.taken..];
+            if !left.is_empty() {
+                let count = left.len().min(most);
+                buffer[..count].copy_from_slice(&left[..count]);
+                secure.taken += count;
+                return Ok(Some(count));
+            }
+            if secure.layer.has_ended() {
+                return Ok(Some(0));
+            }
+            match socket::receive(self.socket.as_fd(), &mut buffer[..most]) {
+                Ok(None) => {
+                    self.is_readable = false;
+                    return Ok(None);
+                }
+                Ok(Some(0)) => return Ok(Some(0)),
+                Ok(Some(count)) => secure.take_in(&mut buffer[..count], self.socket.as_fd())?,
+                Err(error) => return Err(connect_fault(&error)),
+            }
+        }
+    }
+
+    /// Says that nothing more will be sent.
+    pub(super) fn part(&mut self) {
+        if let Some(secure) = &mut self.secure {
+            secure.layer.part(self.socket.as_fd());
+        }
+    }
+
+    /// Why its layer has failed.
+    pub(super) fn failure(&self) -> Option<&LayerFailure> {
+        self.secure.as_ref()?.layer.failure()
+    }
+}
+
+impl Secure {
+    /// Takes in what was received; all that came before it was taken.
+    fn take_in(&mut self, bytes: &mut [u8], socket: BorrowedFd<'_>) -> Result<(), ErrorKind> {
+        self.plain.clear();
+        self.taken = 0;
+        let received = self.layer.received(bytes, &mut self.plain);
+        let _ = self.layer.flush(socket); // if it is broken, reading says so
+        received.map_err(|Broken| self.layer.error_kind())
     }
 }

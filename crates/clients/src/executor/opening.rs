@@ -2,6 +2,7 @@
 
 use loadline_base::Token;
 use loadline_load::judge::connect_fault;
+use loadline_load::secure_link::UnfitServer;
 use loadline_record::ErrorKind;
 use loadline_sys::{Interest, connect};
 
@@ -75,7 +76,7 @@ impl Executor<'_> {
         if let Err(error) = self.poller.add(&socket, bits, Interest::Connection) {
             return self.not_connected(index, connect_fault(&error));
         }
-        member.link = Some(Link::new(socket, generation));
+        member.link = Some(Link::new(socket, generation, self.time.now_ns));
         let until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
         member.until_ns = until_ns;
         self.timers.set(index, until_ns);
@@ -95,10 +96,65 @@ impl Executor<'_> {
         if let Err(error) = connect::outcome(link.fd()) {
             return self.not_connected(index, connect_fault(&error));
         }
+        self.time.look_at_clock();
+        let (phase, now_ns) = (self.time.calendar.phase(), self.time.now_ns);
+        let took_ns = now_ns.saturating_sub(link.begun_ns);
+        let recorder = self.recorder.group(member.group);
+        recorder.connected(phase, took_ns);
+        let user_group = &self.user_groups[usize::from(member.user_group)];
+        let connector = self.plan.connectors.get(usize::from(user_group.server));
+        match connector.and_then(Option::as_ref) {
+            None => self.usable(index),
+            Some(connector) => {
+                let link = member.link.as_mut()?;
+                if link.secure(&**connector, now_ns).is_err() {
+                    return self.not_connected(index, ErrorKind::Handshake);
+                }
+                member.doing = Doing::Handshaking;
+                Some(GoesOn)
+            }
+        }
+    }
+
+    /// Goes on with the handshake of a connection's layer.
+    pub(super) fn handshaking(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
+        self.time.look_at_clock();
+        let now_ns = self.time.now_ns;
+        let is_late = member.until_ns <= now_ns;
+        match member.link.as_mut()?.shake(&mut self.buffer, now_ns) {
+            Ok(Some(handshake)) => {
+                let phase = self.time.calendar.phase();
+                let recorder = self.recorder.group(member.group);
+                recorder.handshake(phase, handshake);
+                self.usable(index)
+            }
+            Ok(None) if is_late => self.not_connected(index, ErrorKind::ConnectTimeout),
+            Ok(None) => None,
+            Err(kind) => {
+                self.look_at_failure(index);
+                self.not_connected(index, kind)
+            }
+        }
+    }
+
+    /// A layer has failed: perhaps no connection will be of use.
+    pub(super) fn look_at_failure(&mut self, index: u32) {
+        let member = self.members[index as usize].as_ref();
+        if let Some(member) = member.filter(|_| !self.is_proven)
+            && let Some(failure) = member.link.as_ref().and_then(Link::failure)
+        {
+            let user_group = &self.user_groups[usize::from(member.user_group)];
+            let address = self.plan.servers[usize::from(user_group.server)];
+            self.unfit = UnfitServer::new(address, failure);
+        }
+    }
+
+    /// There is a connection now.
+    fn usable(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_mut()?;
         self.timers.clear(index);
         member.until_ns = u64::MAX;
-        let phase = self.time.calendar.phase();
-        self.recorder.group(member.group).tally(phase).connections += 1;
         if !self.time.is_started && !member.is_preparing {
             member.doing = Doing::Opened(Ok(()));
             self.opening.end();
@@ -124,7 +180,10 @@ impl Executor<'_> {
 
     /// A member no longer opens a connection.
     pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
-        if !self.time.is_started && !is_preparing && matches!(doing, Doing::Connecting) {
+        if !self.time.is_started
+            && !is_preparing
+            && matches!(doing, Doing::Connecting | Doing::Handshaking)
+        {
             self.opening.end();
         }
     }

@@ -3,7 +3,6 @@
 use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
 use loadline_sys::connect::{self, Unread};
-use loadline_sys::socket;
 
 use super::member::Doing;
 use super::{Executor, RECEIVE_BYTES};
@@ -34,6 +33,7 @@ impl Executor<'_> {
         match &mut member.doing {
             Doing::Nothing => self.ask(index),
             Doing::Connecting => self.connecting(index),
+            Doing::Handshaking => self.handshaking(index),
             Doing::Sending { .. } => self.sending(index),
             Doing::Receiving { .. } => self.receiving(index),
             Doing::Sleeping => self.sleeping(index),
@@ -89,10 +89,10 @@ impl Executor<'_> {
                 Doing::Sleeping
             }
             Order::Close { reset } => {
-                if let Some(link) = member.link.take()
-                    && reset
-                {
-                    connect::reset_on_close(link.fd());
+                match member.link.take() {
+                    Some(link) if reset => connect::reset_on_close(link.fd()),
+                    Some(mut link) => link.part(),
+                    None => {}
                 }
                 Doing::Nothing
             }
@@ -168,22 +168,20 @@ impl Executor<'_> {
         };
         if link.is_readable {
             let most = (*bytes_max).clamp(1, RECEIVE_BYTES);
-            let received = socket::receive(link.fd(), &mut self.buffer[..most]);
-            match received {
-                Ok(None) => link.is_readable = false,
+            match link.receive(&mut self.buffer, most) {
+                Ok(None) => {}
                 Ok(Some(0)) => {
                     self.time.look_at_clock();
                     return self.closed(index);
                 }
                 Ok(Some(count)) => {
-                    // Less than there was room for: the rest will be an event.
-                    link.is_readable = count == most || link.is_half_closed;
+                    self.is_proven = true;
                     self.time.look_at_clock();
                     return self.received(index, count);
                 }
-                Err(error) => {
-                    let kind = connect_fault(&error);
+                Err(kind) => {
                     self.time.look_at_clock();
+                    self.look_at_failure(index);
                     return self.failed(index, kind);
                 }
             }

@@ -1,7 +1,5 @@
 //! What is sent: URLs, a list of them, or a log.
 
-use std::net::SocketAddr;
-
 use loadline_proto::Version;
 use loadline_spec::SpecError;
 
@@ -9,7 +7,7 @@ use loadline_load::Mix;
 use loadline_load::replay::{self, ReplayOptions, Timing};
 use loadline_load::requests::list::{Content, Expected};
 use loadline_load::requests::template::Template;
-use loadline_load::requests::{self, RequestOptions, expectation};
+use loadline_load::requests::{self, Destination, RequestOptions, expectation};
 use loadline_spec::load::values::HttpVersion;
 use loadline_spec::load::{ExpectSpec, LoadSpec};
 
@@ -19,7 +17,7 @@ pub(super) struct Sent {
     /// Which.
     pub(super) mix: Mix,
     /// Where they go.
-    pub(super) servers: Vec<SocketAddr>,
+    pub(super) servers: Vec<Destination>,
     /// When, if a log says so.
     pub(super) timing: Option<Timing>,
     /// What is worth knowing of how they came to be.

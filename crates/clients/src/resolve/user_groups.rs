@@ -153,11 +153,16 @@ fn users(
         return Err(SpecError::new(
             "scenario",
             format!("the URL has a query, ?{query}"),
-            format!("the begin of the paths, http://{}/shop say", url.authority),
+            format!(
+                "the begin of the paths, {}://{}/shop say",
+                url.scheme(),
+                url.authority
+            ),
         ));
     }
     let make = scenario.factory(Setting {
         path_prefix: url.target.trim_end_matches('/').to_owned(),
+        is_https: url.is_https,
         authority: url.authority,
         timeout_ns: plan.timeout_ns,
         deadline_ns: plan.deadline_ns,

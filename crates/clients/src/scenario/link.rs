@@ -3,12 +3,12 @@
 use percent_encoding::{CONTROLS, percent_encode};
 use url::{Position, Url};
 
-/// The target that `link` means on a page at `base` (a path, perhaps with a query) of `authority`;
+/// The target that `link` means on a page at `base` (a path, perhaps with a query) of `origin`;
 /// `None` if it leads to another host or is not for HTTP.
-pub(super) fn resolve(base: &[u8], authority: &str, link: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn resolve(base: &[u8], origin: &str, link: &[u8]) -> Option<Vec<u8>> {
     // Bytes beyond ASCII stay what they are, whatever character set they are in.
     let ascii = |bytes| percent_encode(bytes, CONTROLS).to_string();
-    let base = Url::parse(&format!("http://{authority}{}", ascii(base))).ok()?;
+    let base = Url::parse(&format!("{origin}{}", ascii(base))).ok()?;
     let url = base.join(&ascii(link.trim_ascii())).ok()?;
     let is_here = url.origin() == base.origin();
     is_here.then(|| url[Position::BeforePath..Position::AfterQuery].into())
@@ -17,6 +17,13 @@ pub(super) fn resolve(base: &[u8], authority: &str, link: &[u8]) -> Option<Vec<u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_other_scheme_is_another_host() {
+        let here = resolve(b"/", "https://h", b"https://h:443/a");
+        assert_eq!(here.as_deref(), Some(&b"/a"[..]));
+        assert_eq!(resolve(b"/", "https://h", b"http://h/a"), None);
+    }
 
     #[test]
     fn links_of_every_form() {
@@ -46,7 +53,7 @@ mod tests {
             ("mailto:me@h", "-"),
             ("javascript:void(0)", "-"),
         ] {
-            let resolved = resolve(b"/shop/cart/view?id=1", "h:80", link.as_bytes());
+            let resolved = resolve(b"/shop/cart/view?id=1", "http://h:80", link.as_bytes());
             let resolved =
                 resolved.map_or_else(|| "-".to_owned(), |bytes| String::from_utf8(bytes).unwrap());
             assert_eq!(resolved, target, "{link}");

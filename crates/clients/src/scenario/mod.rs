@@ -55,7 +55,9 @@ pub struct Scenario {
 /// Server and bounds of a scenario: the same for all users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What the Host field says: host, and port unless it is 80.
+    /// Whether the server is reached by TLS.
+    pub is_https: bool,
+    /// What the Host field says: host, and port unless it is that of the scheme.
     pub authority: String,
     /// What stands in front of the paths in the file; empty, or `/shop`, without a slash at the end.
     pub path_prefix: String,
@@ -63,6 +65,14 @@ pub struct Setting {
     pub timeout_ns: u64,
     /// Nanoseconds from due to the last byte beyond which an answer is not good.
     pub deadline_ns: Option<u64>,
+}
+
+impl Setting {
+    /// Scheme, host and port.
+    fn origin(&self) -> String {
+        let scheme = if self.is_https { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority)
+    }
 }
 
 impl Scenario {

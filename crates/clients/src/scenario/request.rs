@@ -44,7 +44,7 @@ pub(super) fn ask(
     } else {
         let mut link = Vec::new();
         step.path.write(values, Escape::Nothing, &mut link);
-        target = resolve(page, &setting.authority, &link)?;
+        target = resolve(page, &setting.origin(), &link)?;
     }
     Some(Ask {
         method: step.method,
@@ -58,7 +58,7 @@ pub(super) fn redirected(
     ask: &Ask,
     status: u16,
     location: Option<&[u8]>,
-    authority: &str,
+    setting: &Setting,
 ) -> Option<Ask> {
     let keeps_method = match status {
         307 | 308 => true,
@@ -72,7 +72,7 @@ pub(super) fn redirected(
         } else {
             Method::Get
         },
-        target: resolve(&ask.target, authority, location?)?,
+        target: resolve(&ask.target, &setting.origin(), location?)?,
         has_content: keeps_method && ask.has_content,
     })
 }
@@ -110,7 +110,8 @@ pub(super) fn write(
         value.write(values, Escape::Field, &mut text);
         push_field(name, text.trim_ascii(), &mut out);
     }
-    jar.write(ask.path(), script.sends_secure_cookies, now_ns, &mut out);
+    let is_secure = setting.is_https || script.sends_secure_cookies;
+    jar.write(ask.path(), is_secure, now_ns, &mut out);
     let content = match &step.content {
         _ if !ask.has_content => None,
         Content::Nothing => None,

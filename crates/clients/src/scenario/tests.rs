@@ -225,6 +225,7 @@ impl Play {
 
 fn setting() -> Setting {
     Setting {
+        is_https: false,
         authority: "shop:8080".to_owned(),
         path_prefix: String::new(),
         timeout_ns: 2_000 * MS,

@@ -384,12 +384,7 @@ impl User {
             return None;
         }
         let location = capture::header(&self.answer.head, "Location");
-        request::redirected(
-            self.ask.as_ref()?,
-            status,
-            location,
-            &self.setting.authority,
-        )
+        request::redirected(self.ask.as_ref()?, status, location, &self.setting)
     }
 
     fn capture(&mut self, step: &Step) -> Result<(), Problem> {

@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT_S: u64 = 5;
 #[derive(Debug)]
 pub(super) struct Task<'a> {
     pub(super) context: &'a LaunchContext<'a>,
-    pub(super) path: &'a str,
+    pub(super) url: String,
     pub(super) load: &'a LoadSpec,
     pub(super) may_spin: bool,
     pub(super) content: Option<&'a Content>,
@@ -53,7 +53,7 @@ impl Task<'_> {
     /// The whole load: what the plan says of it, and what the lab sets itself.
     fn spec(&self) -> Result<LoadSpec, SpecError> {
         let mut spec = in_place(self.load, &names(self.context))?;
-        spec.url = vec![format!("http://{}{}", self.context.address(), self.path).into()];
+        spec.url = vec![self.url.clone().into()];
         spec.clients.duration = Some(RunTime::clamped_s(self.duration_s));
         if self.warm_up_s > 0.0 {
             spec.clients.warm_up = Some(RunTime::clamped_s(self.warm_up_s));
@@ -174,7 +174,7 @@ pub(crate) fn client_command(load: &LoadSpec, json: &Path) -> Vec<String> {
 /// Asks once, as the load will, and says what is wrong with the answer.
 pub(super) fn check(
     context: &LaunchContext<'_>,
-    (path, load): (&str, &LoadSpec),
+    (url, load): (String, &LoadSpec),
     content: Option<&Content>,
     cpus: &[usize],
 ) -> Result<(), RunnerError> {
@@ -182,7 +182,8 @@ pub(super) fn check(
     let log = context.scratch.join("check.log");
     let asked = in_place(load, &names(context))?;
     let mut one = LoadSpec {
-        url: vec![format!("http://{}{path}", context.address()).into()],
+        url: vec![url.into()],
+        tls: asked.tls,
         ..LoadSpec::default()
     };
     one.clients.requests = Some(Count::clamped(1));

@@ -5,6 +5,10 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use super::network::Link;
+use crate::cells::Cell;
+
+/// unix(7): 108 bytes, with the zero behind them.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// What a command line or a configuration may depend on.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,18 @@ impl LaunchContext<'_> {
     /// Where the server listens.
     pub(super) fn address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.link.server_address(), self.port)
+    }
+
+    /// What the client asks for.
+    pub(super) fn url(&self, cell: &Cell) -> String {
+        format!("{}://{}{}", cell.scheme(), self.address(), cell.path)
+    }
+
+    /// Where a Loadline server that listens by https alone is asked for its counters; `None`: the path is
+    /// too long for a socket.
+    pub(super) fn status_socket(&self) -> Option<PathBuf> {
+        let path = self.scratch.join("status");
+        (path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX).then_some(path)
     }
 
     /// The file that a configuration is written to.

@@ -1,14 +1,16 @@
 //! Reaching a server that has just been started: a port for it, whether it listens, and what it says
 //! of itself.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use loadline_sys::network::port_range;
 use serde_json::Value;
 
+use super::launch_context::LaunchContext;
 use super::network::Link;
 use super::servers::STATUS_PATH;
 
@@ -51,10 +53,21 @@ fn connected(link: &Link, port: u16) -> Option<TcpStream> {
 }
 
 /// How many answers a Loadline server has counted; `None`: it does not say.
-pub(super) fn answers_counted(link: &Link, port: u16) -> Option<u64> {
-    let mut stream = connected(link, port)?;
+pub(super) fn answers_counted(context: &LaunchContext<'_>) -> Option<u64> {
+    // A server of https has a socket for this.
+    let socket = context.status_socket();
+    if let Some(stream) = socket.and_then(|path| UnixStream::connect(path).ok()) {
+        stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
+        stream.set_write_timeout(Some(STATUS_WITHIN)).ok()?;
+        return asked_for_answers(stream);
+    }
+    let stream = connected(context.link, context.port)?;
     stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
     stream.set_write_timeout(Some(STATUS_WITHIN)).ok()?;
+    asked_for_answers(stream)
+}
+
+fn asked_for_answers(mut stream: impl Read + Write) -> Option<u64> {
     let question = format!("GET {STATUS_PATH} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(question.as_bytes()).ok()?;
     let mut answer = String::new();

@@ -72,13 +72,25 @@ pub(super) fn version_command(server: &Server) -> Vec<String> {
 fn loadline(spec: &ServeSpec, context: &LaunchContext<'_>) -> Result<Launch, SpecError> {
     let mut spec = in_place(spec, &names(context))?;
     spec.root = Preset(FilePath(context.root.to_owned()));
-    spec.listen = vec![Listen::Tcp(context.address().into())];
+    spec.listen = listening(&spec, context);
     spec.running.status_path = Some(StatusPath(STATUS_PATH.to_owned()));
     let command = [THIS_PROGRAM, "serve"].map(str::to_owned).into_iter();
     Ok(Launch {
         command: command.chain(words(&spec)).collect(),
         configuration: None,
     })
+}
+
+/// By https, if there is a certificate; then its counters are behind a socket.
+fn listening(spec: &ServeSpec, context: &LaunchContext<'_>) -> Vec<Listen> {
+    let address = context.address().into();
+    if !spec.tls.has_certificate() {
+        return vec![Listen::Tcp(address)];
+    }
+    let status = context.status_socket().map(Listen::Unix);
+    std::iter::once(Listen::Https(address))
+        .chain(status)
+        .collect()
 }
 
 fn other(server: &Server, options: &Table, context: &LaunchContext<'_>) -> Launch {
@@ -187,6 +199,14 @@ mod tests {
              --log-level=warn --loops=2 --status-path=/-/status"
         );
         assert_eq!(launch.configuration, None);
+    }
+
+    #[test]
+    fn loadline_with_a_certificate_listens_by_https() {
+        let launch = launched("kind = \"loadline\"", "{ tls = \"self-signed\" }");
+        let command = shown(&launch.command).join(" ");
+        let right = "--listen=https://127.0.0.1:8123 --listen=unix:/out/scratch/7/status";
+        assert!(command.contains(right), "{command}");
     }
 
     #[test]

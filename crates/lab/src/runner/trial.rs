@@ -215,15 +215,16 @@ impl<'p> Processes<'p> {
         let mut running = started?;
         let content = self.root.content(&cell.path);
         let context = self.context(cell, own, running.address.port());
-        let asked = (cell.path.as_str(), &cell.load);
-        running
-            .wait_until_right(|| check(&context, asked, content.as_ref(), &cell.placement.client))
-            .map_err(|why| {
-                format!(
-                    "The response of the fresh server to {} is wrong: {why}.",
-                    cell.path
-                )
-            })?;
+        let check = || {
+            let asked = (context.url(cell), &cell.load);
+            check(&context, asked, content.as_ref(), &cell.placement.client)
+        };
+        running.wait_until_right(check).map_err(|why| {
+            format!(
+                "The response of the fresh server to {} is wrong: {why}.",
+                cell.path
+            )
+        })?;
         Ok((running, given))
     }
 
@@ -269,10 +270,10 @@ impl<'p> Processes<'p> {
         trial: &mut Trial,
     ) -> Result<(), Stop> {
         let content = self.root.content(&cell.path);
-        let (link, port) = (own.link, running.address.port());
-        let context = self.context(cell, own, port);
+        let link = own.link;
+        let context = self.context(cell, own, running.address.port());
         let is_loadline = self.plan.servers[&cell.server].kind == ServerKind::Loadline;
-        let counted_before = is_loadline.then(|| answers_counted(link, port)).flatten();
+        let counted_before = is_loadline.then(|| answers_counted(&context)).flatten();
         let series = &self.plan.series[cell.series];
         let hdr_file = match trial.repeat {
             0 => format!("trials/{:06}.hdr", planned.number),
@@ -281,7 +282,7 @@ impl<'p> Processes<'p> {
         let hdr = self.folder.join(&hdr_file);
         let task = Task {
             context: &context,
-            path: &cell.path,
+            url: context.url(cell),
             load: &cell.load,
             may_spin: cell.may_spin,
             content: content.as_ref(),
@@ -317,7 +318,7 @@ impl<'p> Processes<'p> {
         add_overflows(&mut record, counters.overflows.unwrap_or(0));
         if let Some(before) = counted_before {
             let completed = record.everything.completed;
-            trial.server.requests_counted = counted_since(link, port, before, completed);
+            trial.server.requests_counted = counted_since(&context, before, completed);
         }
         running.server.stop();
         seen(&record, &mut trial.server);
@@ -491,11 +492,11 @@ fn resolved(mut command: Vec<String>) -> Vec<String> {
 }
 
 /// Answers since `before` was counted, without the one to that question.
-fn counted_since(link: &Link, port: u16, before: u64, completed: u64) -> Option<u64> {
+fn counted_since(context: &LaunchContext<'_>, before: u64, completed: u64) -> Option<u64> {
     let until = Instant::now() + COUNTED_WITHIN;
     let mut asked = 1;
     loop {
-        let counted = answers_counted(link, port)?.saturating_sub(before + asked);
+        let counted = answers_counted(context)?.saturating_sub(before + asked);
         if counted >= completed || Instant::now() > until {
             return Some(counted);
         }

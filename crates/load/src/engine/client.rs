@@ -16,12 +16,21 @@ pub(super) enum Stage {
     Closed,
     /// It is being opened, with or without a request that waits for it.
     Connecting,
+    /// It is there, and the handshake of its layer is not over.
+    Handshaking,
     /// Open, and nothing is out.
     Idle,
     /// A part of the request is still to be taken by the kernel.
     Sending,
     /// The request is out.
     Awaiting,
+}
+
+impl Stage {
+    /// Whether a connection is in the making.
+    pub(super) fn is_connecting(self) -> bool {
+        matches!(self, Self::Connecting | Self::Handshaking)
+    }
 }
 
 /// A client. Kept within two cache lines: at 10,000 connections each event finds it cold.
@@ -109,7 +118,7 @@ impl Client {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(
             self.stage,
-            Stage::Connecting | Stage::Sending | Stage::Awaiting
+            Stage::Connecting | Stage::Handshaking | Stage::Sending | Stage::Awaiting
         )
     }
 

@@ -3,23 +3,23 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use loadline_proto::{Received, Reply, ReplyFault, ReplyObserver};
+use loadline_proto::{Limits, Received, Reply, ReplyFault, ReplyObserver};
 use loadline_record::ErrorKind;
 use loadline_sys::arrival::{self, Stamped};
 use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;
 use sha2::{Digest, Sha256};
 
-use super::client::Stage;
+use super::client::{Client, Stage};
 use super::retries::{Attempt, Looking};
 use super::{Driver, Engine};
 use crate::{Prepared, judge};
 
 /// Times that one connection is read in one visit. Then the others have their turn: an answer
 /// without end does not delay the others.
-const RECEIVES_MAX: usize = 16;
+pub(super) const RECEIVES_MAX: usize = 16;
 /// What is received at once while every byte is looked at: larger pieces fall out of the cache.
-const RECEIVE_BYTES: usize = 64 << 10;
+pub(super) const RECEIVE_BYTES: usize = 64 << 10;
 /// What is thrown away at once.
 pub(super) const DISCARD_BYTES: usize = 1 << 20;
 /// Content that is worth being thrown away unseen instead of being received.
@@ -36,7 +36,7 @@ pub(super) fn is_stamped(index: u32) -> bool {
 }
 
 #[inline]
-fn unstamped(count: Option<usize>) -> Option<Stamped> {
+pub(super) fn unstamped(count: Option<usize>) -> Option<Stamped> {
     let age_ns = None;
     count.map(|count| Stamped { count, age_ns })
 }
@@ -96,6 +96,9 @@ impl Engine<'_> {
     /// Sends what the socket takes of the request.
     #[inline]
     pub(super) fn send_rest(&mut self, index: u32) {
+        if self.secured.has(index) {
+            return self.send_secured(index);
+        }
         match self.give_to_kernel(index) {
             Ok(Some(count)) => self.sent(index, count),
             Ok(None) => {}
@@ -129,7 +132,7 @@ impl Engine<'_> {
     }
 
     #[inline]
-    fn sent(&mut self, index: u32, count: usize) {
+    pub(super) fn sent(&mut self, index: u32, count: usize) {
         let client = &mut self.clients[index as usize];
         let request = &self.plan.mix.requests[client.request as usize];
         let len = wire(request, client.requests_left).len();
@@ -160,6 +163,9 @@ impl Engine<'_> {
     /// Reads what is there. `is_half_closed`: the peer will send no more after it.
     #[inline]
     pub(super) fn receive(&mut self, index: u32, is_half_closed: bool) {
+        if self.secured.has(index) {
+            return self.receive_secured(index, is_half_closed);
+        }
         for _ in 0..RECEIVES_MAX {
             let client = &self.clients[index as usize];
             let Some(socket) = &client.socket else {
@@ -227,6 +233,24 @@ impl Engine<'_> {
 
     #[inline]
     fn took(&mut self, index: u32, count: usize, is_discarded: bool) -> Received {
+        self.count_received(index, count);
+        let client = &mut self.clients[index as usize];
+        if is_discarded {
+            return client.session.skipped(count as u64);
+        }
+        let looks = self.plan.retries.is_some();
+        understand(client, &self.buffer[..count], &self.limits, looks)
+    }
+
+    /// The same of bytes that came through a layer.
+    pub(super) fn took_plain(&mut self, index: u32, plain: &[u8]) -> Received {
+        self.count_received(index, plain.len());
+        let client = &mut self.clients[index as usize];
+        understand(client, plain, &self.limits, self.plan.retries.is_some())
+    }
+
+    #[inline]
+    fn count_received(&mut self, index: u32, count: usize) {
         let client = &mut self.clients[index as usize];
         if client.has_request {
             self.recorder.tally(client.phase).bytes_received += count as u64;
@@ -234,27 +258,10 @@ impl Engine<'_> {
         if client.stamps.first_ns == 0 {
             client.stamps.first_ns = self.time.now_ns;
         }
-        if is_discarded {
-            return client.session.skipped(count as u64);
-        }
-        let (bytes, limits) = (&self.buffer[..count], &self.limits);
-        if self.plan.retries.is_some() {
-            let mut looking = Looking {
-                hasher: client.hasher.as_deref_mut(),
-                retry_after_s: &mut client.retry_after_s,
-            };
-            return client.session.received(bytes, limits, &mut looking);
-        }
-        match &mut client.hasher {
-            None => client.session.received(bytes, limits, &mut ()),
-            Some(hasher) => client
-                .session
-                .received(bytes, limits, &mut Hashing(&mut *hasher)),
-        }
     }
 
     #[inline]
-    fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
+    pub(super) fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
         let now_ns = self.time.now_ns;
         let client = &mut self.clients[index as usize];
         let request = &self.plan.mix.requests[client.request as usize];
@@ -291,7 +298,8 @@ impl Engine<'_> {
         };
         match fate {
             Fate::Kept => client.stage = Stage::Idle,
-            Fate::Spent | Fate::Lost => client.close(),
+            Fate::Spent => self.part(index),
+            Fate::Lost => client.close(),
         }
         self.in_hand -= 1;
         self.in_flight -= 1;
@@ -331,7 +339,7 @@ impl Engine<'_> {
 
     /// The peer will send no more.
     #[cold]
-    fn ended(&mut self, index: u32) {
+    pub(super) fn ended(&mut self, index: u32) {
         if !self.client(index).has_request {
             return self.lost_while_idle(index);
         }
@@ -344,7 +352,7 @@ impl Engine<'_> {
 
     /// The connection is gone.
     #[cold]
-    fn broken(&mut self, index: u32, error: &io::Error) {
+    pub(super) fn broken(&mut self, index: u32, error: &io::Error) {
         if !self.client(index).has_request {
             return self.lost_while_idle(index);
         }
@@ -356,7 +364,7 @@ impl Engine<'_> {
     }
 
     #[cold]
-    fn faulted(&mut self, index: u32, fault: ReplyFault) {
+    pub(super) fn faulted(&mut self, index: u32, fault: ReplyFault) {
         let kind = judge::cut(fault);
         if self.client(index).has_request {
             return self.fail(index, kind);
@@ -369,7 +377,7 @@ impl Engine<'_> {
     /// No answer within the time; or no connection.
     #[cold]
     pub(super) fn timed_out(&mut self, index: u32) {
-        if self.client(index).stage == Stage::Connecting {
+        if self.client(index).stage.is_connecting() {
             return self.not_connected(index, ErrorKind::ConnectTimeout);
         }
         // It may be there, and have waited for this thread: then it is not the server's fault.
@@ -427,7 +435,7 @@ impl Engine<'_> {
 
     /// An idle connection is gone: servers may close those at any time.
     #[cold]
-    fn lost_while_idle(&mut self, index: u32) {
+    pub(super) fn lost_while_idle(&mut self, index: u32) {
         let client = self.client(index);
         client.close();
         // One that never served is opened again when it is needed, not before: a server that closes
@@ -438,9 +446,27 @@ impl Engine<'_> {
     }
 }
 
+/// Follows an answer. `looks`: also at what it says about trying again.
+#[inline]
+fn understand(client: &mut Client, bytes: &[u8], limits: &Limits, looks: bool) -> Received {
+    if looks {
+        let mut looking = Looking {
+            hasher: client.hasher.as_deref_mut(),
+            retry_after_s: &mut client.retry_after_s,
+        };
+        return client.session.received(bytes, limits, &mut looking);
+    }
+    match &mut client.hasher {
+        None => client.session.received(bytes, limits, &mut ()),
+        Some(hasher) => client
+            .session
+            .received(bytes, limits, &mut Hashing(&mut *hasher)),
+    }
+}
+
 /// The bytes of a request on a connection that may still carry `left`.
 #[inline]
-fn wire(request: &Prepared, requests_left: u32) -> &[u8] {
+pub(super) fn wire(request: &Prepared, requests_left: u32) -> &[u8] {
     match requests_left {
         1 => &request.last,
         _ => &request.keep,

@@ -45,6 +45,10 @@
 //! - Connection `i` of the whole run goes to server `i` modulo their number, and serves the
 //!   requests for that one alone.
 //!
+//! - Where a connection has a layer (`secured`: TLS), the time to connect is that of the handshake,
+//!   too. A server that would refuse every handshake, or none of whose certificates are accepted, ends
+//!   the run with the reason, unless something has come from it before.
+//!
 //! # The open loop
 //!
 //! A request that is due takes the connection that has been idle longest. If none is idle, it waits
@@ -82,6 +86,7 @@ mod open;
 mod opening;
 mod retries;
 mod sampler;
+mod secured;
 mod starts;
 mod turn;
 
@@ -93,6 +98,7 @@ use open::OpenLoop;
 use opening::Opener;
 use retries::RetryQueue;
 use sampler::Sampler;
+use secured::Secured;
 use starts::IntendedStarts;
 
 use crate::calendar::Boundary;
@@ -155,6 +161,7 @@ struct Engine<'p> {
     time: Timeline<'p>,
     recorder: GroupRecorder,
     sampler: Sampler,
+    secured: Secured<'p>,
     limits: Limits,
     buffer: Box<[u8]>,
     /// Connections with more to read than one visit allows.
@@ -190,6 +197,7 @@ impl<'p> Engine<'p> {
             wheel: TimerWheel::new(Millis(time.now_ns / 1_000_000)),
             recorder: GroupRecorder::new(0),
             sampler: Sampler::new(plan.content_sample),
+            secured: Secured::new(plan, count),
             limits: Limits::default(),
             buffer: vec![0; exchange::DISCARD_BYTES].into_boxed_slice(),
             revisits: VecDeque::with_capacity(count),
@@ -249,11 +257,13 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     }
 
     fn is_opening(&mut self) -> io::Result<bool> {
+        self.secured.check()?;
         Ok(!self.opener.is_done())
     }
 
     fn open_count(&self) -> u64 {
-        let open = |client: &&Client| !matches!(client.stage, Stage::Closed | Stage::Connecting);
+        let open =
+            |client: &&Client| client.stage != Stage::Closed && !client.stage.is_connecting();
         self.clients.iter().filter(open).count() as u64
     }
 

@@ -70,11 +70,14 @@ impl Engine<'_> {
     /// Opens a connection for this client. A request that waits for it is sent at once: on loopback
     /// the connection is there when the call returns, and a turn of the loop is saved.
     pub(super) fn connect(&mut self, index: u32) {
-        let deadline_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+        self.time.look_at_clock();
+        let begun_ns = self.time.now_ns;
+        let deadline_ns = begun_ns.saturating_add(self.plan.timeout_ns);
         let requests = self.requests_per_connection;
         let (plan, number) = (self.plan, self.first_client + u64::from(index));
         let client = self.client(index);
-        let address = plan.servers[usize::from(client.server)];
+        let server = client.server;
+        let address = plan.servers[usize::from(server)];
         let source = match plan.sources.len() as u64 {
             0 => None,
             sources => plan.sources.get((number % sources) as usize).copied(),
@@ -85,11 +88,12 @@ impl Engine<'_> {
                     let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
                 }
                 client.begin(socket, requests, deadline_ns);
+                client.stamps.sent_ns = begun_ns; // until a request is sent
             }
             Err(error) => return self.not_connected(index, judge::connect_fault(&error)),
         }
-        let has_request = client.has_request;
-        if has_request {
+        let sends_early = client.has_request && self.secured.connector(server).is_none();
+        if sends_early {
             self.time.look_at_clock();
             self.send_early(index);
         }
@@ -113,19 +117,36 @@ impl Engine<'_> {
             return self.not_connected(index, kind);
         }
         self.time.look_at_clock();
-        self.connected(index);
+        let server = self.client(index).server;
+        self.count_connection(index);
+        match self.secured.connector(server) {
+            Some(connector) => self.begin_handshake(index, &**connector),
+            None => self.usable(index),
+        }
+    }
+
+    /// The connection can be used: for the request that waits for it, if there is one.
+    pub(super) fn usable(&mut self, index: u32) {
+        self.no_longer_opening(index);
+        self.client(index).stage = Stage::Idle;
         match self.client(index).has_request {
             true => self.send_request(index),
             false => self.put_idle(index),
         }
     }
 
-    /// There is a connection now.
+    /// There is a connection now, to which a request is being given.
     pub(super) fn connected(&mut self, index: u32) {
-        self.recorder.tally(self.time.calendar.phase()).connections += 1;
+        self.count_connection(index);
         self.no_longer_opening(index);
         let client = self.client(index);
         client.stage = Stage::Idle;
+    }
+
+    fn count_connection(&mut self, index: u32) {
+        let begun_ns = self.client(index).stamps.sent_ns;
+        let took_ns = self.time.now_ns.saturating_sub(begun_ns);
+        self.recorder.connected(self.time.calendar.phase(), took_ns);
     }
 
     /// There is none; if a request waits for it, that has failed.

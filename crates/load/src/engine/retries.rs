@@ -173,6 +173,7 @@ fn may_pass(kind: ErrorKind, status: Option<u16>) -> bool {
             ErrorKind::Refused
             | ErrorKind::ConnectTimeout
             | ErrorKind::ConnectFailed
+            | ErrorKind::Handshake
             | ErrorKind::Reset
             | ErrorKind::ClosedEarly
             | ErrorKind::Timeout,

@@ -48,7 +48,7 @@ impl Engine<'_> {
             self.open_more();
         }
         self.drive();
-        Ok(())
+        self.secured.check()
     }
 
     /// Whether events of the last wait have not been seen to yet.
@@ -156,7 +156,8 @@ impl Engine<'_> {
             self.receive(index, event.is_half_closed());
         }
         let client = &self.clients[index as usize];
-        let is_blocked = client.stage == Stage::Sending && client.generation == generation;
+        let is_blocked = matches!(client.stage, Stage::Sending | Stage::Handshaking)
+            && client.generation == generation;
         if is_blocked && event.is_writable() {
             self.time.look_at_clock();
             self.send_rest(index);

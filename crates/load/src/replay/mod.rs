@@ -13,7 +13,6 @@ pub mod time;
 
 use std::fs::File;
 use std::io::BufReader;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use loadline_spec::ValueError;
 pub use self::log::{Log, LogError, LogReport, Wanted};
 use crate::requests::template::{Ask, Template};
 use crate::requests::url::Url;
-use crate::requests::{Expected, RequestOptions, Requests};
+use crate::requests::{Destination, Expected, RequestOptions, Requests};
 use crate::schedule::DURATION_NS_MAX;
 use crate::{Mix, MixOrder};
 
@@ -43,7 +42,7 @@ pub struct Replay {
     /// Its requests, in turn.
     pub mix: Mix,
     /// Where they go.
-    pub servers: Vec<SocketAddr>,
+    pub servers: Vec<Destination>,
     /// When, if the log's own timing was wanted.
     pub timing: Option<Timing>,
     /// How it was read.

@@ -150,7 +150,7 @@ const WEIGHT_MAX: f64 = 1e9;
 
 /// Another path of the same server.
 fn at_path(base: &Url, path: &str) -> Result<Url, ValueError> {
-    let url = Url::parse(&format!("http://{}{path}", base.authority))?;
+    let url = Url::parse(&format!("{}://{}{path}", base.scheme(), base.authority))?;
     Ok(Url {
         user: base.user.clone(),
         ..url
@@ -252,7 +252,7 @@ mod tests {
             ("GET", "no URL"),
             ("get /", "`get` is not a method"),
             ("h:81/", "URL without scheme"),
-            ("https://h/", "https"),
+            ("ftp://h/", "only http and https"),
             ("/ü", "may not stand"),
             ("/ bdy=x", "`bdy=x` is none of"),
             ("/ status=2x", "not a status"),

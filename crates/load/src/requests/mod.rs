@@ -47,6 +47,15 @@ pub struct RequestOptions {
     pub expected: Expected,
 }
 
+/// A server that requests go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The name that its certificate has to be for, a host or an address; `None`: there is no TLS.
+    pub tls_name: Option<String>,
+}
+
 /// Bytes of one body: it is held in memory, twice.
 pub const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of all requests together, in both of their forms.
@@ -58,7 +67,7 @@ pub const SERVERS_MAX: usize = 1000;
 ///
 /// # Errors
 /// One line: what is wrong, where, and what would be right.
-pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<SocketAddr>), ValueError> {
+pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<Destination>), ValueError> {
     let template = Template::new(options.version, &options.headers, options.user.as_deref())?;
     let method = options
         .method
@@ -140,9 +149,9 @@ pub(crate) struct Requests {
     expectations: Vec<Expectation>,
     /// Their indexes.
     known: HashMap<Expectation, u32>,
-    servers: Vec<SocketAddr>,
-    /// Hosts that were looked up, by name and port, with their index among the servers.
-    hosts: HashMap<(String, u16), u16>,
+    servers: Vec<Destination>,
+    /// Hosts that were looked up, by scheme, name and port, with their index among the servers.
+    hosts: HashMap<(bool, String, u16), u16>,
 }
 
 impl Requests {
@@ -212,14 +221,17 @@ impl Requests {
 
     /// The index of the server of a URL, looked up the first time.
     pub(crate) fn server(&mut self, url: &Url) -> Result<u16, ValueError> {
-        let host = (url.host.to_ascii_lowercase(), url.port);
+        let host = (url.is_https, url.host.to_ascii_lowercase(), url.port);
         if let Some(index) = self.hosts.get(&host) {
             return Ok(*index);
         }
-        let address = url.resolve()?;
-        let index = self.servers.iter().position(|one| *one == address);
+        let destination = Destination {
+            address: url.resolve()?,
+            tls_name: url.is_https.then(|| host.1.clone()),
+        };
+        let index = self.servers.iter().position(|one| *one == destination);
         let index = index.unwrap_or_else(|| {
-            self.servers.push(address);
+            self.servers.push(destination);
             self.servers.len() - 1
         });
         if self.servers.len() > SERVERS_MAX {
@@ -229,7 +241,7 @@ impl Requests {
         Ok(index as u16)
     }
 
-    pub(crate) fn finish(self, order: MixOrder) -> (Mix, Vec<SocketAddr>) {
+    pub(crate) fn finish(self, order: MixOrder) -> (Mix, Vec<Destination>) {
         let mix = Mix {
             requests: self.prepared,
             expectations: self.expectations,
@@ -294,8 +306,9 @@ mod tests {
             "http://127.0.0.2:81/c",
         ];
         let (mix, servers) = prepare(&options(&urls)).unwrap();
+        let addresses: Vec<SocketAddr> = servers.iter().map(|one| one.address).collect();
         assert_eq!(
-            servers,
+            addresses,
             [([127, 0, 0, 1], 81).into(), ([127, 0, 0, 2], 81).into()]
         );
         assert_eq!(mix.order, weighted(&[1.0, 2.0, 3.0]));
@@ -306,6 +319,21 @@ mod tests {
 
     fn refusal(options: &RequestOptions) -> String {
         prepare(options).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_of_one_address_are_servers_of_their_own_by_https_alone() {
+        let urls = [
+            "http://127.0.0.1:81/a",
+            "http://localhost:81/a",
+            "https://127.0.0.1:82/",
+            "https://LOCALHOST:82/",
+            "https://localhost:82/b",
+        ];
+        let (_, servers) = prepare(&options(&urls)).unwrap();
+        let names: Vec<Option<&str>> = servers.iter().map(|it| it.tls_name.as_deref()).collect();
+        let last = [Some("127.0.0.1"), Some("localhost")];
+        assert!(names.ends_with(&last) && names[0].is_none(), "{names:?}");
     }
 
     #[test]

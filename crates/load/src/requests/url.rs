@@ -8,14 +8,16 @@ use http::Uri;
 use loadline_spec::ValueError;
 use percent_encoding::percent_decode_str;
 
-/// A URL of HTTP.
+/// A URL of HTTP, with or without TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
+    /// Whether it is reached by TLS.
+    pub is_https: bool,
     /// The host's name or address, an IPv6 address without brackets.
     pub host: String,
-    /// The port; 80 if the URL has none.
+    /// The port; 80 if the URL has none, or 443 of https.
     pub port: u16,
-    /// What the Host field says: the host, and the port unless it is 80.
+    /// What the Host field says: the host, and the port unless it is that of the scheme.
     pub authority: String,
     /// The target in origin form: the path and the query.
     pub target: String,
@@ -41,12 +43,10 @@ impl Url {
                 format!("URL without scheme: `{shown}`; did you mean `http://{place}`?").into(),
             );
         };
-        if scheme.eq_ignore_ascii_case("https") {
-            let problem = "https is not supported, only plain HTTP: http://...";
-            return Err(ValueError::from(problem).at(format_args!("`{shown}`")));
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
-            return Err(format!("`{shown}`: the scheme is not supported, only http").into());
+        let is_https = scheme.eq_ignore_ascii_case("https");
+        if !is_https && !scheme.eq_ignore_ascii_case("http") {
+            let problem = format!("`{shown}`: the scheme is not supported, only http and https");
+            return Err(problem.into());
         }
         if let Some(wrong) = text.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(ValueError::from(format!(
@@ -64,10 +64,11 @@ impl Url {
                 "http://HOST:PORT/PATH?QUERY",
             )
         })?;
-        Self::from_uri(text, &uri)
+        Self::from_uri(text, &uri, is_https)
     }
 
-    fn from_uri(text: &str, uri: &Uri) -> Result<Self, ValueError> {
+    fn from_uri(text: &str, uri: &Uri, is_https: bool) -> Result<Self, ValueError> {
+        let default_port = if is_https { 443 } else { 80 };
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let (user, place) = match authority.rsplit_once('@') {
             Some((user, place)) => (Some(user), place),
@@ -79,7 +80,7 @@ impl Url {
         }
         let port_text = place[bracketed.len()..].trim_start_matches(':');
         let port = match port_text {
-            "" => 80,
+            "" => default_port,
             digits => match digits.parse() {
                 Ok(port) if port > 0 => port,
                 _ => {
@@ -103,15 +104,25 @@ impl Url {
             target => target.to_owned(),
         };
         Ok(Self {
+            is_https,
             host: host.to_owned(),
             port,
-            authority: match port {
-                80 => bracketed.to_owned(),
-                port => format!("{bracketed}:{port}"),
+            authority: match port == default_port {
+                true => bracketed.to_owned(),
+                false => format!("{bracketed}:{port}"),
             },
             target,
             user: user.map(decoded).transpose()?,
         })
+    }
+
+    /// `http` or `https`.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        match self.is_https {
+            true => "https",
+            false => "http",
+        }
     }
 
     /// The address behind the host: of several, the first that takes a connection (`localhost` is
@@ -176,6 +187,10 @@ mod tests {
             "http://[::1] ::1 80 [::1] /",
             "http://h//a//b h 80 h //a//b",
             "http://h/a:b@c h 80 h /a:b@c",
+            "https://h h 443 h /",
+            "HTTPS://h:443/x h 443 h /x",
+            "https://h:80/x h 80 h:80 /x",
+            "http://h:443/x h 443 h:443 /x",
         ] {
             let (text, parts) = row.split_once(' ').unwrap();
             let url = Url::parse(text).unwrap();
@@ -188,6 +203,7 @@ mod tests {
             } = &url;
             assert_eq!(format!("{host} {port} {authority} {target}"), parts);
             assert_eq!(url.user, None, "{text}");
+            assert_eq!(url.is_https, text.to_lowercase().starts_with("https"));
         }
     }
 
@@ -208,7 +224,6 @@ mod tests {
             ("http:/h/x", "did you mean `http://h/x`?"),
             ("http:h:80/x", "did you mean `http://h:80/x`?"),
             ("", "URL without scheme"),
-            ("https://h/", "https is not supported"),
             ("ftp://h/", "the scheme is not supported"),
             ("http://", "host is missing"),
             ("http:///x", "host is missing"),

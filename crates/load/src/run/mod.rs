@@ -16,6 +16,7 @@ pub use workers::carry_part;
 
 pub use crate::load_threads::RunEvent;
 use crate::load_threads::ThreadError;
+use crate::secure_link::UnfitServer;
 
 /// Why a run does not begin or cannot go on.
 #[derive(Debug, Error)]
@@ -37,7 +38,10 @@ pub enum RunError {
         /// Why.
         error: ThreadError,
     },
-    /// Threads do not end though they should have.
+    /// No connection to the server is of any use.
+    #[error("{0}")]
+    Server(io::Error),
+    /// Threads that do not end though they should have.
     #[error("{missing} of {expected} client threads do not end")]
     Stuck {
         /// Threads that do not end.
@@ -48,4 +52,16 @@ pub enum RunError {
     /// The messages of a part cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),
+}
+
+impl RunError {
+    /// A thread or process could not go on.
+    fn lost(thread: String, error: ThreadError) -> Self {
+        match error {
+            ThreadError::Io(error) if error.get_ref().is_some_and(|it| it.is::<UnfitServer>()) => {
+                Self::Server(error)
+            }
+            error => Self::Lost { thread, error },
+        }
+    }
 }

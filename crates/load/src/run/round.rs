@@ -235,7 +235,8 @@ impl RoundState {
             RunEvent::Ended { thread, result } => {
                 self.ends += 1;
                 if let Err(error) = result {
-                    self.lost.get_or_insert(RunError::Lost { thread, error });
+                    self.lost
+                        .get_or_insert_with(|| RunError::lost(thread, error));
                     workers.stop();
                 }
             }

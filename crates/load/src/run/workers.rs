@@ -242,7 +242,7 @@ fn report(
             Ok(RunEvent::Message(message)) => send(&message)?,
             Ok(RunEvent::Ended { thread, result }) => {
                 ends += 1;
-                result.map_err(|error| RunError::Lost { thread, error })?;
+                result.map_err(|error| RunError::lost(thread, error))?;
             }
             Ok(RunEvent::Interrupted) => {}
             Err(_) => break,

@@ -56,6 +56,8 @@ pub(super) struct PhaseSums {
     latency: Times,
     service: Times,
     first_byte: Times,
+    connect: Times,
+    handshake: Times,
     failure: Times,
     /// Of what happened in it.
     during: Tally,
@@ -72,6 +74,8 @@ impl PhaseSums {
         self.latency.add(&interval.latency);
         self.service.add(&interval.service);
         self.first_byte.add(&interval.first_byte);
+        self.connect.add(&interval.connect);
+        self.handshake.add(&interval.handshake);
         self.failure.add(&interval.failure);
     }
 
@@ -90,6 +94,8 @@ impl PhaseSums {
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
         self.first_byte.merge(&other.first_byte);
+        self.connect.merge(&other.connect);
+        self.handshake.merge(&other.handshake);
         self.failure.merge(&other.failure);
         self.during.merge(&other.during);
         self.in_flight_ns += other.in_flight_ns;
@@ -124,6 +130,8 @@ impl PhaseSums {
             latency: self.latency.into_distribution(),
             service: self.service.into_distribution(),
             first_byte: self.first_byte.into_distribution(),
+            connect: self.connect.into_distribution(),
+            handshake: self.handshake.into_distribution(),
             failure: self.failure.into_distribution(),
         }
     }

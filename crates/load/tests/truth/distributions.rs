@@ -3,7 +3,7 @@
 //! Service times are drawn in as many strata as there are requests, so that the percentiles of a
 //! run are the programmed ones, without the error of a sample.
 
-use loadline_load::Arrivals;
+use loadline_load::{Arrivals, Plan};
 use loadline_record::Distribution;
 use loadline_stub::{Draw, Latency, Stub, StubOptions, Times};
 
@@ -49,7 +49,11 @@ fn tolerance_us(truth_us: f64) -> f64 {
 }
 
 fn stub(latency: Latency, spread_ns: u64) -> Stub {
-    let options = StubOptions {
+    run::stub(options(latency, spread_ns))
+}
+
+fn options(latency: Latency, spread_ns: u64) -> StubOptions {
+    StubOptions {
         latency,
         spread_ns,
         draw: Draw::Stratified {
@@ -57,8 +61,7 @@ fn stub(latency: Latency, spread_ns: u64) -> Stub {
         },
         seed: run::seed(),
         ..StubOptions::default()
-    };
-    run::stub(options)
+    }
 }
 
 /// What happened, in order, and what a client without fault would have made of it: with the wake-ups
@@ -237,6 +240,32 @@ fn check_closed_and_spread(case: &str, latency: Latency, clients: u32) {
             run::run(plan, stub)
         },
         |outcome, lateness| judge(outcome, &latency, lateness, PASSES_OF_ANSWER),
+    );
+}
+
+/// Requests by the clock whose times are exponential, to another kind of stub, by another kind of plan.
+pub(crate) fn check_exponential_by(
+    case: &str,
+    start: &dyn Fn(StubOptions) -> Stub,
+    by: &dyn Fn(Plan) -> Plan,
+) {
+    let latency = EXPONENTIAL;
+    let duration_ns = REQUESTS * SECOND / RATE;
+    judged(
+        case,
+        || {
+            let stub = start(options(latency, 0));
+            let plan = open(
+                stub.address(),
+                600,
+                RATE as f64,
+                duration_ns,
+                Arrivals::Poisson,
+            );
+            let seed = run::seed();
+            run::run(by(Plan { seed, ..plan }), stub)
+        },
+        |outcome, lateness| judge(outcome, &latency, lateness, PASSES_FROM_DUE),
     );
 }
 

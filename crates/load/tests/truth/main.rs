@@ -18,6 +18,7 @@ mod distributions;
 mod errors;
 mod queues;
 mod run;
+mod secured;
 mod stalls;
 mod statistics;
 mod witness;

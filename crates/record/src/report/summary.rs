@@ -10,7 +10,7 @@ use super::{Page, blocks, spectrum};
 use crate::distribution::{PERCENTS as GIVEN, samples_min};
 use crate::{
     Distribution, ErrorKind, GroupRecord, LoadRecord, PhaseRecord, Results, SegmentRecord, Spread,
-    Tally, ThreadRecord, TrialRecord, WatchedRecord,
+    Tally, ThreadRecord, TrialRecord, WatchedRecord, latencies,
 };
 
 /// Percentiles that are shown.
@@ -39,6 +39,7 @@ fn one(record: &TrialRecord, page: Page) -> String {
         requests(record, group),
         stats(record, group),
         distribution(&group.total, page),
+        connections(record, group),
         picture(record, group, page),
         errors(&group.total),
         presence(group),
@@ -278,6 +279,45 @@ fn distribution(results: &Results, page: Page) -> String {
     );
     if let Some(note) = completed_only(results) {
         out += &wrapped("  ", &note, page.width);
+    }
+    out
+}
+
+/// What a connection's time consists of, where connections are more than there from the start: warm-up
+/// included, in which most of them may have come to be.
+fn connections(record: &TrialRecord, group: &GroupRecord) -> String {
+    let (mut connect, mut handshake) = (latencies(), latencies());
+    let (mut full, mut resumed) = (0, 0);
+    for results in &group.phases {
+        let _ = connect.add(results.connect.histogram()); // of one form all
+        let _ = handshake.add(results.handshake.histogram());
+        full += results.tally.handshakes_full;
+        resumed += results.tally.handshakes_resumed;
+    }
+    let is_renewed = record.run.requests_per_connection.is_some();
+    if connect.is_empty() || (handshake.is_empty() && !is_renewed) {
+        return String::new();
+    }
+    let mut table = Table::new(2, 3);
+    table.row("A connection's time|    count|      50 %|      99 %|       max".split('|'));
+    let times = [
+        ("  connect", Distribution::new(connect)),
+        ("  handshake", Distribution::new(handshake)),
+        ("  first byte", group.total.first_byte.clone()),
+    ];
+    for (name, times) in times.iter().filter(|(_, times)| times.count() > 0) {
+        table.row([
+            (*name).to_owned(),
+            count(times.count()),
+            percentile(times, 50.0),
+            percentile(times, 99.0),
+            maybe_us(times.max_us()),
+        ]);
+    }
+    let mut out = table.text();
+    if full + resumed > 0 {
+        let (full, resumed) = (count(full), count(resumed));
+        out += &format!("    handshakes: {full} full, {resumed} resumed\n");
     }
     out
 }

@@ -101,6 +101,8 @@ pub(crate) fn results(seconds: f64, tally: Tally, constant_us: f64, mean_us: f64
         latency: Distribution::new(latency),
         service: Distribution::new(service),
         first_byte: Distribution::new(first_byte),
+        connect: Distribution::default(),
+        handshake: Distribution::default(),
         failure: Distribution::new(failure),
     }
 }

@@ -2,7 +2,7 @@
 //! right.
 
 use super::values::HttpVersion;
-use super::{LoadSpec, SERVER, foreseen};
+use super::{LoadSpec, SERVER, foreseen, tls};
 use crate::rules::{self, Rule, first_of, unfit};
 use crate::{SpecError, Table, given};
 
@@ -17,6 +17,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::OneOf(&["body", "body-file"]),
     Rule::OneOf(&["scenario", "replay", "urls"]),
     Rule::OneOf(&["scenario", "player"]),
+    Rule::OneOf(&["cacert", "insecure"]),
     // What means something only together with something else.
     Rule::Needs("burst", &["rate"], "--rate"),
     Rule::Needs("step-duration", &["steps"], "--steps"),
@@ -31,6 +32,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::Needs("users", &["scenario"], "--scenario"),
     Rule::Needs("players", &["player"], "--player"),
     Rule::Needs("content-sample", &["expect-sha256"], "--expect-sha256"),
+    Rule::Needs("cert", &["key"], "--key"),
+    Rule::Needs("key", &["cert"], "--cert"),
     Rule::Needs("idle-request", &["idle-connections"], "--idle-connections"),
     // What would do nothing beside something else.
     Rule::Useless(
@@ -149,6 +152,7 @@ impl LoadSpec {
         check_plain(self, &given)?;
         check_known(self, &given)?;
         check_names(self)?;
+        tls::check(self, &given)?;
         foreseen::check(self, &given)
     }
 
@@ -182,7 +186,7 @@ mod tests {
     fn rules_name_options_that_there_are() {
         let names = crate::names::<LoadSpec>();
         let of_rules = RULES.iter().flat_map(|rule| rule.options());
-        let lists = [OF_PLAIN, EXPECTED, ASKED].concat();
+        let lists = [OF_PLAIN, EXPECTED, ASKED, tls::OF_TLS].concat();
         for option in of_rules.chain(lists) {
             assert!(names.contains(option), "{option}");
         }

@@ -1,10 +1,9 @@
-//! What a load can say already and no client can do yet: https, HTTP/2 and HTTP/3, figures for each step
+//! What a load can say already and no client can do yet: HTTP/2 and HTTP/3, figures for each step
 //! of a scenario, and the path between client and server. Each is refused in one line.
 
 use std::ops::Deref;
 
 use super::LoadSpec;
-use super::mask::mask_url;
 use crate::rules::first_of;
 use crate::values::decimal;
 use crate::{SpecError, Table, ValueError};
@@ -82,10 +81,6 @@ const NETEM: &str = "tc-netem(8) on the interface";
 
 /// Refuses what no client can do yet.
 pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
-    if let Some(url) = spec.url.iter().find(|url| url.scheme() == Scheme::Https) {
-        let error = SpecError::new("URL", "https is not supported yet", "http://...");
-        return Err(error.with_value(mask_url(url)));
-    }
     spec.requests.http.check_supported()?;
     let option = first_of(given, &FORESEEN.map(|(option, _, _)| option));
     match FORESEEN.iter().find(|(name, _, _)| Some(*name) == option) {
@@ -101,10 +96,6 @@ mod tests {
     #[test]
     fn what_is_foreseen_is_data_and_is_refused_in_one_line() {
         for (load, message) in [
-            (
-                "url = \"https://me:secret@h/\"",
-                "URL https://me:***@h/: https is not supported yet; right would be http://...",
-            ),
             (
                 "http = \"2\"",
                 "--http 2: HTTP/2 is not supported yet; right would be 1.1 or 1.0",

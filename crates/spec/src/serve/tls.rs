@@ -36,6 +36,14 @@ choice! {
     }
 }
 
+impl TlsSpec {
+    /// Whether there is a certificate, so that addresses may be of https.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        self.tls.is_some() || !self.tls_cert.is_empty()
+    }
+}
+
 spec! {
     /// How a server speaks TLS.
     #[derive(Args, Clone, Debug, PartialEq)]
@@ -94,8 +102,8 @@ spec! {
         #[arg(long)]
         pub https_redirect: bool,
 
-        /// Tell browsers to come by https alone for so many days (Strict-Transport-Security); 365 is
-        /// usual. They cannot be told otherwise before; 0 ends it at their next visit.
+        /// Tell browsers to use https alone for so many days (Strict-Transport-Security); 365 is usual.
+        /// A browser keeps to it until they are over, or until it has seen a 0.
         #[arg(long, value_name = "DAYS")]
         pub hsts: Option<Count<0, 3650>>,
     }

@@ -1,0 +1,304 @@
+//! Load over https: the same counts as over http, and who is not to be trusted.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+use tempfile::TempDir;
+
+use crate::program::{Server, site};
+use crate::util::{counted, load, measured, number, text};
+
+/// A server by http and by https, with its site and a folder of its certificate.
+struct Https {
+    server: Server,
+    folder: TempDir,
+    _site: TempDir,
+}
+
+impl Https {
+    /// With this certificate.
+    fn start(params: CertificateParams, more: &[&str]) -> Self {
+        let (folder, site) = (tempfile::tempdir().unwrap(), site());
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        write_pair(folder.path(), "", &pem, &key);
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (certificate, key) = (path("c.pem"), path("k.pem"));
+        let own = [
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            "https://127.0.0.1:0",
+            "--tls-cert",
+            &certificate,
+            "--tls-key",
+            &key,
+            "--status-path",
+            "/-/status",
+        ];
+        let server = Server::start_with(site.path(), &[&own, more].concat(), Stdio::null());
+        let _site = site;
+        Self {
+            server,
+            folder,
+            _site,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn address(&self) -> SocketAddr {
+        let lines = self.server.start_up.iter();
+        let mut words = lines.flat_map(|line| line.split_ascii_whitespace());
+        let url = words.find_map(|word| word.strip_prefix("https://"));
+        url.unwrap().trim_end_matches('/').parse().unwrap()
+    }
+
+    /// The URL, and that its certificate is trusted.
+    fn trusted(&self) -> String {
+        format!(
+            "https://{}/ --cacert {}",
+            self.address(),
+            self.path("c.pem")
+        )
+    }
+
+    /// Runs a load, and gives its record; the server has counted the same.
+    fn measured(&self, options: &str) -> serde_json::Value {
+        let before = counted(&self.server);
+        let record = measured(&format!("{} {options}", self.trusted()));
+        let after = counted(&self.server);
+        let all = &record["everything"];
+        // Asking for the count was a request and a connection of its own.
+        let answers = after.0 - before.0 - 1;
+        assert_eq!(answers, number(&all["completed"]), "{options}");
+        let connections = after.1 - before.1 - 1;
+        assert_eq!(connections, number(&all["connections"]), "{options}");
+        record
+    }
+}
+
+fn write_pair(folder: &Path, prefix: &str, pem: &str, key: &KeyPair) {
+    std::fs::write(folder.join(format!("{prefix}c.pem")), pem).unwrap();
+    std::fs::write(folder.join(format!("{prefix}k.pem")), key.serialize_pem()).unwrap();
+}
+
+fn params(name: &str) -> CertificateParams {
+    CertificateParams::new([name.to_owned()]).unwrap()
+}
+
+#[test]
+fn the_server_counts_what_the_client_counts() {
+    let https = Https::start(params("127.0.0.1"), &["--loops", "2"]);
+    let tally = |options: &str| https.measured(options)["everything"].clone();
+    for (options, requests, connections) in [
+        ("-c 8 -n 500", 500, 8),
+        ("-c 4 -n 60 --new-connection", 60, 60),
+        ("-c 4 -n 60 --processes 2", 60, 4),
+        ("-c 1 -n 30 --requests-per-connection 10", 30, 3),
+    ] {
+        let tally = tally(options);
+        assert_eq!(number(&tally["completed"]), requests, "{options}");
+        assert_eq!(number(&tally["connections"]), connections, "{options}");
+    }
+    let open = tally("-c 8 --rate 400 -d 300ms --arrivals constant");
+    assert_eq!(
+        number(&open["completed"]) + number(&open["unfinished"]),
+        120
+    );
+}
+
+#[test]
+fn handshakes_are_full_or_resumed() {
+    let https = Https::start(params("127.0.0.1"), &[]);
+    for (more, resumed_min) in [("", 0), ("--tls-resume on", 90)] {
+        // The first handshake of each client is a full one.
+        let record = https.measured(&format!("-c 4 -n 100 --new-connection {more}"));
+        let total = &record["groups"][0]["total"];
+        let of = |name: &str| number(&total["tally"][name]);
+        let (full, resumed) = (of("handshakes_full"), of("handshakes_resumed"));
+        assert_eq!(full + resumed, 100, "{more}");
+        assert!(
+            resumed >= resumed_min && (resumed == 0) == (resumed_min == 0),
+            "{resumed}"
+        );
+        assert_eq!(number(&total["connect"]["count"]), 100);
+        assert_eq!(number(&total["handshake"]["count"]), 100);
+        let (latency, handshake) = (&total["latency"]["min_us"], &total["handshake"]["min_us"]);
+        assert!(
+            number(latency) > number(handshake),
+            "a request waits for its handshake"
+        );
+    }
+}
+
+#[test]
+fn a_connections_time_is_divided() {
+    let https = Https::start(params("127.0.0.1"), &[]);
+    let said = |options: &str| {
+        let output = load(&format!(
+            "{} {options} --allow-client-limited",
+            https.trusted()
+        ));
+        text(&output.stdout).to_owned()
+    };
+    let resumed = said("-c 1 -n 20 --new-connection --tls-resume on");
+    for part in [
+        "A connection's time",
+        "connect ",
+        "handshake ",
+        "handshakes: 1 full, 19 resumed",
+    ] {
+        assert!(resumed.contains(part), "no '{part}' in: {resumed}");
+    }
+    // Those that came to be in the warm-up are there, too.
+    let kept = said("-c 3 -d 100ms --warm-up 50ms");
+    assert!(kept.contains("handshakes: 3 full, 0 resumed"), "{kept}");
+    let plain = load(&format!("http://{}/ -c 1 -n 5", https.server.address()));
+    assert!(!text(&plain.stdout).contains("A connection's time"));
+}
+
+/// Runs a load that is refused at once, in one line.
+fn refused(code: i32, line: &str, parts: &[&str]) {
+    let output = load(&format!("{line} --quiet"));
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{line}: {message}");
+    assert_eq!(text(&output.stdout), "", "{line}");
+    assert_eq!(message.lines().count(), 1, "{line}: {message}");
+    for part in parts {
+        assert!(message.contains(part), "{line}: no '{part}' in: {message}");
+    }
+}
+
+#[test]
+fn who_is_not_to_be_trusted_is_not_asked_for_anything() {
+    let https = Https::start(params("127.0.0.1"), &[]);
+    let mut old = params("127.0.0.1");
+    (old.not_before, old.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+    let old = Https::start(old, &[]);
+    let other = Https::start(params("shop.example"), &[]);
+    let before = counted(&https.server).0;
+    let address = https.address();
+    let plain = old.server.address();
+    for (line, parts) in [
+        (
+            format!("https://{address}/"),
+            &["signed by nobody who is trusted", "--cacert", "--insecure"][..],
+        ),
+        (
+            format!("https://{address}/ --new-connection --rate 50"),
+            &["signed by nobody"],
+        ),
+        (
+            format!("https://{address}/ -c 0 --idle-connections 2"),
+            &["signed by nobody"],
+        ),
+        (
+            format!("https://{address}/ --processes 2"),
+            &["signed by nobody"],
+        ),
+        (old.trusted(), &["its certificate has expired"]),
+        (other.trusted(), &["is for another name: shop.example;"]),
+        (
+            format!("https://{plain}/ --insecure"),
+            &["it does not speak TLS at this port"],
+        ),
+    ] {
+        refused(1, &format!("{line} -d 20s"), parts);
+    }
+    assert_eq!(counted(&https.server).0, before + 1);
+    for insecure in [&https, &old, &other] {
+        let url = format!("https://{}/ --insecure", insecure.address());
+        assert_eq!(
+            number(&measured(&format!("{url} -c 1 -n 2"))["everything"]["good"]),
+            2
+        );
+    }
+}
+
+#[test]
+fn options_of_tls_are_refused_with_what_would_be_right() {
+    let https = "https://127.0.0.1:9/";
+    for (line, parts) in [
+        (
+            "http://127.0.0.1:9/ --insecure".to_owned(),
+            &["--insecure", "no URL begins with https"][..],
+        ),
+        (format!("{https} --cert c.pem"), &["--cert", "--key"]),
+        (
+            format!("{https} --insecure --cacert c.pem"),
+            &["--cacert", "it excludes --insecure"],
+        ),
+        (
+            format!("{https} --cacert /nowhere/c.pem"),
+            &["--cacert", "/nowhere/c.pem", "No such file"],
+        ),
+        (
+            format!("{https} --insecure --cert /dev/null --key /dev/null"),
+            &["--cert", "no certificate in it"],
+        ),
+    ] {
+        refused(2, &line, parts);
+    }
+}
+
+#[test]
+fn a_client_shows_its_certificate_to_a_server_that_asks() {
+    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut ca = params("authority.example");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+    let mut ada = params("ada.example");
+    ada.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let pem = ada.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap().pem();
+    let folder = tempfile::tempdir().unwrap();
+    write_pair(folder.path(), "ada-", &pem, &key);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("ca.pem"), ca_pem).unwrap();
+    let https = Https::start(params("127.0.0.1"), &["--tls-client-ca", &path("ca.pem")]);
+    let shown = format!("--cert {} --key {}", path("ada-c.pem"), path("ada-k.pem"));
+    let record = https.measured(&format!("-c 2 -n 10 {shown}"));
+    assert_eq!(number(&record["everything"]["good"]), 10);
+    for more in ["", "--new-connection"] {
+        let line = format!("{} -c 2 -d 20s {more}", https.trusted());
+        refused(
+            1,
+            &line,
+            &["it asks for a client certificate", "--cert and --key"],
+        );
+    }
+}
+
+#[test]
+fn clients_of_every_kind_speak_tls() {
+    let https = Https::start(params("127.0.0.1"), &[]);
+    let scenario = https.path("visit.toml");
+    std::fs::write(
+        &scenario,
+        "repeat = 1\n[[step]]\npath = \"/\"\nexpect = { contains = \"hello\" }\n[[step]]\npath = \"/index.html\"\n",
+    )
+    .unwrap();
+    let record = measured(&format!(
+        "{} -c 2 -n 50 --users 3 --scenario {scenario} --idle-connections 4 --idle-request \
+         --slow-readers 2@100KB/s --slow-heads 2@200B/s --slow-bodies 1@1KB/s --vanishing 2",
+        https.trusted()
+    ));
+    let groups = record["groups"].as_array().unwrap();
+    let tally = |name: &str| {
+        let group = groups.iter().find(|group| group["name"] == name).unwrap();
+        group["total"]["tally"].clone()
+    };
+    assert_eq!(number(&tally("clients")["good"]), 50);
+    assert_eq!(number(&tally("users")["good"]), 6);
+    assert_eq!(number(&tally("idle")["held"]), 4);
+    assert!(number(&tally("slow-readers")["good"]) > 0);
+    let player = https.measured("--player 1Mbps --players 1 -d 300ms");
+    assert!(number(&player["everything"]["good"]) > 0);
+}

@@ -1,0 +1,64 @@
+//! How servers are reached by https.
+
+use clap::{Args, ValueHint};
+
+use super::{LoadSpec, Scheme};
+use crate::rules::{first_of, unfit};
+use crate::values::{FilePath, OnOff};
+use crate::{SpecError, Table, spec};
+
+spec! {
+    /// How servers are reached by https.
+    #[derive(Args, Clone, Debug, PartialEq)]
+    #[command(next_help_heading = "TLS")]
+    pub struct TlsClientSpec {
+        /// Certificates in PEM of the authorities that are trusted, in place of those of the system.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub cacert: Option<FilePath>,
+
+        /// Trust any certificate: for servers of one's own.
+        #[arg(long)]
+        pub insecure: bool,
+
+        /// The client's certificate in PEM, followed by those of its authority, for servers that ask
+        /// for one (with --key).
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub cert: Option<FilePath>,
+
+        /// Its private key, in PEM and not encrypted (with --cert).
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub key: Option<FilePath>,
+
+        /// Whether a connection goes on with the session of an earlier one, by its ticket: on or off. Off:
+        /// each handshake is a full one, as of a client that comes for the first time.
+        #[arg(long, value_name = "on|off", default_value = "off")]
+        pub tls_resume: OnOff,
+    }
+}
+
+impl TlsClientSpec {
+    /// Whether something is said about whom to trust.
+    #[must_use]
+    pub fn says_trust(&self) -> bool {
+        self.insecure || self.cacert.is_some()
+    }
+}
+
+/// Options that are about TLS alone.
+pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key", "tls-resume"];
+
+/// Options of TLS, where there is none.
+pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
+    // A list may have URLs of its own, and the lab adds one later.
+    let may_be_https = spec.requests.urls.is_some() || spec.url.is_empty() || {
+        let mut urls = spec.url.iter();
+        urls.any(|url| url.scheme() == Scheme::Https)
+    };
+    match first_of(given, OF_TLS).filter(|_| !may_be_https) {
+        Some(option) => {
+            let why = "it is for TLS, and no URL begins with https".to_owned();
+            Err(unfit(option, why))
+        }
+        None => Ok(()),
+    }
+}
