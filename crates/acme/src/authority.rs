@@ -10,7 +10,7 @@ use instant_acme::{
 };
 use loadline_tls::Certificate;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::challenges::{Method01, Shown};
 use crate::failed::{Failed, Why, said};
@@ -38,17 +38,9 @@ pub(crate) struct Authority {
 }
 
 /// What of an authority's directory its library does not hand out.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) renewal_info: Option<String>,
-    #[serde(default)]
-    pub(crate) meta: Meta,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Meta {
     pub(crate) terms_of_service: Option<String>,
 }
 
@@ -64,28 +56,13 @@ pub(crate) struct Wanted<'a> {
 
 pub(crate) type Show<'a> = dyn Fn(Method01, &str, &str, &[u8]) -> Result<Shown, Failed> + 'a;
 
-/// An order under way, as it is kept.
-#[derive(Serialize, Deserialize)]
-struct UnderWay {
-    url: String,
-    key: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RenewalInfo {
-    suggested_window: Suggested,
-}
-
-#[derive(Deserialize)]
-struct Suggested {
-    start: String,
-    end: String,
-}
-
 impl Authority {
     pub(crate) fn directory(&self) -> Result<Directory, Failed> {
-        Ok(self.http.get(&self.url)?)
+        let directory = self.http.get(&self.url)?;
+        Ok(Directory {
+            renewal_info: text(&directory["renewalInfo"]),
+            terms_of_service: text(&directory["meta"]["termsOfService"]),
+        })
     }
 
     pub(crate) fn has_account(&self) -> Result<bool, AcmeError> {
@@ -106,7 +83,9 @@ impl Authority {
         };
         let builder = Account::builder_with_http(Box::new(self.http.clone()));
         let (_, credentials) = self.ask(builder.create(&account, self.url.clone(), None))?;
-        Ok(self.state.write(ACCOUNT, json(&credentials)?.as_bytes())?)
+        let kept = serde_json::to_vec(&credentials)
+            .map_err(|error| Failed::refused(format!("the account cannot be kept: {error}")))?;
+        Ok(self.state.write(ACCOUNT, &kept)?)
     }
 
     pub(crate) fn has_order(&self, name: &str) -> bool {
@@ -166,13 +145,11 @@ impl Authority {
             return Ok((None, None));
         };
         let url = format!("{}/{id}", url.trim_end_matches('/'));
-        let info: Option<RenewalInfo> = self.http.get_if_there(&url)?;
+        let info = self.http.get_if_there(&url)?;
         let again = self.http.take_retry_after();
         let window = info.and_then(|it| {
-            let (start, end) = (
-                time(&it.suggested_window.start)?,
-                time(&it.suggested_window.end)?,
-            );
+            let moment = |name: &str| time(it["suggestedWindow"][name].as_str()?);
+            let (start, end) = (moment("start")?, moment("end")?);
             (start < end).then_some(Window { start, end })
         });
         Ok((window, again))
@@ -184,9 +161,12 @@ impl Authority {
         let file = order_file(wanted.name);
         if let Some(kept) = self.state.read(&file)? {
             let lost = || Failed::new(Why::OrderLost, "the order of before is not known any more");
-            let kept: UnderWay = serde_json::from_slice(&kept).map_err(|_| lost())?;
-            return match self.ask(account.order(kept.url)) {
-                Ok(order) => Ok((order, kept.key)),
+            let kept: Value = serde_json::from_slice(&kept).map_err(|_| lost())?;
+            let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
+                return Err(lost());
+            };
+            return match self.ask(account.order(url)) {
+                Ok(order) => Ok((order, key)),
                 Err(failed) if failed.why == Why::Failed(Reason::Refused) => Err(lost()),
                 Err(failed) => Err(failed),
             };
@@ -204,12 +184,9 @@ impl Authority {
                 result => result,
             },
         }?;
-        let kept = UnderWay {
-            url: order.url().to_owned(),
-            key,
-        };
-        self.state.write(&file, json(&kept)?.as_bytes())?;
-        Ok((order, kept.key))
+        let kept = json!({ "url": order.url(), "key": key });
+        self.state.write(&file, kept.to_string().as_bytes())?;
+        Ok((order, key))
     }
 
     fn account(&self) -> Result<Account, Failed> {
@@ -357,7 +334,6 @@ fn library(error: rcgen::Error) -> Failed {
     Failed::refused(format!("no key or request could be made: {error}"))
 }
 
-fn json(value: &impl Serialize) -> Result<String, Failed> {
-    serde_json::to_string_pretty(value)
-        .map_err(|error| Failed::refused(format!("not to be written as JSON: {error}")))
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
 }

@@ -274,10 +274,7 @@ impl Automatic {
         self.schedule.failed(name, reason, failed.retry_after, now);
         let what = name.unwrap_or(&self.options.directory);
         let text = format!("{what}: {}", failed.message);
-        let next = match self.schedule.passed(now) {
-            Step::Wait(until) => until,
-            _ => now,
-        };
+        let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
     }
@@ -326,8 +323,10 @@ impl Automatic {
     /// Writes what was asked and what is due.
     fn keep(&self) -> Result<(), AcmeError> {
         self.note(|report| report.failures = self.schedule.failures());
-        let text = serde_json::to_vec_pretty(&self.schedule).unwrap_or_default();
-        self.authority.state.write(SCHEDULE, &text)
+        match serde_json::to_vec(&self.schedule) {
+            Ok(text) => self.authority.state.write(SCHEDULE, &text),
+            Err(_) => Ok(()), // maps by text and numbers: there is nothing that JSON cannot say
+        }
     }
 
     fn note(&self, change: impl FnOnce(&mut Report)) {
@@ -339,7 +338,7 @@ impl Automatic {
 fn terms(authority: &Authority) -> AcmeError {
     let url = authority.url.clone();
     match authority.directory() {
-        Ok(directory) => match directory.meta.terms_of_service {
+        Ok(directory) => match directory.terms_of_service {
             Some(terms) => AcmeError::Terms(terms),
             None => AcmeError::Terms(format!("{url} (which names none)")),
         },

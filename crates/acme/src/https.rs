@@ -17,7 +17,7 @@ use http_body::Body as _;
 use instant_acme::{BodyWrapper, BytesResponse, HttpClient};
 use loadline_proto::{ClientSession, Limits, Method, Received, ReplyFault, ReplyObserver};
 use loadline_tls::{Authorities, Profile, TlsClient, TlsError};
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::error::HttpError;
 
@@ -62,8 +62,8 @@ impl Http {
         heard.take()
     }
 
-    /// What is at a URL, for everybody to read.
-    pub(crate) fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, HttpError> {
+    /// The JSON at a URL, for everybody to read.
+    pub(crate) fn get(&self, url: &str) -> Result<Value, HttpError> {
         let request = Request::get(url).body(Vec::new());
         let request = request.map_err(|_| HttpError::Url(url.to_owned()))?;
         let host = host(request.uri());
@@ -76,10 +76,7 @@ impl Http {
     }
 
     /// The same; `None`: the authority has answered that there is nothing.
-    pub(crate) fn get_if_there<T: DeserializeOwned>(
-        &self,
-        url: &str,
-    ) -> Result<Option<T>, HttpError> {
+    pub(crate) fn get_if_there(&self, url: &str) -> Result<Option<Value>, HttpError> {
         match self.get(url) {
             Ok(found) => Ok(Some(found)),
             Err(HttpError::Status { status, .. }) if status < 500 => Ok(None),

@@ -290,6 +290,13 @@ impl Schedule {
         self.names.get(name).map_or(0, |it| it.attempts.failures)
     }
 
+    /// When an order for a name may be tried again, or the authority be asked anything.
+    #[must_use]
+    pub fn next_try(&self, name: Option<&str>) -> UnixTime {
+        let of_name = name.and_then(|name| self.names.get_key_value(name));
+        of_name.map_or(self.authority.next, |(name, it)| self.order_at(name, it))
+    }
+
     /// When the certificate of a name is to be renewed.
     #[must_use]
     pub fn renew_at(&self, name: &str) -> Option<UnixTime> {

@@ -125,6 +125,8 @@ fn a_name_that_is_refused_holds_up_itself_alone() {
     it.inquired("b", None, None, START);
     assert_eq!(it.passed(START), Step::Wait(after(START, 300)));
     assert_eq!((it.failures_of("a"), it.failures_of("b")), (1, 0));
+    assert_eq!(it.next_try(Some("a")), after(START, 300));
+    assert_eq!(it.next_try(None), UnixTime(0), "the authority has answered");
 }
 
 #[test]

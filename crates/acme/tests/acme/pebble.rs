@@ -19,6 +19,9 @@ use crate::front::{Answer, forward};
 /// What is built.
 const MODULE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
 
+/// What its module asks for.
+const GO_MINOR: u32 = 24;
+
 /// How long it may take to start. Far more than it does take.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -144,13 +147,14 @@ fn build() -> Option<PathBuf> {
     }
     fs::create_dir_all(&folder).unwrap();
     let go = ["go", "/usr/local/go/bin/go"];
-    let go = go.into_iter().find(|go| {
-        let mut version = Command::new(go);
-        version.arg("version").stdout(Stdio::null());
-        version.status().is_ok_and(|it| it.success())
-    });
-    let Some(go) = go else {
-        let _ = writeln!(std::io::stderr(), "\nskipped: no Go to build Pebble with");
+    let Some(go) = go
+        .into_iter()
+        .find(|go| minor_version(go) >= Some(GO_MINOR))
+    else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nskipped: no Go 1.{GO_MINOR} or later to build Pebble with"
+        );
         return None;
     };
     let mut install = Command::new(go);
@@ -158,6 +162,15 @@ fn build() -> Option<PathBuf> {
     install.env("GOBIN", folder.canonicalize().unwrap());
     assert!(install.status().unwrap().success(), "{MODULE}");
     Some(program)
+}
+
+/// 24 of `go version go1.24.2 linux/amd64`.
+fn minor_version(go: &str) -> Option<u32> {
+    let output = Command::new(go).arg("version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (_, rest) = text.split_once("go1.")?;
+    let end = rest.find(|it: char| !it.is_ascii_digit())?;
+    rest[..end].parse().ok()
 }
 
 fn is_listening(child: &mut Child, address: SocketAddr) -> bool {

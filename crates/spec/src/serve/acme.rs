@@ -1,4 +1,8 @@
 //! Where automatic certificates come from, and for which names.
+#![allow(
+    rustdoc::bare_urls,
+    reason = "the comments are help texts, too: a URL stands for itself"
+)]
 
 use clap::{Args, ValueHint};
 
