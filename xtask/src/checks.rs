@@ -37,61 +37,83 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
     done
 }
 
-/// Builds of other workspaces go on beside, on what the CPUs have left: test programs wait more than they
-/// compute.
+/// Other workspaces are built and run beside, on what the CPUs have left: test programs wait more than
+/// they compute.
 fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), String> {
+    format_and_lints(steps, root)?;
+    let others = other_workspaces(root, words)?;
+    let (tests, others) = thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut beside = Steps::new();
+            let done = run(&mut beside, others, 1, &root.join("target/tests/beside"));
+            (beside, done)
+        });
+        let tests = documentation(steps, root).and_then(|()| programs(steps, root, words));
+        (tests, beside.join())
+    });
+    let (mut beside, others) = others.map_err(|_| "a thread died".to_owned())?;
+    steps.append(&mut beside);
+    let (alone, tests) = tests?;
+    let mut examples = command(root, "cargo test -q --workspace --doc --");
+    examples.args(words.more());
+    all([
+        others,
+        tests,
+        run(steps, alone, 1, &root.join("target/tests")),
+        steps.run(examples),
+    ])
+}
+
+/// Builds the programs of tests and runs them, but for those that time what they do: they are handed out.
+fn programs(
+    steps: &mut Steps,
+    root: &Path,
+    words: &Words<'_>,
+) -> Result<(Vec<Command>, Result<(), String>), String> {
+    let built = steps.run_and_read(Programs::build(root))?;
+    let mut programs = Programs::parse(&built, test_threads())?;
+    for program in programs.side_by_side.iter_mut().chain(&mut programs.alone) {
+        program.args(words.more());
+    }
     let folder = root.join("target/tests");
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let done = run(steps, programs.side_by_side, cpus(), &folder);
+    Ok((programs.alone, done))
+}
+
+/// The tests of other workspaces, one after the other.
+fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, String> {
     let seconds = match words.all {
         true => FUZZ_SECONDS,
         false => FUZZ_TEST_SECONDS,
     };
-    format_and_lints(steps, root)?;
-    let beside = vec![
-        nice(command(
-            &root.join("interleavings"),
-            "cargo test -q --no-run",
-        )),
-        nice(fuzzing(root, "cargo build -q --release")),
+    let mut others = vec![
+        command(&root.join("interleavings"), "cargo test -q"),
+        fuzzing(root, "cargo build -q --release"),
     ];
-    let (tests, mut others) = thread::scope(|scope| {
-        let others = scope.spawn(|| {
-            let mut others = Steps::new();
-            let built = others.run_side_by_side(beside, 1, &folder);
-            built.map(|()| others)
-        });
-        let tests = documentation(steps, root).and_then(|()| build(steps, root));
-        let others = others.join().map_err(|_| "a thread died".to_owned());
-        Ok::<_, String>((tests?, others??))
-    })?;
-    steps.append(&mut others);
-    let mut first = tests.side_by_side;
-    let mut alone = tests.alone;
-    for program in first.iter_mut().chain(&mut alone) {
-        program.args(words.more());
-    }
-    first.push(command(&root.join("interleavings"), "cargo test -q"));
     for target in targets(root)? {
-        first.push(fuzz_target(root, &target, seconds)?);
+        others.push(fuzz_target(root, &target, seconds)?);
     }
-    let mut examples = command(root, "cargo test -q --workspace --doc --");
-    examples.args(words.more());
-    let done = [
-        steps.run_side_by_side(first, cpus(), &folder),
-        steps.run_side_by_side(alone, 1, &folder),
-        steps.run(examples),
-    ];
+    Ok(others.into_iter().map(nice).collect())
+}
+
+/// Runs commands side by side, with their output in a folder meanwhile.
+fn run(
+    steps: &mut Steps,
+    commands: Vec<Command>,
+    lanes: usize,
+    folder: &Path,
+) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    steps.run_side_by_side(commands, lanes, folder)
+}
+
+/// All errors as one.
+fn all(done: [Result<(), String>; 4]) -> Result<(), String> {
     let failed: Vec<_> = done.into_iter().filter_map(Result::err).collect();
     match failed.is_empty() {
         true => Ok(()),
         false => Err(failed.join("; ")),
     }
-}
-
-/// Builds the programs of tests.
-fn build(steps: &mut Steps, root: &Path) -> Result<Programs, String> {
-    let built = steps.run_and_read(Programs::build(root))?;
-    Programs::parse(&built, test_threads())
 }
 
 /// What is to be tested.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod acme;
 mod diagnostics;
 mod failure;
 mod files;

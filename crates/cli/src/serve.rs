@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use loadline_acme::{HttpChallenges, Tokens};
 use loadline_apps::{
     CacheLimits, HttpsPort, HttpsRedirect, Mounts, ServiceKind, ServiceTime, StaticFiles,
     StaticOptions,
@@ -19,6 +20,7 @@ use loadline_server::{
 use loadline_spec::serve::{Listen, LogLevel, RunningSpec, WorkSpec};
 
 use crate::accounts::{self, Mounted};
+use crate::acme;
 use crate::diagnostics;
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
@@ -57,6 +59,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         front,
         accounts: accounts.as_ref(),
         https_port: https_port.clone(),
+        tokens: tls.as_ref().and_then(Tls::tokens),
     };
     let handle = parts.serve(files, &plan.flags.work, (listeners, config))?;
     status.attach(&handle);
@@ -102,6 +105,7 @@ fn sections(
     let (files, accounts) = (Arc::clone(files), accounts.cloned());
     vec![
         Tls::section(tls),
+        acme::section(tls.and_then(Tls::report)),
         Section::of_log("access_log", logs.access.clone()),
         Section::of_log("connection_log", logs.connections.clone()),
         Section::of_log("diagnostics", diagnostics::log().cloned()),
@@ -162,6 +166,8 @@ struct Parts<'a> {
     accounts: Option<&'a Mounted>,
     /// Where plain requests are redirected to.
     https_port: Option<HttpsPort>,
+    /// Responses to an authority's challenges.
+    tokens: Option<Tokens>,
 }
 
 impl Parts<'_> {
@@ -180,7 +186,7 @@ impl Parts<'_> {
         start(self.around(files), served)
     }
 
-    fn around<H: Handler>(self, files: H) -> HttpsRedirect<Mounts<H>> {
+    fn around<H: Handler>(self, files: H) -> HttpChallenges<HttpsRedirect<Mounts<H>>> {
         let mounts = match self.front {
             Some(pages) => pages.in_front_of(files),
             None => Mounts::new(files),
@@ -189,7 +195,7 @@ impl Parts<'_> {
             Some(app) => mounts.mount(accounts::BASE, app.handler()),
             None => mounts,
         };
-        HttpsRedirect::new(mounts, self.https_port)
+        HttpChallenges::new(HttpsRedirect::new(mounts, self.https_port), self.tokens)
     }
 }
 

@@ -1,5 +1,5 @@
-//! TLS of `loadline serve`: certificates from files or made here, taken up again when they change, and
-//! what the status page says of them.
+//! TLS of `loadline serve`: certificates from files, of an authority or made here, taken up again when they
+//! change, and what the status page says of them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use loadline_acme::{Automatic, Report, Tokens};
 use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, TlsProfile, TlsSpec};
 use loadline_tls::{
@@ -14,6 +15,7 @@ use loadline_tls::{
     TicketFiles, TlsError, TlsOptions, TlsServer, self_signed,
 };
 
+use crate::acme;
 use crate::failure::Failure;
 use crate::flags::high::Plan;
 
@@ -31,6 +33,16 @@ pub(crate) struct Tls {
     files: Arc<Mutex<Files>>,
     /// The certificate was made here.
     is_self_signed: bool,
+    automatic: Option<OfAuthority>,
+}
+
+/// Certificates that an authority gives.
+#[derive(Clone)]
+struct OfAuthority {
+    tokens: Tokens,
+    report: Arc<Mutex<Report>>,
+    /// Until its thread is started.
+    waiting: Arc<Mutex<Option<Automatic>>>,
 }
 
 /// What it was read from.
@@ -51,25 +63,15 @@ impl Tls {
         if addresses.is_empty() {
             return Ok(None);
         }
-        let pairs = spec.tls_cert.iter().zip(&spec.tls_key);
-        let pairs = pairs.map(|(certificate, key)| CertificatePair {
-            certificate: certificate.0.clone(),
-            key: key.0.clone(),
-        });
-        let of_files = match spec.tls {
-            Some(_) => None,
-            None => {
-                let files = CertificateFiles::load(pairs.collect());
-                Some(files.map_err(|error| refused("--tls-cert", &error))?)
-            }
-        };
+        let of_files = of_files(spec)?;
         let certificates = match &of_files {
             Some(files) => Arc::clone(files.certificates()),
-            None => {
+            None if spec.tls.is_some() => {
                 let certificate = self_signed(&names(&addresses));
                 let certificate = certificate.map_err(|error| refused("--tls", &error))?;
                 Arc::new(Certificates::new(vec![certificate]))
             }
+            None => Arc::default(), // those of an authority
         };
         let tickets = match spec.tls_ticket_key.is_empty() {
             true => None,
@@ -81,16 +83,21 @@ impl Tls {
         };
         let options = options(spec, tickets.as_ref())?;
         let server = TlsServer::new(&certificates, &options);
+        let tokens = Tokens::default();
+        let automatic = acme::open(&plan.flags, &certificates, &tokens)?;
         let tls = Self {
             server: server.map_err(|error| refused("--tls-client-ca", &error))?,
+            automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
             certificates,
-            is_self_signed: of_files.is_none(),
+            is_self_signed: spec.tls.is_some(),
             files: Arc::new(Mutex::new(Files {
                 certificates: of_files,
                 tickets,
             })),
         };
-        tls.warn();
+        if tls.automatic.is_none() {
+            tls.warn(); // one that is about to be renewed needs no warning
+        }
         Ok(Some(tls))
     }
 
@@ -109,7 +116,21 @@ impl Tls {
         };
         let builder = std::thread::Builder::new().name("certificates".into());
         builder.spawn(look_after)?;
+        let automatic = self.automatic.as_ref();
+        if let Some(automatic) = automatic.and_then(OfAuthority::take) {
+            automatic.start()?;
+        }
         Ok(Reload(sender))
+    }
+
+    /// Responses to an authority's challenges over HTTP.
+    pub(crate) fn tokens(&self) -> Option<Tokens> {
+        self.automatic.as_ref().map(|it| it.tokens.clone())
+    }
+
+    /// How it stands with an authority.
+    pub(crate) fn report(&self) -> Option<Arc<Mutex<Report>>> {
+        self.automatic.as_ref().map(|it| Arc::clone(&it.report))
     }
 
     /// What the status page shows.
@@ -142,12 +163,18 @@ impl Tls {
 
     /// What is said at the start.
     pub(crate) fn text(&self) -> &'static str {
-        match self.is_self_signed {
-            true => {
+        let report = self.automatic.as_ref().map(|it| it.report.lock());
+        let report = report.map(|it| it.unwrap_or_else(PoisonError::into_inner));
+        match report {
+            Some(report) if report.names_without > 0 => {
+                "loadline: there are names without a certificate: their handshakes fail until the \
+                 authority has issued one\n"
+            }
+            _ if self.is_self_signed => {
                 "loadline: the certificate is signed by nobody: clients warn of it, or take it with \
                  an option such as curl --insecure\n"
             }
-            false => "",
+            _ => "",
         }
     }
 
@@ -195,6 +222,21 @@ impl Tls {
     }
 }
 
+impl OfAuthority {
+    fn new(automatic: Automatic, tokens: Tokens) -> Self {
+        Self {
+            tokens,
+            report: automatic.report(),
+            waiting: Arc::new(Mutex::new(Some(automatic))),
+        }
+    }
+
+    fn take(&self) -> Option<Automatic> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.take()
+    }
+}
+
 impl Reload {
     pub(crate) fn now(&self) {
         let _ = self.0.send(()); // there is nobody only at the end
@@ -207,6 +249,20 @@ pub(crate) fn https(listen: &Listen) -> Option<SocketAddr> {
         Listen::Https(address) => Some(*address),
         Listen::Tcp(_) | Listen::Unix(_) => None,
     }
+}
+
+/// Certificates in files, if there are any.
+fn of_files(spec: &TlsSpec) -> Result<Option<CertificateFiles>, Failure> {
+    if spec.tls_cert.is_empty() {
+        return Ok(None);
+    }
+    let pairs = spec.tls_cert.iter().zip(&spec.tls_key);
+    let pairs = pairs.map(|(certificate, key)| CertificatePair {
+        certificate: certificate.0.clone(),
+        key: key.0.clone(),
+    });
+    let files = CertificateFiles::load(pairs.collect());
+    Ok(Some(files.map_err(|error| refused("--tls-cert", &error))?))
 }
 
 fn options(spec: &TlsSpec, tickets: Option<&TicketFiles>) -> Result<TlsOptions, Failure> {

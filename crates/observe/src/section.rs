@@ -27,6 +27,8 @@ pub struct Section {
 pub struct Figure {
     pub(crate) name: &'static str,
     pub(crate) value: u64,
+    /// In JSON in place of the number; Prometheus has no texts.
+    pub(crate) text: Option<String>,
     pub(crate) metric: Metric,
 }
 
@@ -76,6 +78,7 @@ impl Figure {
         Self {
             name,
             value,
+            text: None,
             metric: Metric::of(name),
         }
     }
@@ -86,7 +89,17 @@ impl Figure {
         Self {
             name,
             value,
+            text: None,
             metric: Metric::gauge(name),
+        }
+    }
+
+    /// Words, for JSON alone.
+    #[must_use]
+    pub fn text(name: &'static str, text: &str) -> Self {
+        Self {
+            text: Some(text.to_owned()),
+            ..Self::gauge(name, 0)
         }
     }
 

@@ -193,7 +193,11 @@ impl StatusSource for Status {
         });
         for section in &self.sections {
             let figures = section.figures().map(|figures| {
-                let pairs = figures.iter().map(|it| (it.name.into(), it.value.into()));
+                let value = |it: &Figure| match &it.text {
+                    Some(text) => text.as_str().into(),
+                    None => Value::from(it.value),
+                };
+                let pairs = figures.iter().map(|it| (it.name.into(), value(it)));
                 Value::Object(pairs.collect())
             });
             page[section.name] = figures.into();
@@ -326,12 +330,14 @@ fn show_memory(text: &mut Exposition, snapshot: &Snapshot) {
 }
 
 fn show_section(text: &mut Exposition, section: &Section) {
-    for Figure {
-        name,
-        value,
-        metric,
-    } in section.figures().unwrap_or_default()
-    {
+    let figures = section.figures().unwrap_or_default();
+    for it in figures.into_iter().filter(|it| it.text.is_none()) {
+        let Figure {
+            name,
+            value,
+            metric,
+            ..
+        } = it;
         let full = format!("{}_{}", section.name, metric.name);
         let help = format!("{} {name}", section.name).replace('_', " ");
         text.single(&full, metric.kind, &help, metric.scaled(value));

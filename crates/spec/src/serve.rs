@@ -8,9 +8,11 @@
     reason = "the comments are help texts, too: brackets stand for themselves"
 )]
 
+mod acme;
 mod tls;
 mod values;
 
+pub use acme::{AcmeSpec, DirectoryUrl, DomainName, Email, LETS_ENCRYPT};
 pub use tls::{CertificateSource, ClientCertificate, TlsProfile, TlsSpec};
 pub use values::{FileName, Listen, LogLevel, Named, Secret, StatusPath, UnixMode};
 
@@ -42,6 +44,9 @@ spec! {
         /// How it speaks TLS.
         #[command(flatten)]
         pub tls: TlsSpec,
+        /// Where its certificates come from, if that is automatic.
+        #[command(flatten)]
+        pub acme: AcmeSpec,
         /// Which thread does what.
         #[command(flatten)]
         pub architecture: ArchitectureSpec,

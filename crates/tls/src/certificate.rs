@@ -96,6 +96,27 @@ impl Certificate {
         })
     }
 
+    /// One that was made with this key just now, and may have extensions that only its one reader knows.
+    pub(crate) fn made(
+        label: &str,
+        der: CertificateDer<'static>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, TlsError> {
+        let facts = x509::facts(&der).map_err(|why| TlsError::Malformed {
+            path: label.to_owned(),
+            what: "certificate",
+            why,
+        })?;
+        let key = profile::provider().key_provider.load_private_key(key)?;
+        Ok(Self {
+            key: Arc::new(CertifiedKey::new(vec![der], key)),
+            label: label.to_owned(),
+            names: facts.names,
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+        })
+    }
+
     /// Where it came from.
     #[must_use]
     pub fn label(&self) -> &str {
@@ -108,6 +129,12 @@ impl Certificate {
         &self.names
     }
 
+    /// From when on it is valid.
+    #[must_use]
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
+    }
+
     /// When it ends.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
@@ -118,6 +145,12 @@ impl Certificate {
     #[must_use]
     pub fn der(&self) -> &[u8] {
         self.key.cert.first().map_or(&[], |der| der)
+    }
+
+    /// Whose key has signed it, and its number there, as the certificate has them; `None`: it does not say.
+    #[must_use]
+    pub fn authority_and_serial(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        x509::authority_and_serial(self.der())
     }
 
     /// What an operator should know of it: clients will refuse it, or soon.

@@ -1,5 +1,6 @@
 //! A client's end: which servers it trusts, and a layer for each of its connections.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 
 use loadline_base::Buffer;
@@ -7,7 +8,7 @@ use loadline_proto::{ClientLayer, Connector, Fault};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection};
+use rustls::{ClientConfig, ClientConnection, Connection, StreamOwned};
 
 use crate::anyone::Anyone;
 use crate::sessions::Sessions;
@@ -117,6 +118,22 @@ impl TlsClient {
         Self {
             config: Arc::new(config),
         }
+    }
+
+    /// A new connection to the server of this name over a socket that blocks: for whoever asks so seldom
+    /// that a thread may wait. Errors say what is wrong with the server's certificate.
+    ///
+    /// # Errors
+    /// It is not a name.
+    pub fn stream(
+        &self,
+        name: &str,
+        socket: TcpStream,
+    ) -> Result<StreamOwned<ClientConnection, TcpStream>, TlsError> {
+        let server = ServerName::try_from(name.to_owned())
+            .map_err(|_| TlsError::ServerName(name.to_owned()))?;
+        let connection = ClientConnection::new(Arc::clone(&self.config), server)?;
+        Ok(StreamOwned::new(connection, socket))
     }
 
     /// Connections to the server of this name or address.

@@ -98,6 +98,12 @@ pub enum TlsError {
     /// A certificate could not be made.
     #[error("no certificate could be made: {0}")]
     SelfSigned(#[from] rcgen::Error),
+    /// The digest of a challenge is none.
+    #[error("{len} bytes are no digest of a challenge; right would be 32, by SHA-256")]
+    ChallengeDigest {
+        /// What it has.
+        len: usize,
+    },
     /// A name that is none.
     #[error("{0}: not the name of a server")]
     ServerName(String),

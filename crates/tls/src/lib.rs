@@ -53,6 +53,6 @@ pub use error::TlsError;
 pub use files::{CertificateFiles, CertificatePair, ChangedFiles};
 pub use layer::TlsLayer;
 pub use profile::Profile;
-pub use self_signed::self_signed;
+pub use self_signed::{challenge_certificate, self_signed};
 pub use server::{HANDSHAKES_MAX, TlsOptions, TlsServer};
 pub use tickets::{TicketFiles, Tickets};

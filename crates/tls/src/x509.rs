@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use x509_cert::der::Decode as _;
-use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
 
 /// What a certificate says of itself.
 #[derive(Debug)]
@@ -35,8 +35,44 @@ pub(crate) fn facts(der: &[u8]) -> Result<Facts, String> {
     })
 }
 
+/// The identifier of the key that has signed a certificate, and the certificate's number, as bytes of
+/// their DER.
+pub(crate) fn authority_and_serial(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let certificate = x509_cert::Certificate::from_der(der).ok()?;
+    let tbs = certificate.tbs_certificate();
+    let (_, authority) = tbs.get_extension::<AuthorityKeyIdentifier>().ok()??;
+    let authority = authority.key_identifier?.as_bytes().to_vec();
+    Some((authority, tbs.serial_number().as_bytes().to_vec()))
+}
+
 /// Whom a certificate is for, by RFC 4514.
 pub(crate) fn subject(der: &[u8]) -> Option<String> {
     let certificate = x509_cert::Certificate::from_der(der).ok()?;
     Some(certificate.tbs_certificate().subject().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SerialNumber};
+
+    use super::*;
+
+    /// As in RFC 9773 section 4.1: the zero before a high bit is a part of the number.
+    #[test]
+    fn authorities_name_a_certificate_by_key_and_number() {
+        let (key, own) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(["ca.example".to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = Issuer::new(params, key);
+        let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+        params.serial_number = Some(SerialNumber::from(vec![0x87, 0x65, 0x43, 0x21]));
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&own, &issuer).unwrap();
+        let (authority, serial) = authority_and_serial(certificate.der()).unwrap();
+        assert_eq!(serial, [0, 0x87, 0x65, 0x43, 0x21]);
+        assert_eq!(authority.len(), 20);
+        let alone = CertificateParams::new(["b.example".to_owned()]).unwrap();
+        let alone = alone.self_signed(&own).unwrap();
+        assert_eq!(authority_and_serial(alone.der()), None);
+    }
 }

@@ -27,6 +27,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("loadline-apps", &["loadline-base", "loadline-proto"]),
     ("loadline-tls", &["loadline-base", "loadline-proto"]),
+    ("loadline-acme", &["loadline-proto", "loadline-tls"]),
     ("loadline-tower", &["loadline-base", "loadline-proto"]),
     (
         "loadline-load",
@@ -46,6 +47,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
             "loadline-server",
             "loadline-apps",
+            "loadline-acme",
             "loadline-tls",
             "loadline-tower",
             "loadline-load",
@@ -129,6 +131,7 @@ const TEST_EDGES: &[(&str, &[&str])] = &[
         &["loadline-apps", "loadline-observe", "loadline-server"],
     ),
     ("loadline-observe", &["loadline-tower"]),
+    ("loadline-acme", &["loadline-server"]),
     ("loadline-load", &["loadline-stub", "loadline-tls"]),
     ("loadline-clients", &["loadline-stub"]),
     ("loadline-lab", &["loadline-stub"]),

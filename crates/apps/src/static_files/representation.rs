@@ -66,6 +66,7 @@ impl Representation {
             fields.add("Content-Encoding", token);
         }
         fields.add("Accept-Ranges", "bytes");
+        fields.add("X-Content-Type-Options", "nosniff"); // the type is known: nobody need guess another
         let about_content = fields.len();
         let modified = UNIX_EPOCH + Duration::from_secs(modified_seconds.min(YEAR_9999));
         fields.add("ETag", &etag);

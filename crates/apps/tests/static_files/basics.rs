@@ -11,6 +11,7 @@ fn a_file_is_served_with_all_that_belongs_to_it() {
     assert_eq!((answer.status, answer.text()), (200, "body {}\n"));
     assert_eq!(answer.field("Content-Type"), "text/css; charset=utf-8");
     assert_eq!(answer.field("Accept-Ranges"), "bytes");
+    assert_eq!(answer.field("X-Content-Type-Options"), "nosniff");
     assert!(answer.field("ETag").starts_with('"'), "{answer:?}");
     assert!(
         answer.field("Last-Modified").ends_with(" GMT"),

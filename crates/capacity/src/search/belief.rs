@@ -15,6 +15,8 @@
 //! method of Kontsevich and Tyler, Vision Research 39, 1999, with the nuisances summed over as by
 //! Prins, Journal of Vision 13, 2013). Near the end that is what probabilistic bisection does.
 
+use std::ops::Range;
+
 use super::Length;
 
 /// Ratio of neighbouring rates: the finest resolution of an interval.
@@ -107,7 +109,7 @@ impl Belief {
         candidates.dedup();
         let mut best = (f64::INFINITY, candidates[0]);
         for at in candidates {
-            let uncertainty = self.expected_entropy(at);
+            let uncertainty = self.expected_entropy(at, &capacities);
             if uncertainty < best.0 {
                 best = (uncertainty, at);
             }
@@ -115,19 +117,17 @@ impl Belief {
         self.rate(best.1)
     }
 
-    /// How uncertain the capacity is expected to be after a long trial at a grid point.
-    fn expected_entropy(&self, at: usize) -> f64 {
+    /// How uncertain the capacity is expected to be after a long trial at a grid point; `all` is what it
+    /// is now.
+    fn expected_entropy(&self, at: usize, all: &[f64]) -> f64 {
         let shift = self.points - 1 - at;
         let mut held = vec![0.0; self.points];
-        let mut all = vec![0.0; self.points];
         for (index, weights) in self.weights.iter().enumerate() {
             let curve = &self.curves[Length::Long as usize][index / LAPSES.len()][shift..];
             let (wrongly_failed, wrongly_held) = LAPSES[index % LAPSES.len()];
             let span = 1.0 - wrongly_failed - wrongly_held;
-            let sums = held.iter_mut().zip(&mut all);
-            for ((held, all), (weight, curve)) in sums.zip(weights.iter().zip(curve)) {
+            for (held, (weight, curve)) in held.iter_mut().zip(weights.iter().zip(curve)) {
                 *held += weight * (wrongly_held + span * curve);
-                *all += weight;
             }
         }
         let failed: Vec<f64> = all
@@ -218,15 +218,16 @@ impl Belief {
         )
     }
 
+    /// The rate that this share of the long trials hold, as nearly as the grid has it. The higher a rate,
+    /// the fewer hold it.
     fn rate_held_by(&self, share: f64) -> f64 {
-        let mut at = quantile_index(&self.capacities(), 0.5);
-        while at > 0 && self.holds(self.rate(at)) < share {
-            at -= 1;
-        }
-        while at + 1 < self.points && self.holds(self.rate(at)) > share {
-            at += 1;
-        }
-        self.rate(at)
+        let median = quantile_index(&self.capacities(), 0.5);
+        let is_held = |at: usize| self.holds(self.rate(at));
+        let at = match is_held(median) < share {
+            true => last_true(0..median, |at| is_held(at) >= share),
+            false => last_true(median..self.points - 1, |at| is_held(at) > share) + 1,
+        };
+        self.rate(at.min(self.points - 1))
     }
 
     /// By how much the capacity of one trial differs from that of another: standard deviation, as a
@@ -262,6 +263,20 @@ impl Belief {
     fn rate(&self, at: usize) -> f64 {
         (self.origin + at as f64 * STEP.ln()).exp()
     }
+}
+
+/// The last number for which `is_true` is, of a range that begins with those for which it is: its first
+/// one, if it is for none.
+fn last_true(range: Range<usize>, is_true: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        match is_true(middle) {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    low
 }
 
 /// The first point up to which a share of the weights lies.
@@ -313,6 +328,28 @@ mod tests {
         };
         assert!(after(Length::Short) < after(Length::Long));
         assert!(after(Length::Short) > 1100.0);
+    }
+
+    #[test]
+    fn shares_of_trials_are_found_on_the_grid() {
+        let mut belief = Belief::between(1000.0, 4000.0);
+        for (rate, holds) in [
+            (2000.0, true),
+            (2100.0, true),
+            (2300.0, false),
+            (2200.0, false),
+        ] {
+            belief.learn(rate, Length::Long, holds);
+        }
+        for share in [0.999, 0.9, 0.5, 0.3, 0.1, 0.001] {
+            let walked = (0..belief.points).find(|at| belief.holds(belief.rate(*at)) <= share);
+            let walked = belief.rate(walked.unwrap_or(belief.points - 1));
+            let found = belief.rate_held_by(share);
+            assert!(
+                (found / walked).ln().abs() < 1.5 * STEP.ln(),
+                "{share}: {found} {walked}"
+            );
+        }
     }
 
     #[test]

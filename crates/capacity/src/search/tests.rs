@@ -9,7 +9,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::*;
 use crate::stats::median;
 
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 250;
 
 /// A server: whether it holds a rate, in one trial.
 trait Server {

@@ -92,7 +92,7 @@ fn generated(truth: &Model, seed: u64) -> Vec<(f64, f64)> {
 
 #[test]
 fn intervals_hold_the_truth() {
-    const SEEDS: u64 = 200;
+    const SEEDS: u64 = 120;
     let mut held = [0; 4];
     for seed in 0..SEEDS {
         let points = generated(&TRUTH, seed);
@@ -170,7 +170,7 @@ fn a_curve_with_a_corner_is_not_the_laws() {
 
 #[test]
 fn no_peak_where_there_is_none() {
-    const SEEDS: u64 = 200;
+    const SEEDS: u64 = 120;
     let truth = Model {
         lambda: 1000.0,
         sigma: 0.05,

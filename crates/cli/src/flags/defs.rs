@@ -10,8 +10,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or SIGINT; every accepted request was answered
   1  something failed while running
-  2  bad usage: an option, a value, a directory, or options that do not fit together; or an
-     architecture that this machine does not offer
+  2  bad usage: an option, a value, a directory, or options that do not fit together; an
+     architecture that this machine does not offer; or an authority's terms that are not agreed to
   3  an address cannot be listened on
   4  stopped before every accepted request was answered: --grace ran out, or a second signal came";
 
@@ -23,6 +23,9 @@ Examples:
       a site for everyone, with a log that SIGHUP reopens
   loadline serve public --listen https://0.0.0.0:443 --tls-cert c.pem --tls-key k.pem
       by https, with a certificate that is read again when it changes
+  loadline serve public --listen 0.0.0.0:80 --listen https://0.0.0.0:443 \\
+      --acme you@example.org --acme-domain example.org --acme-agree-to-terms
+      by http and https, with a certificate of Let's Encrypt that is renewed
   loadline serve --tls self-signed
       the current directory on https://127.0.0.1:8443/, with a certificate for trying things out
   loadline serve public --listen unix:/run/loadline.sock --trust-proxy unix

@@ -4,7 +4,7 @@
 use loadline_proto::AccessFormat;
 use loadline_server::{Accept, Architecture, Balance, Queue, ServerOptions, SocketIo, WorkerPools};
 use loadline_spec::rules::{self, Rule, unfit};
-use loadline_spec::serve::{Listen, RunningSpec, ServeSpec};
+use loadline_spec::serve::{ClientCertificate, Listen, RunningSpec, ServeSpec};
 use loadline_spec::values::Auto;
 use loadline_spec::{SpecError, Table, given};
 
@@ -31,15 +31,24 @@ const FITS: &[(&str, &[Architecture])] = &[
     ),
 ];
 
+/// Names with automatic certificates: orders for all of them are within the limits of authorities.
+const ACME_NAMES_MAX: usize = 100;
+
 /// What holds of every server.
 const RULES: &[Rule] = &[
     Rule::Needs("proxy-idle-timeout", &["trust-proxy"], "--trust-proxy"),
     Rule::Needs("trust-proxy-field", &["trust-proxy"], "--trust-proxy"),
     Rule::Needs("service-kind", &["service-time"], "--service-time"),
-    Rule::OneOf(&["tls-cert", "tls"]),
+    Rule::OneOf(&["tls-cert", "tls", "acme"]),
     Rule::Needs("tls-cert", &["tls-key"], "--tls-key"),
     Rule::Needs("tls-key", &["tls-cert"], "--tls-cert"),
     Rule::Needs("tls-client-cert", &["tls-client-ca"], "--tls-client-ca"),
+    Rule::Needs("acme", &["acme-domain"], "--acme-domain"),
+    Rule::Needs("acme-domain", &["acme"], "--acme"),
+    Rule::Needs("acme-agree-to-terms", &["acme"], "--acme"),
+    Rule::Needs("acme-directory", &["acme"], "--acme"),
+    Rule::Needs("acme-ca", &["acme"], "--acme"),
+    Rule::Needs("acme-dir", &["acme"], "--acme"),
     Rule::Needs("accounts-pool", &["accounts"], "--accounts"),
     Rule::Needs("accounts-pool-min", &["accounts"], "--accounts"),
     Rule::Needs("accounts-pool-wait", &["accounts"], "--accounts"),
@@ -60,6 +69,7 @@ pub(super) fn check(spec: &ServeSpec, architecture: Architecture) -> Result<(), 
 const OF_TLS: &[&str] = &[
     "tls-cert",
     "tls",
+    "acme",
     "tls-profile",
     "tls-ticket-key",
     "tls-client-ca",
@@ -69,7 +79,8 @@ const OF_TLS: &[&str] = &[
 
 /// An https address needs a certificate, and a certificate an https address.
 fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
-    const RIGHT: &str = "--tls-cert FILE --tls-key FILE, or --tls self-signed to try things out";
+    const RIGHT: &str = "--tls-cert FILE --tls-key FILE, --acme EMAIL --acme-domain NAME, or --tls \
+                         self-signed to try things out";
     let is_https = |listen: &&Listen| matches!(listen, Listen::Https(_));
     let tls = &spec.tls;
     if let Some(address) = spec.running.admin_listen.iter().find(is_https) {
@@ -87,7 +98,7 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
             None => Ok(()),
         };
     };
-    if tls.tls_cert.is_empty() && tls.tls.is_none() {
+    if tls.tls_cert.is_empty() && tls.tls.is_none() && spec.acme.acme.is_none() {
         let error = SpecError::new("listen", "there is no certificate", RIGHT);
         return Err(error.with_value(address));
     }
@@ -104,12 +115,36 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
         let right = "a --tls-key for each --tls-cert, in the same order";
         return Err(SpecError::new("tls-key", problem, right));
     }
+    check_acme(spec)?;
     if tls.https_redirect && !spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_))) {
         let problem = "there is no http address to be redirected";
         return Err(SpecError::new(
             "https-redirect",
             problem,
             "--listen 0.0.0.0:80",
+        ));
+    }
+    Ok(())
+}
+
+/// An authority has to get through to this server, and not too often.
+fn check_acme(spec: &ServeSpec) -> Result<(), SpecError> {
+    let names = &spec.acme.acme_domain;
+    if names.len() > ACME_NAMES_MAX {
+        let problem = format!("{} names", names.len());
+        let right = format!("at most {ACME_NAMES_MAX}, each of which has a certificate of its own");
+        return Err(SpecError::new("acme-domain", problem, right));
+    }
+    let asks_all = spec.tls.tls_client_ca.is_some()
+        && spec.tls.tls_client_cert.map(|it| it.0) != Some(ClientCertificate::Optional);
+    let has_plain = spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_)));
+    if spec.acme.acme.is_some() && asks_all && !has_plain {
+        let problem =
+            "the authority has no client certificate to show, and there is no http address";
+        return Err(SpecError::new(
+            "acme",
+            problem,
+            "--listen 0.0.0.0:80 as well",
         ));
     }
     Ok(())

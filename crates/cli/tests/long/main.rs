@@ -3,6 +3,7 @@
 //! One test after the other: each has the machine.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod acme;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../lab/bench.rs"]
 mod bench;
@@ -10,11 +11,20 @@ mod client;
 mod databases;
 #[path = "../browser/program.rs"]
 mod demo;
+#[allow(unreachable_pub, reason = "other tests use it, too")]
+#[path = "../../../acme/tests/acme/dns.rs"]
+mod dns;
 mod firefox;
 #[path = "../../../accounts/tests/accounts/form_content.rs"]
 mod form_content;
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
+#[path = "../../../acme/tests/acme/front.rs"]
+mod front;
 mod others;
 mod pages;
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
+#[path = "../../../acme/tests/acme/pebble.rs"]
+mod pebble;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../program/util.rs"]
 mod program;

@@ -2,12 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod accounts;
+mod acme;
 mod admin;
 mod balancer;
 mod connection_log;
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
+#[path = "../../../acme/tests/acme/front.rs"]
+mod front;
 mod logs;
 mod memory;
 mod messages;
+#[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
+#[path = "../../../acme/tests/acme/player.rs"]
+mod player;
 mod proxy;
 mod running;
 mod status;

@@ -1,8 +1,10 @@
 //! The last answer of a connection reaches a client that is still sending: no reset destroys it.
 
+use loadline_proto::{Limits, Pace};
+
 use crate::client::Client;
 use crate::failures::LARGE;
-use crate::fixture::{Model, Server, pattern};
+use crate::fixture::{Model, Server, limits, pattern};
 
 const ECHO: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -38,6 +40,20 @@ fn the_error_is_read_by_a_client_that_sends_10_mb_first(model: Model) {
     }
 }
 
+/// A server that waits for its client's end after the last answer: who reads what sockets hold, and
+/// decrypts it, may be slow in a crowd.
+fn start_patient(model: Model) -> Server {
+    let linger_pace = Pace {
+        grace_ms: 20_000,
+        ..limits().linger_pace
+    };
+    let limits = Limits {
+        linger_pace,
+        ..limits()
+    };
+    Server::start_with(model.options(), limits)
+}
+
 /// Asks for a large file with these field lines, and begins to read it.
 fn begin_large_answer(server: &Server, lines: &str) -> Client {
     std::fs::write(server.path().join("large.bin"), pattern(*LARGE)).unwrap();
@@ -49,7 +65,7 @@ fn begin_large_answer(server: &Server, lines: &str) -> Client {
 }
 
 pub fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) {
-    let server = Server::start(model);
+    let server = start_patient(model);
     let mut client = begin_large_answer(&server, "Connection: close\r\n");
     client.send(ECHO.repeat(100));
     let answer = client.answer();
@@ -63,7 +79,7 @@ pub fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) 
 }
 
 fn a_drain_answers_what_came_while_an_answer_was_on_its_way(model: Model) {
-    let server = Server::start(model);
+    let server = start_patient(model);
     let mut client = begin_large_answer(&server, "");
     client.send(ECHO);
     server.control.drain();

@@ -1,0 +1,363 @@
+//! An authority as it is asked: account, orders, renewal information. One question after the other, on
+//! the thread that waits for the answers.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use instant_acme::{
+    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
+    ChallengeType, Error, Identifier, NewAccount, NewOrder, Order, OrderStatus,
+};
+use loadline_tls::Certificate;
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use serde::{Deserialize, Serialize};
+
+use crate::challenges::{Method01, Shown};
+use crate::failed::{Failed, Why, said};
+use crate::https::{Http, done};
+use crate::state_dir::StateDir;
+use crate::{AcmeError, Reason, UnixTime, Window};
+
+/// How long an order is waited for at a time; after that it is gone on with later. Authorities take
+/// seconds.
+const ORDER_PATIENCE: Duration = Duration::from_secs(180);
+/// Between two looks at an order, at most, whatever the authority says.
+const LOOK_MOST: Duration = Duration::from_secs(15);
+
+const ACCOUNT: &str = "account.json";
+
+/// An authority, and what is kept about it.
+#[derive(Debug)]
+pub(crate) struct Authority {
+    pub(crate) http: Http,
+    pub(crate) state: StateDir,
+    /// Of its directory.
+    pub(crate) url: String,
+    /// Between two looks at an order, if the authority does not say.
+    pub(crate) look_every: Duration,
+}
+
+/// What of an authority's directory its library does not hand out.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Directory {
+    pub(crate) renewal_info: Option<String>,
+    #[serde(default)]
+    pub(crate) meta: Meta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Meta {
+    pub(crate) terms_of_service: Option<String>,
+}
+
+/// What is ordered, and how the name is validated.
+pub(crate) struct Wanted<'a> {
+    pub(crate) name: &'a str,
+    /// What it is to take the place of.
+    pub(crate) before: Option<&'a Certificate>,
+    pub(crate) method: Method01,
+    /// Shows the response to a challenge: token, response, digest.
+    pub(crate) show: &'a Show<'a>,
+}
+
+pub(crate) type Show<'a> = dyn Fn(Method01, &str, &str, &[u8]) -> Result<Shown, Failed> + 'a;
+
+/// An order under way, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct UnderWay {
+    url: String,
+    key: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RenewalInfo {
+    suggested_window: Suggested,
+}
+
+#[derive(Deserialize)]
+struct Suggested {
+    start: String,
+    end: String,
+}
+
+impl Authority {
+    pub(crate) fn directory(&self) -> Result<Directory, Failed> {
+        Ok(self.http.get(&self.url)?)
+    }
+
+    pub(crate) fn has_account(&self) -> Result<bool, AcmeError> {
+        Ok(self.state.read(ACCOUNT)?.is_some())
+    }
+
+    pub(crate) fn forget_account(&self) -> Result<(), AcmeError> {
+        self.state.remove(ACCOUNT)
+    }
+
+    /// Makes an account.
+    pub(crate) fn register(&self, email: &str) -> Result<(), Failed> {
+        let contact = format!("mailto:{email}");
+        let account = NewAccount {
+            contact: &[&contact],
+            terms_of_service_agreed: true,
+            only_return_existing: false,
+        };
+        let builder = Account::builder_with_http(Box::new(self.http.clone()));
+        let (_, credentials) = self.ask(builder.create(&account, self.url.clone(), None))?;
+        Ok(self.state.write(ACCOUNT, json(&credentials)?.as_bytes())?)
+    }
+
+    pub(crate) fn has_order(&self, name: &str) -> bool {
+        self.state.path(&order_file(name)).exists()
+    }
+
+    pub(crate) fn forget_order(&self, name: &str) -> Result<(), AcmeError> {
+        self.state.remove(&order_file(name))
+    }
+
+    /// Orders a certificate, or goes on with the order of one: its key and the certificates, in PEM. What is
+    /// shown meanwhile has to stay as long as the order is under way: the authority looks when it likes.
+    pub(crate) fn obtain(
+        &self,
+        wanted: &Wanted<'_>,
+        shown: &mut Vec<Shown>,
+    ) -> Result<String, Failed> {
+        let (mut order, key) = self.order(wanted)?;
+        let mut has_answered = false;
+        let until = Instant::now() + ORDER_PATIENCE;
+        loop {
+            match order.state().status {
+                OrderStatus::Pending if !has_answered => {
+                    self.answer_challenges(&mut order, wanted, shown)?;
+                    has_answered = true;
+                }
+                OrderStatus::Ready => {
+                    self.ask(order.finalize_csr(&request(wanted.name, &key)?))?;
+                    if order.state().status == OrderStatus::Valid {
+                        continue;
+                    }
+                }
+                OrderStatus::Valid => {
+                    let chain = self.ask(order.certificate())?;
+                    let chain = chain.ok_or_else(Failed::not_yet)?;
+                    return Ok(format!("{key}{chain}"));
+                }
+                OrderStatus::Invalid => return Err(self.why_invalid(&mut order)),
+                OrderStatus::Pending | OrderStatus::Processing => {}
+            }
+            let pause = self.http.take_retry_after().unwrap_or(self.look_every);
+            if Instant::now() + pause > until {
+                return Err(Failed::not_yet());
+            }
+            thread::sleep(pause.clamp(self.look_every, LOOK_MOST));
+            self.ask(order.refresh())?;
+        }
+    }
+
+    /// When it wants a certificate renewed; and when it may be asked again.
+    pub(crate) fn renewal(
+        &self,
+        certificate: &Certificate,
+    ) -> Result<(Option<Window>, Option<Duration>), Failed> {
+        let url = self.directory()?.renewal_info;
+        let (Some(url), Some(id)) = (url, identifier(certificate)) else {
+            return Ok((None, None));
+        };
+        let url = format!("{}/{id}", url.trim_end_matches('/'));
+        let info: Option<RenewalInfo> = self.http.get_if_there(&url)?;
+        let again = self.http.take_retry_after();
+        let window = info.and_then(|it| {
+            let (start, end) = (
+                time(&it.suggested_window.start)?,
+                time(&it.suggested_window.end)?,
+            );
+            (start < end).then_some(Window { start, end })
+        });
+        Ok((window, again))
+    }
+
+    /// The order under way, or a new one; and its key.
+    fn order(&self, wanted: &Wanted<'_>) -> Result<(Order, String), Failed> {
+        let account = self.account()?;
+        let file = order_file(wanted.name);
+        if let Some(kept) = self.state.read(&file)? {
+            let lost = || Failed::new(Why::OrderLost, "the order of before is not known any more");
+            let kept: UnderWay = serde_json::from_slice(&kept).map_err(|_| lost())?;
+            return match self.ask(account.order(kept.url)) {
+                Ok(order) => Ok((order, kept.key)),
+                Err(failed) if failed.why == Why::Failed(Reason::Refused) => Err(lost()),
+                Err(failed) => Err(failed),
+            };
+        }
+        let key = KeyPair::generate().map_err(library)?.serialize_pem();
+        let identifiers = [Identifier::Dns(wanted.name.to_owned())];
+        let plain = || NewOrder::new(&identifiers);
+        let order = match self.replaced(wanted)? {
+            None => self.ask(account.new_order(&plain())),
+            Some(id) => match self.ask(account.new_order(&plain().replaces(id))) {
+                // It does not take this certificate's place, for whatever reason: then it is a new one.
+                Err(failed) if failed.why == Why::Failed(Reason::Refused) => {
+                    self.ask(account.new_order(&plain()))
+                }
+                result => result,
+            },
+        }?;
+        let kept = UnderWay {
+            url: order.url().to_owned(),
+            key,
+        };
+        self.state.write(&file, json(&kept)?.as_bytes())?;
+        Ok((order, kept.key))
+    }
+
+    fn account(&self) -> Result<Account, Failed> {
+        let lost = || Failed::new(Why::AccountLost, "the account's file cannot be read");
+        let kept = self.state.read(ACCOUNT)?.ok_or_else(lost)?;
+        let credentials: AccountCredentials = serde_json::from_slice(&kept).map_err(|_| lost())?;
+        let builder = Account::builder_with_http(Box::new(self.http.clone()));
+        self.ask(builder.from_credentials(credentials))
+    }
+
+    /// The certificate whose place the new one takes, if the authority wants to know (RFC 9773 section 5).
+    fn replaced(
+        &self,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<CertificateIdentifier<'static>>, Failed> {
+        let Some(before) = wanted.before else {
+            return Ok(None);
+        };
+        let has_info = self.directory()?.renewal_info.is_some();
+        Ok(identifier(before).filter(|_| has_info))
+    }
+
+    /// Shows the responses to the challenges of an order, and says so.
+    fn answer_challenges(
+        &self,
+        order: &mut Order,
+        wanted: &Wanted<'_>,
+        shown: &mut Vec<Shown>,
+    ) -> Result<(), Failed> {
+        let mut all = order.authorizations();
+        while let Some(authorization) = self.poll(all.next())? {
+            let mut authorization = self.asked(authorization)?;
+            if authorization.status == AuthorizationStatus::Valid {
+                continue; // from another order
+            }
+            let offers = |kind: &ChallengeType| {
+                let mut all = authorization.challenges.iter();
+                all.any(|it| it.r#type == *kind)
+            };
+            let (method, kind) = [wanted.method, wanted.method.other()]
+                .map(|method| (method, method.kind()))
+                .into_iter()
+                .find(|(_, kind)| offers(kind))
+                .ok_or_else(|| Failed::refused("the authority offers DNS-01 alone"))?;
+            let Some(mut challenge) = authorization.challenge(kind) else {
+                continue; // it was found above
+            };
+            let response = challenge.key_authorization();
+            let digest = response.digest();
+            let token = challenge.token.clone();
+            if !shown.iter().any(|it| it.is_for(method, &token)) {
+                let text = response.as_str();
+                shown.push((wanted.show)(method, &token, text, digest.as_ref())?);
+            }
+            if challenge.status == ChallengeStatus::Pending {
+                self.ask(challenge.set_ready())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the authority says of an order that has failed.
+    fn why_invalid(&self, order: &mut Order) -> Failed {
+        let mut texts = Vec::new();
+        if let Some(problem) = &order.state().error {
+            texts.push(said(problem));
+        }
+        let mut all = order.authorizations();
+        while let Ok(Some(Ok(mut authorization))) = self.poll(all.next()) {
+            let _ = self.ask(authorization.refresh()); // what was seen of it may be old
+            let errors = authorization.challenges.iter();
+            texts.extend(errors.filter_map(|it| it.error.as_ref()).map(said));
+        }
+        texts.dedup(); // what went wrong with a challenge is what went wrong with the order
+        let text = match texts.is_empty() {
+            true => "the authority does not say why".to_owned(),
+            false => texts.join("; "),
+        };
+        Failed::new(
+            Why::Failed(Reason::Invalid),
+            format!("the order failed: {text}"),
+        )
+    }
+
+    /// The end of a question.
+    fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Failed> {
+        let result = self.poll(question)?;
+        self.asked(result)
+    }
+
+    fn poll<T>(&self, question: impl Future<Output = T>) -> Result<T, Failed> {
+        // Requests are done when they return, so that no question waits for anything else.
+        done(question).ok_or_else(|| Failed::refused("the library waits for something unknown"))
+    }
+
+    fn asked<T>(&self, result: Result<T, Error>) -> Result<T, Failed> {
+        result.map_err(|error| Failed {
+            retry_after: self.http.take_retry_after(),
+            ..Failed::from(error)
+        })
+    }
+}
+
+impl Method01 {
+    fn kind(self) -> ChallengeType {
+        match self {
+            Self::Http => ChallengeType::Http01,
+            Self::TlsAlpn => ChallengeType::TlsAlpn01,
+        }
+    }
+
+    fn other(self) -> Self {
+        match self {
+            Self::Http => Self::TlsAlpn,
+            Self::TlsAlpn => Self::Http,
+        }
+    }
+}
+
+fn order_file(name: &str) -> String {
+    format!("{name}.order.json")
+}
+
+/// A certificate as authorities name it (RFC 9773 section 4.1).
+fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
+    let (authority, serial) = certificate.authority_and_serial()?;
+    Some(CertificateIdentifier::new(authority[..].into(), serial[..].into()).into_owned())
+}
+
+/// A request for a certificate (CSR), signed with its key.
+fn request(name: &str, key: &str) -> Result<Vec<u8>, Failed> {
+    let key = KeyPair::from_pem(key).map_err(library)?;
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(library)?;
+    params.distinguished_name = DistinguishedName::new();
+    let request = params.serialize_request(&key).map_err(library)?;
+    Ok(request.der().to_vec())
+}
+
+fn time(text: &str) -> Option<UnixTime> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_second()).ok().map(UnixTime)
+}
+
+fn library(error: rcgen::Error) -> Failed {
+    Failed::refused(format!("no key or request could be made: {error}"))
+}
+
+fn json(value: &impl Serialize) -> Result<String, Failed> {
+    serde_json::to_string_pretty(value)
+        .map_err(|error| Failed::refused(format!("not to be written as JSON: {error}")))
+}

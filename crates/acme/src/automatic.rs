@@ -1,0 +1,373 @@
+//! Certificates that are ordered and renewed as the schedule says: one step in each turn, by a clock that
+//! the caller reads.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use loadline_tls::{Authorities, Certificate, Certificates};
+
+use crate::authority::{Authority, Wanted};
+use crate::challenges::{Method01, Shown, Tokens};
+use crate::failed::{Failed, Why};
+use crate::https::Http;
+use crate::schedule::{Draw, Schedule, Step, Validity};
+use crate::state_dir::StateDir;
+use crate::{AcmeError, Reason, UnixTime};
+
+/// How long the thread sleeps at most: the clock may be set meanwhile.
+const SLEEP_MOST: Duration = Duration::from_secs(600);
+/// Between two steps of the thread, at least.
+const SLEEP_LEAST: Duration = Duration::from_millis(100);
+
+const SCHEDULE: &str = "schedule.json";
+
+/// What can be chosen about automatic certificates.
+#[derive(Clone, Debug)]
+pub struct AcmeOptions {
+    /// Whom the authority writes to.
+    pub email: String,
+    /// The names, each with a certificate of its own: plain DNS names in lower case.
+    pub names: Vec<String>,
+    /// The authority: the URL of its directory.
+    pub directory: String,
+    /// Who signs the certificate of the authority's own server.
+    pub trusted: Authorities,
+    /// The state directory.
+    pub folder: PathBuf,
+    /// The authority's terms are agreed to.
+    pub terms_agreed: bool,
+    /// How names are validated: the next one after each failure.
+    pub methods: Vec<Method01>,
+    /// Between two looks at an order, if the authority does not say.
+    pub look_every: Duration,
+}
+
+/// Certificates that are ordered and renewed.
+pub struct Automatic {
+    options: AcmeOptions,
+    authority: Authority,
+    schedule: Schedule,
+    certificates: Arc<Certificates>,
+    tokens: Tokens,
+    /// Those in service, by name.
+    served: BTreeMap<String, Certificate>,
+    /// Responses to challenges of orders under way, by name.
+    shown: BTreeMap<String, Vec<Shown>>,
+    report: Arc<Mutex<Report>>,
+}
+
+/// What an operator wants to know.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Names that have no certificate yet.
+    pub names_without: u64,
+    /// How often the authority, or a name, has failed since it last succeeded.
+    pub failures: u32,
+    /// Certificates since the start.
+    pub issued: u64,
+    /// When something is done next.
+    pub next: UnixTime,
+    /// What went wrong last; empty if nothing has since a certificate came.
+    pub last_error: String,
+}
+
+impl Automatic {
+    /// Reads what there is. Nothing is asked of the authority, but for its terms if they are to be agreed
+    /// to. The certificates that there are, are in service from now on; responses to challenges are among
+    /// these certificates and tokens.
+    ///
+    /// # Errors
+    /// The state directory cannot be used, or the terms are to be agreed to.
+    pub fn open(
+        options: AcmeOptions,
+        certificates: &Arc<Certificates>,
+        tokens: &Tokens,
+    ) -> Result<Self, AcmeError> {
+        let authority = Authority {
+            http: Http::new(&options.trusted)?,
+            state: StateDir::open(&options.folder, &options.directory)?,
+            url: options.directory.clone(),
+            look_every: options.look_every,
+        };
+        let has_account = authority.has_account()?;
+        if !has_account && !options.terms_agreed {
+            return Err(terms(&authority));
+        }
+        let schedule = authority.state.read(SCHEDULE)?;
+        let schedule = schedule.and_then(|kept| match serde_json::from_slice(&kept) {
+            Ok(schedule) => Some(schedule),
+            Err(error) => {
+                let path = authority.state.path(SCHEDULE);
+                tracing::warn!("{}: {error}; it is begun anew", path.display());
+                None
+            }
+        });
+        let mut schedule = match schedule {
+            Some(schedule) => Schedule::resumed(schedule, &options.names, draw()),
+            None => Schedule::new(&options.names, draw()),
+        };
+        schedule.registered(has_account);
+        let mut it = Self {
+            options,
+            authority,
+            schedule,
+            certificates: Arc::clone(certificates),
+            tokens: tokens.clone(),
+            served: BTreeMap::new(),
+            shown: BTreeMap::new(),
+            report: Arc::default(),
+        };
+        for name in it.options.names.clone() {
+            it.load(&name);
+        }
+        it.serve();
+        Ok(it)
+    }
+
+    /// How it stands, at any time.
+    #[must_use]
+    pub fn report(&self) -> Arc<Mutex<Report>> {
+        Arc::clone(&self.report)
+    }
+
+    /// Does what is due now, one step of it. Returns when the next one is due, which may be now.
+    pub fn turn(&mut self, now: UnixTime) -> UnixTime {
+        let began = Instant::now();
+        let step = self.schedule.passed(now);
+        if let Step::Wait(until) = step {
+            self.note(|report| report.next = until);
+            return until;
+        }
+        let done = match &step {
+            Step::Register => self.register(now),
+            Step::Order(name) => self.order(name, now),
+            Step::Inquire(name) => self.inquire(name, now),
+            Step::Wait(_) => Ok(()),
+        };
+        let now = now.plus(began.elapsed());
+        if let Err(failed) = done {
+            let name = match &step {
+                Step::Order(name) => Some(name.as_str()),
+                _ => None,
+            };
+            self.failed(name, &failed, now);
+        }
+        if let Err(error) = self.keep() {
+            tracing::error!("acme: {error}");
+        }
+        now
+    }
+
+    /// Does what is due, on a thread of its own, until the process ends.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn start(mut self) -> io::Result<()> {
+        let work = move || {
+            loop {
+                let next = self.turn(UnixTime::now());
+                let pause = next.since(UnixTime::now());
+                thread::sleep(pause.clamp(SLEEP_LEAST, SLEEP_MOST));
+            }
+        };
+        thread::Builder::new().name("acme".into()).spawn(work)?;
+        Ok(())
+    }
+
+    fn register(&mut self, now: UnixTime) -> Result<(), Failed> {
+        if !self.options.terms_agreed {
+            return Err(Failed::refused(
+                "the authority's terms are to be agreed to again, for another account",
+            ));
+        }
+        self.schedule.registering(now);
+        self.keep()?;
+        self.authority.register(&self.options.email)?;
+        self.schedule.registered(true);
+        tracing::info!("acme: an account at {}", self.options.directory);
+        Ok(())
+    }
+
+    fn order(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
+        if !self.authority.has_order(name) {
+            self.schedule.order_ended(name);
+        }
+        self.schedule.ordering(name, now);
+        self.keep()?;
+        let methods = &self.options.methods;
+        let turn = self.schedule.failures_of(name) as usize % methods.len().max(1);
+        let shared = (&self.tokens, &self.certificates);
+        let show = |method, token: &str, response: &str, digest: &[u8]| {
+            let shown = Shown::new(method, (name, token), (response, digest), shared);
+            shown.map_err(|error| Failed::refused(error.to_string()))
+        };
+        let wanted = Wanted {
+            name,
+            before: self.served.get(name),
+            method: methods.get(turn).copied().unwrap_or(Method01::Http),
+            show: &show,
+        };
+        let shown = self.shown.entry(name.to_owned()).or_default();
+        let pem = self.authority.obtain(&wanted, shown)?;
+        let certificate = self.checked(name, pem.as_bytes())?;
+        self.authority.state.write(&file(name), pem.as_bytes())?;
+        self.authority.forget_order(name)?;
+        self.shown.remove(name);
+        let validity = validity(&certificate);
+        self.served.insert(name.to_owned(), certificate);
+        self.serve();
+        self.schedule.issued(name, validity, now);
+        let renew_at = self.schedule.renew_at(name).unwrap_or_default();
+        tracing::info!(
+            "acme: {name}: a certificate until {}; it is renewed from {renew_at} on",
+            validity.to
+        );
+        self.note(|report| {
+            report.issued += 1;
+            report.last_error.clear();
+        });
+        Ok(())
+    }
+
+    fn inquire(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
+        let Some(certificate) = self.served.get(name) else {
+            return Ok(());
+        };
+        let before = self.schedule.renew_at(name);
+        let (window, again) = self.authority.renewal(certificate)?;
+        self.schedule.inquired(name, window, again, now);
+        let renew_at = self.schedule.renew_at(name);
+        if let Some(renew_at) = renew_at.filter(|_| renew_at != before) {
+            tracing::info!(
+                "acme: {name}: it is renewed from {renew_at} on, as the authority suggests"
+            );
+        }
+        Ok(())
+    }
+
+    /// Says what went wrong, and when it is tried again.
+    fn failed(&mut self, name: Option<&str>, failed: &Failed, now: UnixTime) {
+        if let Some(name) = name
+            && !failed.keeps_order
+        {
+            self.schedule.order_ended(name);
+            self.shown.remove(name);
+            if let Err(error) = self.authority.forget_order(name) {
+                tracing::error!("acme: {error}");
+            }
+        }
+        let reason = match failed.why {
+            Why::Failed(reason) => reason,
+            Why::OrderLost => return,
+            Why::AccountLost => {
+                self.schedule.registered(false);
+                if let Err(error) = self.authority.forget_account() {
+                    tracing::error!("acme: {error}");
+                }
+                Reason::Unreachable
+            }
+        };
+        self.schedule.failed(name, reason, failed.retry_after, now);
+        let what = name.unwrap_or(&self.options.directory);
+        let text = format!("{what}: {}", failed.message);
+        let next = match self.schedule.passed(now) {
+            Step::Wait(until) => until,
+            _ => now,
+        };
+        tracing::warn!("acme: {text}; the next try is at {next}");
+        self.note(|report| report.last_error = text);
+    }
+
+    /// A certificate from its file. One that cannot be used is ordered anew.
+    fn load(&mut self, name: &str) {
+        let kept = self.authority.state.read(&file(name));
+        let certificate = kept.map_err(Failed::from).and_then(|kept| {
+            let kept = kept.map(|pem| self.checked(name, &pem));
+            kept.transpose()
+        });
+        let certificate = certificate.unwrap_or_else(|failed| {
+            tracing::warn!("acme: {name}: {}; another one is ordered", failed.message);
+            None
+        });
+        self.schedule
+            .loaded(name, certificate.as_ref().map(validity));
+        if let Some(certificate) = certificate {
+            self.served.insert(name.to_owned(), certificate);
+        }
+    }
+
+    /// A certificate and its key, if they are what they should be.
+    fn checked(&self, name: &str, pem: &[u8]) -> Result<Certificate, Failed> {
+        let path = self.authority.state.path(&file(name));
+        let path = path.display().to_string();
+        let certificate = Certificate::from_pem((&path, pem), (&path, pem));
+        let certificate = certificate.map_err(|error| Failed::refused(error.to_string()))?;
+        match certificate.names().iter().any(|it| it == name) {
+            true => Ok(certificate),
+            false => Err(Failed::refused(format!("{path}: it is for another name"))),
+        }
+    }
+
+    /// Serves what there is. The first name's certificate is for clients that ask for none.
+    fn serve(&self) {
+        let names = self.options.names.iter();
+        let all: Vec<_> = names
+            .filter_map(|name| self.served.get(name).cloned())
+            .collect();
+        let without = self.options.names.len() - all.len();
+        self.certificates.replace(all);
+        self.note(|report| report.names_without = without as u64);
+    }
+
+    /// Writes what was asked and what is due.
+    fn keep(&self) -> Result<(), AcmeError> {
+        self.note(|report| report.failures = self.schedule.failures());
+        let text = serde_json::to_vec_pretty(&self.schedule).unwrap_or_default();
+        self.authority.state.write(SCHEDULE, &text)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Report)) {
+        change(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Where the terms are.
+fn terms(authority: &Authority) -> AcmeError {
+    let url = authority.url.clone();
+    match authority.directory() {
+        Ok(directory) => match directory.meta.terms_of_service {
+            Some(terms) => AcmeError::Terms(terms),
+            None => AcmeError::Terms(format!("{url} (which names none)")),
+        },
+        Err(failed) => AcmeError::TermsUnknown {
+            url,
+            why: failed.message,
+        },
+    }
+}
+
+fn file(name: &str) -> String {
+    format!("{name}.pem")
+}
+
+fn validity(certificate: &Certificate) -> Validity {
+    Validity {
+        from: certificate.not_before().into(),
+        to: certificate.not_after().into(),
+    }
+}
+
+/// Jitter from the kernel.
+fn draw() -> Draw {
+    Box::new(|| {
+        let mut bytes = [0; 4];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0),
+            Err(_) => 0.5,
+        }
+    })
+}

@@ -1,0 +1,85 @@
+//! How often an authority is asked at most, each with its reason.
+//!
+//! Authorities do not say their limits before they are reached. These are below those that Let's Encrypt
+//! publishes, the strictest of the large ones; what an authority says itself (`Retry-After`) holds on top.
+
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// So many in a while.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    /// How many.
+    pub(super) count: usize,
+    /// In what time.
+    pub(super) window: Duration,
+}
+
+/// New accounts. Let's Encrypt: 10 in 3 hours from an address.
+pub(super) const REGISTRATIONS: Limit = Limit {
+    count: 5,
+    window: HOUR.saturating_mul(3),
+};
+/// New orders. Let's Encrypt: 300 in 3 hours for an account.
+pub(super) const ORDERS: Limit = Limit {
+    count: 200,
+    window: HOUR.saturating_mul(3),
+};
+/// Certificates of a name. Let's Encrypt: 5 in 7 days for the same names.
+pub(super) const CERTIFICATES_OF_NAME: Limit = Limit {
+    count: 4,
+    window: WEEK,
+};
+/// First certificates of names whose last two labels are the same. Let's Encrypt: 50 in 7 days for a
+/// registered domain, which has two labels or more.
+pub(super) const FIRST_CERTIFICATES_OF_DOMAIN: Limit = Limit {
+    count: 40,
+    window: WEEK,
+};
+/// Failed validations of a name. Let's Encrypt: 5 in an hour.
+pub(super) const FAILED_VALIDATIONS: Limit = Limit {
+    count: 4,
+    window: HOUR,
+};
+/// What is remembered for these limits: the longest window of them.
+pub(super) const REMEMBERED: Duration = WEEK;
+/// How many events are remembered: more than the limits allow in a week for as many names as there may
+/// be. When it is full, the next order waits.
+pub(super) const REMEMBERED_MAX: usize = 10_000;
+
+/// A pause after failures: the first one, which doubles, and the longest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pause {
+    /// After the first failure.
+    pub(super) first: Duration,
+    /// After many.
+    pub(super) longest: Duration,
+}
+
+/// The authority does not answer: it is asked again soon, since what is broken is not ours.
+pub(super) const UNREACHABLE: Pause = Pause {
+    first: Duration::from_secs(60),
+    longest: HOUR,
+};
+/// The authority has refused: somebody has to change something first.
+pub(super) const REFUSED: Pause = Pause {
+    first: Duration::from_secs(300),
+    longest: HOUR.saturating_mul(12),
+};
+/// A limit of the authority is reached, and it does not say for how long.
+pub(super) const RATE_LIMITED: Pause = Pause {
+    first: HOUR,
+    longest: DAY,
+};
+/// Whatever the authority says, it is asked again after a week: that is its longest window.
+pub(super) const PAUSE_MAX: Duration = WEEK;
+
+/// How often the authority is asked when to renew (RFC 9773 section 4.3.2 asks for such bounds).
+pub(super) const INQUIRY_LEAST: Duration = Duration::from_secs(600);
+/// The same, at most.
+pub(super) const INQUIRY_MOST: Duration = DAY;
+/// The same, if it does not say, or has no such service.
+pub(super) const INQUIRY: Duration = HOUR.saturating_mul(6);

@@ -1,0 +1,395 @@
+//! When an authority is asked for what: a state machine without a clock, a socket or a file.
+//!
+//! ```text
+//!   events (past tense)                              orders (imperative)
+//!   loaded · registered · ordered · issued     ──►   Register · Order · Inquire · Wait
+//!   failed · inquired · passed
+//! ```
+//!
+//! Each name has a certificate of its own, so that a name that fails does not keep the others from
+//! theirs. It is renewed in the window that the authority suggests (ARI, RFC 9773), or at two thirds of
+//! its life. Failures lead to pauses that double, with jitter: those of the authority (it does not
+//! answer) hold for all names, those of a name for that name. Everything is data that is written to a file
+//! before an authority is asked, so that no restart forgets what has been asked already.
+
+mod ledger;
+mod limits;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::UnixTime;
+use ledger::{Event, Ledger};
+use limits::{Limit, Pause};
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Make an account.
+    Register,
+    /// Order a certificate for this name, or go on with its order.
+    Order(String),
+    /// Ask when the certificate of this name is to be renewed.
+    Inquire(String),
+    /// Nothing before this time.
+    Wait(UnixTime),
+}
+
+/// How long a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validity {
+    /// From.
+    pub from: UnixTime,
+    /// To.
+    pub to: UnixTime,
+}
+
+/// When an authority wants a certificate renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    /// Not before.
+    pub start: UnixTime,
+    /// Not after.
+    pub end: UnixTime,
+}
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The authority did not answer, or not as an authority does: this holds for all names.
+    Unreachable,
+    /// A validation failed.
+    Invalid,
+    /// The authority refused something else.
+    Refused,
+    /// The authority says that a limit is reached.
+    RateLimited,
+}
+
+/// What is drawn at random, from 0 up to 1: jitter.
+pub type Draw = Box<dyn FnMut() -> f64 + Send>;
+
+/// When an authority is asked for what.
+#[derive(Serialize, Deserialize)]
+pub struct Schedule {
+    is_registered: bool,
+    authority: Attempts,
+    names: BTreeMap<String, Name>,
+    ledger: Ledger,
+    #[serde(skip, default = "no_jitter")]
+    draw: Draw,
+}
+
+/// What was tried without success.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Attempts {
+    failures: u32,
+    /// Not before.
+    next: UnixTime,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Name {
+    validity: Option<Validity>,
+    window: Option<Window>,
+    renew_at: UnixTime,
+    inquire_at: UnixTime,
+    attempts: Attempts,
+    /// An order is under way: to go on with it is no new one.
+    is_ordered: bool,
+    /// It had a certificate at some time.
+    is_known: bool,
+}
+
+impl Schedule {
+    /// Of these names, none of which has a certificate.
+    #[must_use]
+    pub fn new(names: &[String], draw: Draw) -> Self {
+        let mut it = Self {
+            is_registered: false,
+            authority: Attempts::default(),
+            names: BTreeMap::new(),
+            ledger: Ledger::default(),
+            draw,
+        };
+        it.names_are(names);
+        it
+    }
+
+    /// Goes on with what was remembered, for these names.
+    #[must_use]
+    pub fn resumed(mut self, names: &[String], draw: Draw) -> Self {
+        self.draw = draw;
+        self.names_are(names);
+        self
+    }
+
+    /// At the start: what there is. A name without a certificate is ordered for.
+    pub fn loaded(&mut self, name: &str, found: Option<Validity>) {
+        let jitter = (self.draw)();
+        let Some(it) = self.names.get_mut(name) else {
+            return;
+        };
+        match found {
+            None => it.validity = None,
+            Some(validity) if it.validity == Some(validity) => {}
+            Some(validity) => it.has(validity, jitter),
+        }
+    }
+
+    /// Whether there is an account.
+    pub fn registered(&mut self, is_registered: bool) {
+        self.is_registered = is_registered;
+    }
+
+    /// An account is about to be made.
+    pub fn registering(&mut self, now: UnixTime) {
+        self.ledger.add(Event::Registration, "", now);
+    }
+
+    /// An order is about to be made, or to be gone on with.
+    pub fn ordering(&mut self, name: &str, now: UnixTime) {
+        let Some(it) = self.names.get_mut(name) else {
+            return;
+        };
+        if !it.is_ordered {
+            it.is_ordered = true;
+            self.ledger.add(Event::Order, name, now);
+        }
+    }
+
+    /// The order of a name is over, and there is none to go on with.
+    pub fn order_ended(&mut self, name: &str) {
+        if let Some(it) = self.names.get_mut(name) {
+            it.is_ordered = false;
+        }
+    }
+
+    /// There is a new certificate.
+    pub fn issued(&mut self, name: &str, validity: Validity, now: UnixTime) {
+        let jitter = (self.draw)();
+        self.authority = Attempts::default();
+        let Some(it) = self.names.get_mut(name) else {
+            return;
+        };
+        if !it.is_known {
+            self.ledger.add(Event::FirstCertificate, name, now);
+        }
+        self.ledger.add(Event::Certificate, name, now);
+        it.is_ordered = false;
+        it.attempts = Attempts::default();
+        it.inquire_at = now;
+        it.has(validity, jitter);
+    }
+
+    /// Something was not done: for a name, or for all. The authority may have said when it may be tried
+    /// again.
+    pub fn failed(
+        &mut self,
+        name: Option<&str>,
+        reason: Reason,
+        retry_after: Option<Duration>,
+        now: UnixTime,
+    ) {
+        let jitter = (self.draw)();
+        if reason == Reason::Invalid {
+            self.ledger
+                .add(Event::FailedValidation, name.unwrap_or_default(), now);
+        }
+        let pause = match reason {
+            Reason::Unreachable => limits::UNREACHABLE,
+            Reason::Invalid | Reason::Refused => limits::REFUSED,
+            Reason::RateLimited => limits::RATE_LIMITED,
+        };
+        let of_name = name.filter(|_| reason != Reason::Unreachable);
+        let attempts = match of_name.and_then(|name| self.names.get_mut(name)) {
+            Some(it) => &mut it.attempts,
+            None => &mut self.authority,
+        };
+        attempts.failed(pause, retry_after, jitter, now);
+        if of_name.is_some() {
+            self.authority = Attempts::default(); // it has answered
+        }
+    }
+
+    /// The authority has said when it wants a certificate renewed, or that it cannot say; and when it may
+    /// be asked again.
+    pub fn inquired(
+        &mut self,
+        name: &str,
+        window: Option<Window>,
+        again: Option<Duration>,
+        now: UnixTime,
+    ) {
+        let jitter = (self.draw)();
+        self.authority = Attempts::default();
+        let Some(it) = self.names.get_mut(name) else {
+            return;
+        };
+        let again = again.unwrap_or(limits::INQUIRY);
+        it.inquire_at = now.plus(again.clamp(limits::INQUIRY_LEAST, limits::INQUIRY_MOST));
+        if let (Some(window), Some(validity)) = (window, it.validity)
+            && it.window != Some(window)
+        {
+            it.window = Some(window);
+            it.renew_at = validity.renew_in(window, jitter);
+        }
+    }
+
+    /// Time has passed: what is to be done now?
+    pub fn passed(&mut self, now: UnixTime) -> Step {
+        self.ledger.passed(now);
+        let latest = now.plus(limits::PAUSE_MAX);
+        let names = self.names.values_mut();
+        for attempts in names
+            .map(|it| &mut it.attempts)
+            .chain([&mut self.authority])
+        {
+            // The clock was set back.
+            attempts.next = attempts.next.min(latest);
+        }
+        for name in self.names.values_mut() {
+            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
+        }
+        let orders = self.names.iter().map(|(name, it)| {
+            let urgency = it.validity.map_or(UnixTime(0), |validity| validity.to);
+            (self.order_at(name, it).max(now), urgency, name)
+        });
+        let order = orders.min();
+        let has_certificate = |(_, it): &(&String, &Name)| it.validity.is_some();
+        let names = self.names.iter().filter(has_certificate);
+        let inquiry = names
+            .map(|(name, it)| (it.inquire_at.max(self.authority.next), name))
+            .min();
+        match (order, inquiry) {
+            (Some((at, _, _)), _) if at <= now && !self.is_registered => Step::Register,
+            (Some((at, _, name)), _) if at <= now => Step::Order(name.clone()),
+            (_, Some((at, name))) if at <= now && self.is_registered => Step::Inquire(name.clone()),
+            (Some((order, _, _)), Some((inquiry, _))) if self.is_registered => {
+                Step::Wait(order.min(inquiry))
+            }
+            (Some((order, _, _)), _) => Step::Wait(order),
+            (None, _) => Step::Wait(now.plus(limits::INQUIRY_MOST)),
+        }
+    }
+
+    /// How often the authority, or a name, has failed since it last succeeded.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        let names = self.names.values().map(|it| it.attempts.failures);
+        names.max().unwrap_or(0).max(self.authority.failures)
+    }
+
+    /// How often a name has failed since it last succeeded.
+    #[must_use]
+    pub fn failures_of(&self, name: &str) -> u32 {
+        self.names.get(name).map_or(0, |it| it.attempts.failures)
+    }
+
+    /// When the certificate of a name is to be renewed.
+    #[must_use]
+    pub fn renew_at(&self, name: &str) -> Option<UnixTime> {
+        let it = self.names.get(name)?;
+        it.validity.map(|_| it.renew_at)
+    }
+
+    fn names_are(&mut self, names: &[String]) {
+        self.names.retain(|name, _| names.contains(name));
+        for name in names {
+            self.names.entry(name.clone()).or_default();
+        }
+    }
+
+    /// From when on a certificate may be ordered for a name, and is due.
+    fn order_at(&self, name: &str, it: &Name) -> UnixTime {
+        let due = it.validity.map_or(UnixTime(0), |_| it.renew_at);
+        let allows = |limit: Limit, event, is_counted: &dyn Fn(&str) -> bool| {
+            self.ledger.allows(limit, event, is_counted)
+        };
+        let of_name = |other: &str| other == name;
+        let of_domain = |other: &str| domain(other) == domain(name);
+        let mut at = due
+            .max(it.attempts.next)
+            .max(self.authority.next)
+            .max(self.ledger.has_room())
+            .max(allows(
+                limits::CERTIFICATES_OF_NAME,
+                Event::Certificate,
+                &of_name,
+            ))
+            .max(allows(
+                limits::FAILED_VALIDATIONS,
+                Event::FailedValidation,
+                &of_name,
+            ));
+        if !it.is_ordered {
+            at = at.max(allows(limits::ORDERS, Event::Order, &|_| true));
+        }
+        if !it.is_known {
+            let limit = limits::FIRST_CERTIFICATES_OF_DOMAIN;
+            at = at.max(allows(limit, Event::FirstCertificate, &of_domain));
+        }
+        if !self.is_registered {
+            at = at.max(allows(limits::REGISTRATIONS, Event::Registration, &|_| {
+                true
+            }));
+        }
+        at
+    }
+}
+
+impl Attempts {
+    fn failed(&mut self, pause: Pause, retry_after: Option<Duration>, jitter: f64, now: UnixTime) {
+        let doubled = pause.first.saturating_mul(1 << self.failures.min(16));
+        let pause = doubled.min(pause.longest).mul_f64(0.75 + jitter / 2.0);
+        self.failures = self.failures.saturating_add(1);
+        let pause = pause.max(retry_after.unwrap_or_default());
+        self.next = now.plus(pause.min(limits::PAUSE_MAX));
+    }
+}
+
+impl Name {
+    fn has(&mut self, validity: Validity, jitter: f64) {
+        self.validity = Some(validity);
+        self.window = None;
+        self.is_known = true;
+        self.renew_at = validity.two_thirds(jitter);
+    }
+}
+
+impl Validity {
+    fn life(self) -> Duration {
+        self.to.since(self.from)
+    }
+
+    /// At two thirds of its life, and up to a fiftieth later: not all servers of a network at once.
+    fn two_thirds(self, jitter: f64) -> UnixTime {
+        let life = self.life();
+        self.from.plus(life * 2 / 3 + life.mul_f64(jitter / 50.0))
+    }
+
+    /// Anywhere in the window, but never without time to try again.
+    fn renew_in(self, window: Window, jitter: f64) -> UnixTime {
+        let at = window
+            .start
+            .plus(window.end.since(window.start).mul_f64(jitter));
+        at.min(self.to.minus(self.life() / 10))
+    }
+}
+
+/// The last two labels: of the same registered domain if the same, or of more than one.
+fn domain(name: &str) -> &str {
+    let before = |end: usize| name[..end].rfind('.');
+    match before(name.len()).and_then(before) {
+        Some(at) => &name[at + 1..],
+        None => name,
+    }
+}
+
+fn no_jitter() -> Draw {
+    Box::new(|| 0.5)
+}

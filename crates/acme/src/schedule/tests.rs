@@ -1,0 +1,420 @@
+//! Years of an authority's behaviour in seconds: the clock is an argument.
+
+use proptest::prelude::*;
+use rand::SeedableRng as _;
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+
+const HOUR_S: u64 = 3600;
+const DAY_S: u64 = 24 * HOUR_S;
+const START: UnixTime = UnixTime(1_800_000_000);
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|it| (*it).to_owned()).collect()
+}
+
+fn fixed(value: f64) -> Draw {
+    Box::new(move || value)
+}
+
+fn days(from: UnixTime, count: u64) -> Validity {
+    Validity {
+        from,
+        to: UnixTime(from.0 + count * DAY_S),
+    }
+}
+
+fn after(time: UnixTime, seconds: u64) -> UnixTime {
+    UnixTime(time.0 + seconds)
+}
+
+/// One that has an account.
+fn registered(all: &[&str]) -> Schedule {
+    let mut it = Schedule::new(&names(all), fixed(0.5));
+    it.registered(true);
+    it
+}
+
+fn order(name: &str) -> Step {
+    Step::Order(name.to_owned())
+}
+
+#[test]
+fn first_an_account_then_an_order_then_an_inquiry_then_a_renewal() {
+    let mut it = Schedule::new(&names(&["a.example"]), fixed(0.0));
+    assert_eq!(it.passed(START), Step::Register);
+    it.registering(START);
+    it.registered(true);
+    assert_eq!(it.passed(START), order("a.example"));
+    it.ordering("a.example", START);
+    it.issued("a.example", days(START, 90), START);
+    assert_eq!(it.passed(START), Step::Inquire("a.example".into()));
+    it.inquired("a.example", None, None, START);
+    assert_eq!(it.passed(START), Step::Wait(after(START, 6 * HOUR_S)));
+    // The authority has no such service: at two thirds of the life.
+    assert_eq!(it.renew_at("a.example"), Some(after(START, 60 * DAY_S)));
+    assert_eq!(it.passed(after(START, 60 * DAY_S)), order("a.example"));
+}
+
+#[test]
+fn renewal_is_in_the_window_that_the_authority_suggests_and_drawn_once() {
+    let mut it = registered(&["a"]);
+    it.issued("a", days(START, 90), START);
+    let window = Window {
+        start: after(START, 50 * DAY_S),
+        end: after(START, 52 * DAY_S),
+    };
+    it.inquired("a", Some(window), Some(Duration::from_secs(5)), START);
+    assert_eq!(it.renew_at("a"), Some(after(START, 51 * DAY_S)));
+    it.draw = fixed(0.9);
+    it.inquired("a", Some(window), None, START);
+    assert_eq!(it.renew_at("a"), Some(after(START, 51 * DAY_S)));
+    // Whatever it says about when to ask again is bounded.
+    it.inquired("a", Some(window), Some(Duration::from_secs(5)), START);
+    assert_eq!(it.passed(START), Step::Wait(after(START, 600)));
+    it.inquired("a", Some(window), Some(Duration::from_secs(1 << 40)), START);
+    assert_eq!(it.passed(START), Step::Wait(after(START, DAY_S)));
+}
+
+#[test]
+fn a_revoked_certificate_is_replaced_at_once_and_a_late_window_is_not_obeyed_to_the_end() {
+    let mut it = registered(&["a"]);
+    it.issued("a", days(START, 90), START);
+    let past = Window {
+        start: UnixTime(START.0 - 2 * DAY_S),
+        end: UnixTime(START.0 - DAY_S),
+    };
+    it.inquired("a", Some(past), None, START);
+    assert_eq!(it.passed(START), order("a"));
+    let late = Window {
+        start: after(START, 90 * DAY_S),
+        end: after(START, 99 * DAY_S),
+    };
+    it.inquired("a", Some(late), None, START);
+    assert_eq!(it.renew_at("a"), Some(after(START, 81 * DAY_S)));
+}
+
+#[test]
+fn an_authority_that_is_down_is_asked_less_and_less_for_all_names() {
+    let mut it = registered(&["a", "b"]);
+    let (mut now, mut pauses) = (START, Vec::new());
+    for _ in 0..8 {
+        assert!(matches!(it.passed(now), Step::Order(_)));
+        it.ordering("a", now);
+        it.failed(Some("a"), Reason::Unreachable, None, now);
+        let Step::Wait(until) = it.passed(now) else {
+            panic!("both names wait");
+        };
+        pauses.push(until.since(now).as_secs());
+        now = until;
+    }
+    assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600]);
+    it.issued("a", days(now, 90), now);
+    assert_eq!(it.passed(now), order("b"), "it is back");
+}
+
+#[test]
+fn a_name_that_is_refused_holds_up_itself_alone() {
+    let mut it = registered(&["a", "b"]);
+    it.ordering("a", START);
+    it.failed(Some("a"), Reason::Refused, None, START);
+    assert_eq!(it.passed(START), order("b"));
+    it.ordering("b", START);
+    it.issued("b", days(START, 90), START);
+    it.inquired("b", None, None, START);
+    assert_eq!(it.passed(START), Step::Wait(after(START, 300)));
+    assert_eq!((it.failures_of("a"), it.failures_of("b")), (1, 0));
+}
+
+#[test]
+fn what_the_authority_says_about_when_to_try_again_holds() {
+    for (reason, said, waits) in [
+        (Reason::RateLimited, Some(9000), 9000),
+        (Reason::RateLimited, None, HOUR_S),
+        (Reason::RateLimited, Some(1), HOUR_S),
+        (Reason::Unreachable, Some(500), 500),
+        (Reason::Refused, Some(1 << 40), 7 * DAY_S),
+    ] {
+        let mut it = registered(&["a"]);
+        it.ordering("a", START);
+        it.failed(Some("a"), reason, said.map(Duration::from_secs), START);
+        assert_eq!(
+            it.passed(START),
+            Step::Wait(after(START, waits)),
+            "{reason:?}"
+        );
+    }
+}
+
+#[test]
+fn an_order_that_is_gone_on_with_is_no_new_one() {
+    let mut it = registered(&["a"]);
+    for round in 0..limits::ORDERS.count as u64 + 10 {
+        it.ordering("a", after(START, round));
+        it.failed(
+            Some("a"),
+            Reason::Unreachable,
+            None,
+            UnixTime(START.0 - 9999),
+        );
+    }
+    assert_eq!(it.passed(after(START, 999)), order("a"));
+}
+
+#[test]
+fn a_clock_that_is_set_back_stops_nothing_for_longer_than_a_limit() {
+    let mut it = registered(&["a"]);
+    let future = after(START, 10_000 * DAY_S);
+    for _ in 0..4 {
+        it.ordering("a", future);
+        it.failed(Some("a"), Reason::Invalid, None, future);
+    }
+    let Step::Wait(until) = it.passed(START) else {
+        panic!("it waits");
+    };
+    assert!(until <= after(START, 7 * DAY_S));
+    assert_eq!(it.passed(after(START, 7 * DAY_S + 1)), order("a"));
+}
+
+#[test]
+fn a_restart_forgets_nothing() {
+    let mut it = registered(&["a"]);
+    for round in 0..4 {
+        let now = after(START, round * 60);
+        it.ordering("a", now);
+        it.order_ended("a");
+        it.failed(Some("a"), Reason::Invalid, None, now);
+    }
+    let kept = serde_json::to_string(&it).unwrap();
+    let mut other: Schedule = serde_json::from_str(&kept).unwrap();
+    other = other.resumed(&names(&["a", "b"]), fixed(0.5));
+    other.loaded("a", None);
+    let now = after(START, 200);
+    assert_eq!(other.passed(now), order("b"));
+    other.ordering("b", now);
+    other.failed(Some("b"), Reason::Refused, None, now);
+    assert!(matches!(other.passed(now), Step::Wait(_)));
+}
+
+#[test]
+fn names_of_a_domain() {
+    for (name, of) in [
+        ("www.example.org", "example.org"),
+        ("a.b.example.org", "example.org"),
+        ("example.org", "example.org"),
+        ("localhost", "localhost"),
+    ] {
+        assert_eq!(domain(name), of);
+    }
+}
+
+/// An authority that counts what it is asked, and the server's whole life with it.
+struct World {
+    random: Pcg64Mcg,
+    schedule: Schedule,
+    all: Vec<String>,
+    now: UnixTime,
+    /// Of the certificate in service.
+    valid: BTreeMap<String, Validity>,
+    is_up: bool,
+    /// One in so many answers is a refusal.
+    refuses_one_in: u64,
+    life_days: u64,
+    asked: Vec<(UnixTime, &'static str, String)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let count = random.random_range(1..=6);
+        let all: Vec<String> = (0..count)
+            .map(|it| format!("n{it}.d{}.example", it % 2))
+            .collect();
+        let schedule = Schedule::new(&all, jitter(random.random()));
+        Self {
+            schedule,
+            all,
+            now: START,
+            valid: BTreeMap::new(),
+            is_up: true,
+            refuses_one_in: random.random_range(1..40),
+            life_days: [3, 6, 45, 90, 398][random.random_range(0..5)],
+            asked: Vec::new(),
+            random,
+        }
+    }
+
+    /// Does what is due; then time passes.
+    fn turn(&mut self) {
+        match self.schedule.passed(self.now) {
+            Step::Register => {
+                self.schedule.registering(self.now);
+                self.ask("registration", "");
+                match self.answer() {
+                    None => self.schedule.registered(true),
+                    Some(reason) => self.schedule.failed(None, reason, None, self.now),
+                }
+            }
+            Step::Order(name) => self.order(&name),
+            Step::Inquire(name) => match self.is_up {
+                true => {
+                    let window = self.window(&name);
+                    self.schedule.inquired(&name, window, None, self.now);
+                }
+                false => {
+                    self.schedule
+                        .failed(None, Reason::Unreachable, None, self.now);
+                }
+            },
+            Step::Wait(until) => {
+                assert!(until > self.now, "to wait is to wait");
+                self.now = until;
+            }
+        }
+        self.now = after(self.now, self.random.random_range(0..30));
+        if self.random.random_range(0..50) == 0 {
+            self.restart();
+        }
+        if self.random.random_range(0..60) == 0 {
+            self.is_up = !self.is_up;
+        }
+    }
+
+    fn order(&mut self, name: &str) {
+        self.schedule.ordering(name, self.now);
+        if self.is_up {
+            self.ask("order", name);
+        }
+        match self.answer() {
+            None => {
+                let validity = days(self.now, self.life_days);
+                self.ask("certificate", name);
+                self.valid.insert(name.to_owned(), validity);
+                self.schedule.issued(name, validity, self.now);
+            }
+            Some(reason) => {
+                if reason == Reason::Invalid {
+                    self.ask("failed validation", name);
+                }
+                self.schedule.order_ended(name);
+                self.schedule.failed(Some(name), reason, None, self.now);
+            }
+        }
+    }
+
+    fn answer(&mut self) -> Option<Reason> {
+        if !self.is_up {
+            return Some(Reason::Unreachable);
+        }
+        let refuses = self.random.random_range(0..self.refuses_one_in) == 0;
+        let reasons = [Reason::Invalid, Reason::Refused, Reason::RateLimited];
+        refuses.then(|| reasons[self.random.random_range(0..3)])
+    }
+
+    /// Sensible, past, or none.
+    fn window(&mut self, name: &str) -> Option<Window> {
+        let validity = self.valid.get(name)?;
+        let life = validity.to.since(validity.from);
+        let (start, end) = match self.random.random_range(0..40) {
+            0 => (UnixTime(0), UnixTime(9)), // revoked
+            1..30 => (
+                validity.from.plus(life / 2),
+                validity.from.plus(life * 3 / 4),
+            ),
+            _ => return None,
+        };
+        Some(Window { start, end })
+    }
+
+    fn ask(&mut self, what: &'static str, name: &str) {
+        self.asked.push((self.now, what, name.to_owned()));
+    }
+
+    fn restart(&mut self) {
+        let kept = serde_json::to_string(&self.schedule).unwrap();
+        let kept: Schedule = serde_json::from_str(&kept).unwrap();
+        self.schedule = kept.resumed(&self.all, jitter(self.random.random()));
+        for name in &self.all {
+            self.schedule.loaded(name, self.valid.get(name).copied());
+        }
+    }
+
+    /// The most of these in any such time.
+    fn most(&self, what: &str, name: Option<&str>, window_s: u64) -> usize {
+        let is_it =
+            |it: &&(UnixTime, &str, String)| it.1 == what && name.is_none_or(|name| it.2 == name);
+        let times: Vec<_> = self.asked.iter().filter(is_it).map(|it| it.0.0).collect();
+        let of = |from: &u64| {
+            let inside = |time: &&u64| (*from..from + window_s).contains(*time);
+            times.iter().filter(inside).count()
+        };
+        times.iter().map(of).max().unwrap_or(0)
+    }
+}
+
+fn jitter(seed: u64) -> Draw {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    Box::new(move || random.random())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    /// Whatever an authority does, and however often the server is started: its limits are kept (those that
+    /// Let's Encrypt publishes), and waiting ends.
+    #[test]
+    fn no_limit_is_exceeded(seed: u64) {
+        let mut world = World::new(seed);
+        for _ in 0..400 {
+            world.turn();
+        }
+        prop_assert!(world.most("registration", None, 3 * HOUR_S) <= 10);
+        prop_assert!(world.most("order", None, 3 * HOUR_S) <= 300);
+        for name in &world.all {
+            prop_assert!(world.most("certificate", Some(name), 7 * DAY_S) <= 5);
+            prop_assert!(world.most("failed validation", Some(name), HOUR_S) <= 5);
+        }
+    }
+
+    /// A clock that jumps back and forth leads to no panic and to no endless wait.
+    #[test]
+    fn clocks_may_jump(seed: u64, jumps in prop::collection::vec(any::<u32>(), 1..20)) {
+        let mut world = World::new(seed);
+        for jump in jumps {
+            world.now = UnixTime(u64::from(jump));
+            for _ in 0..20 {
+                if let Step::Wait(until) = world.schedule.passed(world.now) {
+                    prop_assert!(until <= world.now.plus(limits::PAUSE_MAX + Duration::from_secs(1)));
+                }
+                world.turn();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))] // a year each
+
+    /// With an authority that is well, or is not for some days, no certificate ends before it is renewed.
+    #[test]
+    fn no_certificate_ends(seed: u64, down_days in 0_u64..20) {
+        let mut world = World::new(seed);
+        world.life_days = 90;
+        world.refuses_one_in = u64::MAX;
+        let down = after(START, 55 * DAY_S)..after(START, (55 + down_days) * DAY_S);
+        while world.now < after(START, 400 * DAY_S) {
+            world.is_up = !down.contains(&world.now);
+            world.turn();
+            if world.now > after(START, DAY_S) {
+                for name in &world.all {
+                    let valid = world.valid.get(name);
+                    prop_assert!(valid.is_some_and(|it| it.to > world.now), "{name}");
+                }
+            }
+        }
+        // And no more than needed: revocations apart, each is renewed at half of its life or later.
+        let count = world.asked.iter().filter(|it| it.1 == "certificate").count();
+        prop_assert!(count >= 4 * world.all.len());
+    }
+}

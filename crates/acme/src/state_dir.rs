@@ -1,0 +1,242 @@
+//! The state directory: account, keys, certificates, and what was asked of the authority.
+//!
+//! ```text
+//!   DIR/                        mode 0700, locked by one process
+//!     lock
+//!     HOST-PATH/                of an authority's directory
+//!       account.json            key and URL of the account
+//!       schedule.json           what was asked, what is due
+//!       NAME.pem                key and certificates of a name
+//!       NAME.order.json         an order under way, with its key
+//! ```
+//!
+//! Each file has mode 0600 and is replaced as a whole: whatever happens, there is the old one or the new
+//! one. Key and certificates are in one file for the same reason.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::AcmeError;
+
+/// What is kept about one authority.
+#[derive(Debug)]
+pub(crate) struct StateDir {
+    folder: PathBuf,
+    /// Held as long as this process uses the directory.
+    _lock: File,
+}
+
+impl StateDir {
+    /// Opens the directory, makes it if it is not there, and locks it.
+    pub(crate) fn open(path: &Path, directory_url: &str) -> Result<Self, AcmeError> {
+        make(path).map_err(|source| file_error(path, source))?;
+        check(path)?;
+        let lock_path = path.join("lock");
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let lock = options.open(&lock_path);
+        let lock = lock.map_err(|source| file_error(&lock_path, source))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => AcmeError::InUse {
+                path: path.to_owned(),
+            },
+            TryLockError::Error(source) => file_error(&lock_path, source),
+        })?;
+        let folder = path.join(folder_name(directory_url));
+        make(&folder).map_err(|source| file_error(&folder, source))?;
+        check(&folder)?;
+        Ok(Self {
+            folder,
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A file's content; `None`: there is none.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, AcmeError> {
+        let path = self.path(name);
+        match fs::read(&path) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(AcmeError::File { path, source }),
+        }
+    }
+
+    /// Puts a file in place of the one of before, if any.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<(), AcmeError> {
+        let path = self.path(name);
+        let new = self.path(&format!("{name}.new"));
+        let write = || {
+            let mut options = OpenOptions::new();
+            options.create(true).truncate(true).write(true).mode(0o600);
+            let mut file = options.open(&new)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&new, &path)?;
+            File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(|source| AcmeError::File { path, source })
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<(), AcmeError> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(AcmeError::File { path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the state of a server is, if nothing else is said: where systemd has it (`StateDirectory=`), in
+/// /var/lib for root, else where the user's programs keep theirs. `None`: there is no such place.
+#[must_use]
+pub fn default_state_dir() -> Option<PathBuf> {
+    let is_root = rustix::process::geteuid().is_root();
+    state_dir_of(is_root, |name| std::env::var(name).ok())
+}
+
+fn state_dir_of(is_root: bool, variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let variable = |name: &str| variable(name).filter(|it| it.starts_with('/'));
+    let of_systemd = variable("STATE_DIRECTORY");
+    let first = of_systemd.as_deref().and_then(|it| it.split(':').next());
+    if let Some(folder) = first {
+        return Some(Path::new(folder).join("acme"));
+    }
+    if is_root {
+        return Some("/var/lib/loadline/acme".into());
+    }
+    let of_user = || Some(Path::new(&variable("HOME")?).join(".local/state"));
+    let folder = variable("XDG_STATE_HOME").map(PathBuf::from);
+    Some(folder.or_else(of_user)?.join("loadline/acme"))
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Whether it is this user's alone.
+fn check(path: &Path) -> Result<(), AcmeError> {
+    let of = fs::metadata(path).map_err(|source| file_error(path, source))?;
+    if !of.is_dir() {
+        return Err(file_error(path, io::ErrorKind::NotADirectory.into()));
+    }
+    let owner = of.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        let path = path.to_owned();
+        return Err(AcmeError::OwnedByOthers { path, owner });
+    }
+    let mode = of.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let path = path.to_owned();
+        return Err(AcmeError::ReadableByOthers { path, mode });
+    }
+    Ok(())
+}
+
+/// `https://acme.example.org:14000/dir` is kept in `acme.example.org-14000-dir`.
+fn folder_name(directory_url: &str) -> String {
+    let rest = directory_url.trim_start_matches("https://");
+    let plain = |it: char| match it {
+        'a'..='z' | '0'..='9' | '.' | '_' => it,
+        'A'..='Z' => it.to_ascii_lowercase(),
+        _ => '-',
+    };
+    let name: String = rest.chars().map(plain).collect();
+    name.trim_matches(['-', '.']).to_owned()
+}
+
+fn file_error(path: &Path, source: io::Error) -> AcmeError {
+    AcmeError::File {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const URL: &str = "https://acme.example.org:14000/dir";
+
+    #[test]
+    fn the_directory_and_its_files_are_for_their_user_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/b");
+        let state = StateDir::open(&path, URL).unwrap();
+        state.write("x.pem", b"one").unwrap();
+        state.write("x.pem", b"two").unwrap();
+        assert_eq!(state.read("x.pem").unwrap().unwrap(), b"two");
+        assert_eq!(state.read("y.pem").unwrap(), None);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let folder = path.join("acme.example.org-14000-dir");
+        assert_eq!((mode(&path), mode(&folder)), (0o700, 0o700));
+        assert_eq!(mode(&folder.join("x.pem")), 0o600);
+        assert_eq!(
+            fs::read_dir(&folder).unwrap().count(),
+            1,
+            "nothing is left over"
+        );
+        state.remove("x.pem").unwrap();
+        state.remove("x.pem").unwrap();
+        assert_eq!(state.read("x.pem").unwrap(), None);
+    }
+
+    #[test]
+    fn one_that_others_can_read_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("open");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = StateDir::open(&path, URL).unwrap_err().to_string();
+        assert!(error.contains("its mode is 755"), "{error}");
+        assert!(error.contains("chmod 700"), "{error}");
+    }
+
+    #[test]
+    fn one_process_has_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let first = StateDir::open(&parent.path().join("s"), URL).unwrap();
+        let second = StateDir::open(&parent.path().join("s"), "https://other/");
+        assert!(matches!(second, Err(AcmeError::InUse { .. })), "{second:?}");
+        drop(first);
+        StateDir::open(&parent.path().join("s"), URL).unwrap();
+    }
+
+    #[test]
+    fn where_it_is_by_default() {
+        let all = [
+            ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b"),
+            ("XDG_STATE_HOME", "/x"),
+            ("HOME", "/h"),
+        ];
+        let with = |names: &[&str], is_root| {
+            state_dir_of(is_root, |name| {
+                let mut all = all.iter();
+                let (_, value) = all.find(|(it, _)| *it == name && names.contains(it))?;
+                Some((*value).to_owned())
+            })
+        };
+        for (names, is_root, path) in [
+            (
+                &["STATE_DIRECTORY", "HOME"][..],
+                true,
+                Some("/var/lib/a/acme"),
+            ),
+            (&["HOME"], true, Some("/var/lib/loadline/acme")),
+            (&["XDG_STATE_HOME", "HOME"], false, Some("/x/loadline/acme")),
+            (&["HOME"], false, Some("/h/.local/state/loadline/acme")),
+            (&[], false, None),
+        ] {
+            assert_eq!(with(names, is_root), path.map(PathBuf::from), "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Automatic certificates with an authority: one that plays a recorded exchange, and Pebble.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(unreachable_pub, reason = "modules of a test")]
+
+mod dns;
+mod front;
+mod pebble;
+mod player;
+mod recorded;
+mod site;
+mod with_pebble;

@@ -1,0 +1,180 @@
+//! An authority that plays a recorded exchange, and checks what it is asked as one that is real.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use data_encoding::BASE64URL_NOPAD;
+use serde_json::Value;
+
+use crate::front::{Answer, Asked, Front};
+
+/// What stands in the file for the authority's address.
+pub const BASE: &str = "https://authority";
+
+/// The response to a GET of a path at the server that is validated.
+type Fetch = dyn Fn(&str) -> String + Send;
+
+/// The recorded exchange, played.
+pub struct Played {
+    pub front: Front,
+    pub record: Value,
+    faults: Arc<Mutex<Vec<String>>>,
+}
+
+impl Played {
+    pub fn start(fetch: Box<Fetch>) -> Self {
+        let text = fs::read_to_string(file()).unwrap();
+        let record: Value = serde_json::from_str(&text).unwrap();
+        let faults = Arc::new(Mutex::new(Vec::new()));
+        let mut player = Player::new(&record, fetch, Arc::clone(&faults));
+        let base = Arc::new(Mutex::new(String::new()));
+        let of_front = Arc::clone(&base);
+        let front = Front::start(Box::new(move |asked| {
+            player.play(asked, &of_front.lock().unwrap())
+        }));
+        *base.lock().unwrap() = front.url("");
+        Self {
+            front,
+            record,
+            faults,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        self.record["name"].as_str().unwrap()
+    }
+
+    /// Puts the files of then into a state directory.
+    pub fn keep(&self, state: &Path) -> PathBuf {
+        let address = self.front.address();
+        let folder = state.join(format!("{}-{}-dir", address.ip(), address.port()));
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&folder).unwrap();
+        for (name, what) in [
+            ("account.json".to_owned(), "account"),
+            (format!("{}.order.json", self.name()), "order"),
+        ] {
+            let text = self.record[what].as_str().unwrap();
+            fs::write(folder.join(name), text.replace(BASE, &self.front.url(""))).unwrap();
+        }
+        folder
+    }
+
+    /// Whether everything was asked as it should be.
+    pub fn check(&self) {
+        let faults = self.faults.lock().unwrap();
+        assert!(faults.is_empty(), "{faults:#?}");
+    }
+}
+
+/// Where it is, from the folder of any crate.
+pub fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../acme/tests/acme/recorded.json")
+}
+
+/// Plays the responses: those to the same request in their order, the last one again and again.
+struct Player {
+    answers: HashMap<(String, String), Vec<Answer>>,
+    nonces: Vec<String>,
+    fetch: Box<Fetch>,
+    faults: Arc<Mutex<Vec<String>>>,
+}
+
+impl Player {
+    fn new(record: &Value, fetch: Box<Fetch>, faults: Arc<Mutex<Vec<String>>>) -> Self {
+        let mut answers: HashMap<_, Vec<_>> = HashMap::new();
+        for it in record["exchanges"].as_array().unwrap().iter().rev() {
+            let text = |name: &str| it[name].as_str().unwrap().to_owned();
+            let answer = Answer {
+                status: u16::try_from(it["status"].as_u64().unwrap()).unwrap(),
+                fields: serde_json::from_value(it["fields"].clone()).unwrap(),
+                content: text("content").into_bytes(),
+            };
+            let key = (text("method"), text("path"));
+            let all = answers.entry(key).or_default();
+            // How often it was looked whether an order is done says nothing.
+            let is_again = |last: &Answer| last.status == 200 && last.content == answer.content;
+            if it["method"] == "POST" && all.last().is_some_and(is_again) {
+                continue;
+            }
+            all.push(answer);
+        }
+        Self {
+            answers,
+            nonces: Vec::new(),
+            fetch,
+            faults,
+        }
+    }
+
+    fn play(&mut self, asked: &Asked, base: &str) -> Option<Answer> {
+        if asked.method == "POST" {
+            self.check(asked, base);
+        }
+        let key = (asked.method.clone(), asked.path.clone());
+        let Some(answers) = self.answers.get_mut(&key) else {
+            self.fault(format!("{key:?} was not asked then"));
+            return None;
+        };
+        let answer = match answers.len() {
+            1 => answers[0].clone(),
+            _ => answers.pop().unwrap(),
+        };
+        let content = String::from_utf8(answer.content.clone()).unwrap();
+        if asked.path.contains("chalZ") && answer.status == 200 {
+            self.validate(&content)?;
+        }
+        let fields = answer.fields.into_iter();
+        let fields: Vec<_> = fields
+            .map(|(name, value)| (name, value.replace(BASE, base)))
+            .collect();
+        let nonce = fields.iter().find(|(name, _)| name == "replay-nonce");
+        self.nonces.extend(nonce.map(|(_, value)| value.clone()));
+        Some(Answer {
+            fields,
+            content: content.replace(BASE, base).into_bytes(),
+            ..answer
+        })
+    }
+
+    /// What every authority checks of what is signed: its URL, and a nonce that it has given.
+    fn check(&mut self, asked: &Asked, base: &str) {
+        let jws: Value = serde_json::from_slice(&asked.body).unwrap();
+        let head = BASE64URL_NOPAD
+            .decode(jws["protected"].as_str().unwrap().as_bytes())
+            .unwrap();
+        let head: Value = serde_json::from_slice(&head).unwrap();
+        if head["url"] != format!("{base}{}", asked.path) {
+            self.fault(format!("{}: signed for {}", asked.path, head["url"]));
+        }
+        let nonce = head["nonce"].as_str().unwrap_or_default();
+        match self.nonces.iter().position(|it| it == nonce) {
+            Some(at) => {
+                self.nonces.swap_remove(at);
+            }
+            None => self.fault(format!("{}: an unknown nonce", asked.path)),
+        }
+    }
+
+    /// Looks for the response to a challenge where an authority does. `None`: it is not there.
+    fn validate(&self, challenge: &str) -> Option<()> {
+        let challenge: Value = serde_json::from_str(challenge).unwrap();
+        let token = challenge["token"].as_str().unwrap();
+        let get = |token: &str| (self.fetch)(&format!("/.well-known/acme-challenge/{token}"));
+        let (response, other) = (get(token), get("other"));
+        let is_right = response.starts_with("HTTP/1.1 200 ")
+            && response.contains(&format!("\r\n\r\n{token}."));
+        if !is_right || other.starts_with("HTTP/1.1 200 ") {
+            self.fault(format!("a challenge: {response}, {other}"));
+            return None;
+        }
+        Some(())
+    }
+
+    fn fault(&self, text: String) {
+        self.faults.lock().unwrap().push(text);
+    }
+}

@@ -1,0 +1,217 @@
+//! An exchange with Pebble that was recorded (`record_by_hand` beside it), played by an authority that does
+//! nothing else: fast, and the same each time.
+//!
+//! A certificate is for the key that was used then. So the exchange is played twice: from nothing, up to
+//! the certificate that does not fit the new key; and from the order that was kept then, to its end.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadline_acme::{AcmeError, AcmeOptions, Automatic, Method01, UnixTime};
+use loadline_tls::Certificate;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::front::{Answer, Asked};
+use crate::player::{BASE, Played, file};
+use crate::site::Site;
+
+/// Collects what passes.
+#[derive(Default)]
+pub struct Recorder {
+    exchanges: Vec<Value>,
+    /// Account and order while the order is under way.
+    kept: Option<[String; 2]>,
+}
+
+impl Recorder {
+    pub fn add(&mut self, asked: &Asked, answer: &Answer, kept: impl Fn() -> [String; 2]) {
+        if asked.path.contains("finalize") {
+            self.kept = Some(kept());
+        }
+        self.exchanges.push(json!({
+            "method": asked.method,
+            "path": asked.path,
+            "status": answer.status,
+            "fields": answer.fields,
+            "content": String::from_utf8(answer.content.clone()).unwrap(),
+        }));
+    }
+
+    /// Whether it shows more than the shortest way, and no failure.
+    pub fn is_worth_it(&self) -> bool {
+        let of = |part: &str| {
+            let is_it = move |it: &&Value| path(it).contains(part);
+            let found = self.exchanges.iter().filter(is_it);
+            found
+                .map(|it| it["content"].as_str().unwrap())
+                .collect::<Vec<_>>()
+        };
+        let is_pending = of("my-order")
+            .first()
+            .is_some_and(|it| it.contains("pending"));
+        let is_rejected = of("").iter().any(|it| it.contains("badNonce"));
+        is_pending && is_rejected && of("dir").len() == 3
+    }
+
+    pub fn write(&self, base: &str, name: &str, now: UnixTime) {
+        let [account, order] = self.kept.as_ref().unwrap();
+        let record = json!({
+            "name": name, "now": now, "account": account, "order": order,
+            "exchanges": self.exchanges,
+        });
+        let text = serde_json::to_string_pretty(&record).unwrap();
+        fs::write(file(), text.replace(base, BASE) + "\n").unwrap();
+    }
+}
+
+/// The recorded exchange with a site in this process.
+struct World {
+    played: Played,
+    site: Arc<Site>,
+    folder: TempDir,
+}
+
+impl World {
+    fn start() -> Self {
+        let site = Arc::new(Site::start());
+        let validated = Arc::clone(&site);
+        Self {
+            played: Played::start(Box::new(move |path| validated.get(path))),
+            site,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn now(&self) -> UnixTime {
+        UnixTime(self.played.record["now"].as_u64().unwrap())
+    }
+
+    fn open(&self) -> Automatic {
+        self.try_open(true).unwrap()
+    }
+
+    fn try_open(&self, terms_agreed: bool) -> Result<Automatic, AcmeError> {
+        let options = AcmeOptions {
+            email: "you@example.org".into(),
+            names: vec![self.played.name().to_owned()],
+            directory: self.played.front.url("/dir"),
+            trusted: self.played.front.trusted(),
+            folder: self.state(),
+            terms_agreed,
+            methods: vec![Method01::Http],
+            look_every: Duration::from_millis(5),
+        };
+        Automatic::open(options, &self.site.certificates, &self.site.tokens)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    fn keep(&self) -> PathBuf {
+        self.played.keep(&self.state())
+    }
+
+    fn served(&self) -> Vec<Certificate> {
+        self.site.certificates.all()
+    }
+}
+
+#[test]
+fn from_nothing_everything_is_asked_as_it_was_then() {
+    let world = World::start();
+    let mut automatic = world.open();
+    let mut now = world.now();
+    for _ in 0..2 {
+        now = automatic.turn(now);
+    }
+    world.played.check();
+    let recorded = world.played.record["exchanges"].as_array().unwrap();
+    let until = recorded
+        .iter()
+        .position(|it| path(it).contains("certZ"))
+        .unwrap();
+    let mut expected: Vec<&str> = recorded[..=until].iter().map(path).collect();
+    let mut asked = world.played.front.take_asked();
+    // How often it looks whether the order is done is the clock's choice.
+    expected.retain(|path| !path.contains("my-order"));
+    asked.retain(|path| !path.contains("my-order"));
+    assert_eq!(asked, expected);
+    // The certificate of then is for another key: nobody gets it.
+    let report = automatic.report();
+    let error = report.lock().unwrap().last_error.clone();
+    assert!(
+        error.contains("does not belong to the certificate"),
+        "{error}"
+    );
+    assert!(world.served().is_empty());
+}
+
+#[test]
+fn an_order_of_before_is_gone_on_with() {
+    let world = World::start();
+    let folder = world.keep();
+    let mut automatic = world.open();
+    let now = automatic.turn(world.now());
+    world.played.check();
+    let report = automatic.report();
+    assert_eq!(report.lock().unwrap().last_error, "");
+    let served = world.served();
+    assert_eq!(served[0].names(), [world.played.name().to_owned()]);
+    let kept = fs::read_to_string(folder.join(format!("{}.pem", world.played.name()))).unwrap();
+    assert!(kept.contains("PRIVATE KEY") && kept.contains("BEGIN CERTIFICATE"));
+    assert!(
+        !folder
+            .join(format!("{}.order.json", world.played.name()))
+            .exists()
+    );
+    // The response to the challenge is gone, and the renewal is asked for.
+    automatic.turn(now);
+    world.played.check();
+    let asked = world.played.front.take_asked();
+    assert!(asked.last().unwrap().contains("renewalInfo"), "{asked:?}");
+    // After a restart it is in service at once.
+    drop(automatic);
+    world.site.certificates.replace(Vec::new());
+    let automatic = world.open();
+    assert_eq!(world.served()[0].der(), served[0].der());
+    drop(automatic);
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_is_ordered_anew() {
+    let world = World::start();
+    let folder = world.keep();
+    fs::write(
+        folder.join(format!("{}.pem", world.played.name())),
+        "nothing",
+    )
+    .unwrap();
+    fs::write(folder.join("schedule.json"), "{").unwrap();
+    let mut automatic = world.open();
+    assert!(world.served().is_empty());
+    automatic.turn(world.now());
+    world.played.check();
+    assert_eq!(world.served().len(), 1);
+}
+
+#[test]
+fn terms_are_agreed_to_by_option() {
+    let world = World::start();
+    let error = world.try_open(false).err().unwrap().to_string();
+    assert!(error.contains("terms are at data:text/plain"), "{error}");
+    world.played.front.set_down(true);
+    let error = world.try_open(false).err().unwrap().to_string();
+    assert!(error.contains("asked for its terms"), "{error}");
+    world.open();
+    // Who has an account has agreed.
+    world.keep();
+    world.try_open(false).unwrap();
+}
+
+fn path(exchange: &Value) -> &str {
+    exchange["path"].as_str().unwrap()
+}

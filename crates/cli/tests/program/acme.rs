@@ -1,0 +1,162 @@
+//! Automatic certificates as people get them, from an authority that plays a recorded exchange.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::OnceLock;
+use std::sync::mpsc::channel;
+
+use tempfile::TempDir;
+
+use crate::player::Played;
+use crate::util::{Server, connect, exchange, run, site};
+
+/// An authority that is ready, and a folder with its certificate.
+fn authority(fetch: Box<dyn Fn(&str) -> String + Send>) -> (Played, TempDir) {
+    let (played, folder) = (Played::start(fetch), tempfile::tempdir().unwrap());
+    fs::write(folder.path().join("ca.pem"), played.front.certificate()).unwrap();
+    (played, folder)
+}
+
+/// The options of a server that asks it.
+fn options(played: &Played, folder: &Path) -> Vec<String> {
+    let path = |name: &str| folder.join(name).display().to_string();
+    [
+        "--listen",
+        "127.0.0.1:0",
+        "--listen",
+        "https://127.0.0.1:0",
+        "--acme",
+        "you@example.org",
+        "--acme-domain",
+        played.name(),
+        "--acme-directory",
+        &played.front.url("/dir"),
+        "--acme-ca",
+        &path("ca.pem"),
+        "--acme-dir",
+        &path("state"),
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+fn words(all: &[String]) -> Vec<&str> {
+    all.iter().map(String::as_str).collect()
+}
+
+/// What a server says that does not start, with exit code 2.
+fn refusal(all: &[String]) -> String {
+    let output = run(&[&["serve"], &words(all)[..]].concat());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    message
+}
+
+#[test]
+fn a_certificate_comes_while_plain_requests_are_redirected() {
+    let (tell, address) = channel::<SocketAddr>();
+    let server_address = OnceLock::new();
+    let (played, folder) = authority(Box::new(move |path| {
+        let address = server_address.get_or_init(|| address.recv().unwrap());
+        let (head, content) = exchange(connect(*address), path);
+        format!("{head}\r\n\r\n{content}")
+    }));
+    let kept = played.keep(&folder.path().join("state"));
+    let site = site();
+    let mut all = options(&played, folder.path());
+    all.extend(["--https-redirect", "--status-path", "/-/status"].map(str::to_owned));
+    let server = Server::start_with(site.path(), &words(&all), Stdio::null());
+    tell.send(server.address()).unwrap();
+    let line = server.line_with("a certificate until");
+    assert!(line.contains(played.name()), "{line}");
+    let pem = kept.join(format!("{}.pem", played.name()));
+    let mode = fs::metadata(&pem).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (head, _) = exchange(server.connect(), "/");
+    assert!(head.starts_with("HTTP/1.1 308 "), "{head}");
+    drop(server);
+    // At the next start it is there from the beginning. The redirect is off, to see the status page.
+    all.retain(|it| it != "--https-redirect");
+    let server = Server::start_with(site.path(), &words(&all), Stdio::null());
+    let status: serde_json::Value = serde_json::from_str(&server.get("/-/status")).unwrap();
+    assert_eq!(status["acme"]["names_without_certificate"], 0, "{status:#}");
+    assert_eq!(status["tls"]["certificates"], 1);
+    assert!(status["acme"]["last_error"].is_string());
+    // Another process does not get the same directory.
+    let other = refusal(&all);
+    assert!(other.contains("another process uses it"), "{other}");
+}
+
+#[test]
+fn terms_are_shown_and_agreed_to_by_option() {
+    let (played, folder) = authority(Box::new(|_| String::new()));
+    let all = options(&played, folder.path());
+    let message = refusal(&all);
+    assert!(
+        message.starts_with("loadline: --acme-agree-to-terms: "),
+        "{message}"
+    );
+    assert!(
+        message.contains("terms are at data:text/plain"),
+        "{message}"
+    );
+    let agreed = [&all[..], &["--acme-agree-to-terms".to_owned()]].concat();
+    let site = site();
+    let server = Server::start_with(site.path(), &words(&agreed), Stdio::null());
+    server.line_with("acme: an account at ");
+    assert!(
+        server.get("/").contains("hello"),
+        "files are served meanwhile"
+    );
+}
+
+#[test]
+fn a_state_directory_that_others_can_read_is_refused() {
+    let (played, folder) = authority(Box::new(|_| String::new()));
+    let state = folder.path().join("state");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o750)).unwrap();
+    let message = refusal(&options(&played, folder.path()));
+    for part in ["--acme-dir: ", "its mode is 750", "chmod 700"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said_in_one_line() {
+    const HTTPS: &str = "--listen https://127.0.0.1:0";
+    for (line, parts) in [
+        (
+            "--acme you@example.org --acme-domain *.example.org",
+            &["--acme-domain *.example.org", "DNS-01"][..],
+        ),
+        ("--acme you", &["--acme you", "you@example.org"]),
+        ("--acme you@example.org", &["--acme", "--acme-domain"]),
+        ("--acme-domain example.org", &["--acme-domain", "--acme"]),
+        (
+            "--acme you@example.org --acme-domain example.org --tls self-signed",
+            &["excludes"],
+        ),
+        (
+            "--acme you@example.org --acme-domain example.org --tls-client-ca ca.pem",
+            &["client certificate", "--listen 0.0.0.0:80"],
+        ),
+        (
+            "--acme-directory http://a/dir",
+            &["--acme-directory http://a/dir", "https://"],
+        ),
+    ] {
+        let all = format!("{HTTPS} {line}");
+        let all: Vec<_> = all.split(' ').map(str::to_owned).collect();
+        let message = refusal(&all);
+        for part in parts {
+            assert!(message.contains(part), "{line}: {message}");
+        }
+    }
+    let all = ["--acme", "a@b.org", "--acme-domain", "b.org"].map(str::to_owned);
+    assert!(refusal(&all).contains("no address speaks TLS"));
+}
