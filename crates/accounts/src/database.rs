@@ -72,7 +72,8 @@ fn sqlite(rest: &str) -> Result<Database, DatabaseError> {
 
 /// A database of a server, by the options of its driver: both have the same getters, and no trait.
 macro_rules! of_server {
-    ($scheme:literal, $rest:expr, $options:ty, $kind:path, $open:pat, $how:literal) => {{
+    ($scheme:literal, $rest:expr, $options:ty, $kind:path, $modes:path) => {{
+        use $modes as Modes;
         let text = format!("{}:{}", $scheme, $rest);
         let options = <$options>::from_str(&text).map_err(unreadable)?;
         let place = Place {
@@ -82,7 +83,15 @@ macro_rules! of_server {
             socket: options.get_socket().cloned(),
             name: named(options.get_database())?,
         };
-        place.check(matches!(options.get_ssl_mode(), $open), $how)?;
+        let asked = asked_mode($rest);
+        let options = match (place.is_local(), asked) {
+            (true, None) => options.ssl_mode(Modes::DISABLED),
+            (false, None) => options.ssl_mode(Modes::VERIFIED),
+            (false, Some(mode)) if !Modes::is_certain(options.get_ssl_mode()) => {
+                return Err(place.uncertain(mode, Modes::NAMES));
+            }
+            (_, Some(_)) => options,
+        };
         Ok(Database {
             shown: place.to_string(),
             kind: $kind(Box::new(options)),
@@ -90,28 +99,61 @@ macro_rules! of_server {
     }};
 }
 
+/// Names of a driver's modes of TLS.
+struct ModeNames {
+    option: &'static str,
+    verified: &'static str,
+    disabled: &'static str,
+}
+
+struct MySqlModes;
+
+impl MySqlModes {
+    const DISABLED: MySqlSslMode = MySqlSslMode::Disabled;
+    const VERIFIED: MySqlSslMode = MySqlSslMode::VerifyIdentity;
+    const NAMES: ModeNames = ModeNames {
+        option: "ssl-mode",
+        verified: "VERIFY_IDENTITY",
+        disabled: "DISABLED",
+    };
+
+    /// Whether it says without doubt if connections are encrypted.
+    fn is_certain(mode: MySqlSslMode) -> bool {
+        !matches!(mode, MySqlSslMode::Preferred)
+    }
+}
+
+struct PgModes;
+
+impl PgModes {
+    const DISABLED: PgSslMode = PgSslMode::Disable;
+    const VERIFIED: PgSslMode = PgSslMode::VerifyFull;
+    const NAMES: ModeNames = ModeNames {
+        option: "sslmode",
+        verified: "verify-full",
+        disabled: "disable",
+    };
+
+    /// Whether it says without doubt if connections are encrypted.
+    fn is_certain(mode: PgSslMode) -> bool {
+        !matches!(mode, PgSslMode::Allow | PgSslMode::Prefer)
+    }
+}
+
 fn mysql(rest: &str) -> Result<Database, DatabaseError> {
-    use MySqlSslMode::Disabled;
-    of_server!(
-        "mysql",
-        rest,
-        MySqlConnectOptions,
-        Kind::MySql,
-        Disabled,
-        "ssl-mode=DISABLED"
-    )
+    of_server!("mysql", rest, MySqlConnectOptions, Kind::MySql, MySqlModes)
 }
 
 fn postgres(rest: &str) -> Result<Database, DatabaseError> {
-    use PgSslMode::Disable;
-    of_server!(
-        "postgres",
-        rest,
-        PgConnectOptions,
-        Kind::Postgres,
-        Disable,
-        "sslmode=disable"
-    )
+    of_server!("postgres", rest, PgConnectOptions, Kind::Postgres, PgModes)
+}
+
+/// What a URL says about TLS, if it says something: `prefer` of `?sslmode=prefer`.
+fn asked_mode(rest: &str) -> Option<&str> {
+    let (_, query) = rest.split_once('?')?;
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let is_mode = |(name, _): &(&str, &str)| matches!(*name, "sslmode" | "ssl-mode");
+    pairs.find(is_mode).map(|(_, mode)| mode)
 }
 
 /// The driver's own words could repeat what was typed, with the password in it: only the kind is shown.
@@ -141,24 +183,29 @@ struct Place {
 }
 
 impl Place {
-    /// Refuses to send accounts over a network in the clear, unless that was asked for.
-    fn check(&self, is_open: bool, how: &str) -> Result<(), DatabaseError> {
+    /// Whether nobody is between: a socket, or this machine.
+    fn is_local(&self) -> bool {
         let host = self.host.trim_matches(['[', ']']);
         let is_loopback = |host: &str| {
             let address = host.parse::<std::net::IpAddr>();
             address.is_ok_and(|address| address.is_loopback())
         };
-        let is_local = self.socket.is_some()
-            || host.starts_with('/')
-            || host == "localhost"
-            || is_loopback(host);
-        if is_local || is_open {
-            return Ok(());
-        }
-        Err(DatabaseError(format!(
-            "{host} is another machine, and connections to databases are not encrypted; right \
-             would be a socket, localhost (of a tunnel), or ?{how} if the network between is trusted"
-        )))
+        self.socket.is_some() || host.starts_with('/') || host == "localhost" || is_loopback(host)
+    }
+
+    /// Refuses to send accounts over a network in the clear, unless that was asked for.
+    fn uncertain(&self, mode: &str, names: ModeNames) -> DatabaseError {
+        let ModeNames {
+            option,
+            verified,
+            disabled,
+        } = names;
+        DatabaseError(format!(
+            "{} is another machine, and with {option}={mode} connections may not be encrypted; right \
+             would be {option}={verified}, which is the default, or {option}={disabled} if the network \
+             between is trusted",
+            self.host
+        ))
     }
 }
 
@@ -221,6 +268,37 @@ mod tests {
     }
 
     #[test]
+    fn connections_to_another_machine_are_encrypted_unless_asked_otherwise() {
+        for (text, mode) in [
+            ("postgres://me@db.example/app", "VerifyFull"),
+            (
+                "postgres://me@10.1.2.3/app?sslrootcert=ca.pem",
+                "VerifyFull",
+            ),
+            ("postgres://me@db.example/app?sslmode=verify-ca", "VerifyCa"),
+            ("postgres://me@db.example/app?sslmode=disable", "Disable"),
+            ("postgres://me@127.0.0.1/app", "Disable"),
+            ("postgres://me@localhost/app?sslmode=require", "Require"),
+            (
+                "postgres://me@localhost/app?host=/run/postgresql",
+                "Disable",
+            ),
+            ("mysql://me@db.example/app", "VerifyIdentity"),
+            ("mysql://me@db.example/app?ssl-mode=REQUIRED", "Required"),
+            ("mysql://me@db.example/app?ssl-mode=DISABLED", "Disabled"),
+            ("mysql://me@[::1]/app", "Disabled"),
+        ] {
+            let database: Database = text.parse().unwrap();
+            let found = match &database.kind {
+                Kind::Postgres(options) => format!("{:?}", options.get_ssl_mode()),
+                Kind::MySql(options) => format!("{:?}", options.get_ssl_mode()),
+                Kind::Sqlite(_) => String::new(),
+            };
+            assert_eq!(found, mode, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (text, expected) in [
             ("accounts.db", "sqlite:FILE"),
@@ -230,8 +308,14 @@ mod tests {
             ("sqlite:a.db?mode=ro", "path of a file"),
             ("mysql://me:secret@127.0.0.1", "names no database"),
             ("mysql://me:secret@:x/y", "cannot be read"),
-            ("postgres://me:secret@db.example/app", "another machine"),
-            ("mysql://me:secret@10.1.2.3/app", "another machine"),
+            (
+                "postgres://me:secret@db.example/app?sslmode=prefer",
+                "right would be sslmode=verify-full",
+            ),
+            (
+                "mysql://me:secret@10.1.2.3/app?ssl-mode=PREFERRED",
+                "right would be ssl-mode=VERIFY_IDENTITY",
+            ),
         ] {
             let said = text.parse::<Database>().unwrap_err().to_string();
             assert!(said.contains(expected), "{text}: {said}");

@@ -298,6 +298,11 @@ where
         };
         let text = match &error {
             Error::PoolTimedOut => "no answer".to_owned(),
+            Error::Io(error) if is_of_tls(error) => format!(
+                "no TLS with it: {error}; right would be a certificate for this host by an authority \
+                 that this machine trusts, or that ?sslrootcert=FILE (PostgreSQL) or ?ssl-ca=FILE \
+                 (MariaDB) names"
+            ),
             error => error.to_string(),
         };
         if !may_pass(&error) {
@@ -340,10 +345,16 @@ where
     })
 }
 
+/// Whether a handshake has failed: the driver has it as an error of reading or writing.
+fn is_of_tls(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData
+}
+
 /// Whether the same may go well a moment later: no server listens yet, or the database is starting.
 fn may_pass(error: &Error) -> bool {
     match error {
-        Error::Io(_) | Error::PoolTimedOut | Error::Protocol(_) => true,
+        Error::Io(error) => !is_of_tls(error),
+        Error::PoolTimedOut | Error::Protocol(_) => true,
         Error::Database(error) => {
             let code = error.code().unwrap_or_default();
             // PostgreSQL: starting, shutting down, too many connections. MariaDB: the latter.

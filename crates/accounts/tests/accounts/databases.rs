@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use loadline_accounts::Accounts;
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
@@ -73,6 +74,7 @@ async fn on_mariadb() {
     let mut databases = Databases::Server(Box::new(Server::start(Kind::MariaDb).await));
     everything(&databases).await;
     if let Databases::Server(server) = &mut databases {
+        over_tls(server).await;
         pools::grows_and_shrinks(server).await;
         pools::grows_no_further_than_is_granted(server).await;
         outages::all(server).await;
@@ -84,6 +86,7 @@ async fn on_postgresql() {
     let mut databases = Databases::Server(Box::new(Server::start(Kind::PostgreSql).await));
     everything(&databases).await;
     if let Databases::Server(server) = &mut databases {
+        over_tls(server).await;
         pools::grows_and_shrinks(server).await;
         pools::grows_no_further_than_is_granted(server).await;
         outages::all(server).await;
@@ -97,6 +100,42 @@ async fn everything(databases: &Databases) {
     journey(databases).await;
     one_name_at_the_same_moment(databases).await;
     a_thousand_users_from_a_thousand_addresses(databases).await;
+}
+
+/// With TLS, and not without a certificate that is trusted.
+async fn over_tls(server: &Server) {
+    server.database("tls").await;
+    let (by_tcp, trusting, verified) = match server.kind {
+        Kind::MariaDb => {
+            for statement in [
+                "CREATE USER 'tls'@'%' REQUIRE SSL",
+                "GRANT ALL ON tls.* TO 'tls'@'%'",
+            ] {
+                server.ask(statement).await.expect(statement);
+            }
+            let verified = "ssl-mode=VERIFY_IDENTITY";
+            (server.url_by_tcp("tls", "tls"), "ssl-ca", verified)
+        }
+        Kind::PostgreSql => (
+            server.url_by_tcp("tester", "tls"),
+            "sslrootcert",
+            "sslmode=verify-full",
+        ),
+    };
+    let trusted = format!("{by_tcp}?{verified}&{trusting}={}", server.certificate());
+    Site::on(&trusted, |_| ()).await.accounts.close().await;
+    let began = Instant::now();
+    let untrusted = options(&format!("{by_tcp}?{verified}"), &Time::default());
+    let patience = untrusted.start_patience;
+    let Err(error) = Accounts::open(untrusted).await else {
+        panic!("nobody has signed its certificate");
+    };
+    let error = error.to_string();
+    assert!(
+        error.contains("no TLS with it: ") && error.contains(trusting),
+        "{error}"
+    );
+    assert!(began.elapsed() < patience, "it is not tried again");
 }
 
 /// Migrations run once, whoever comes first.

@@ -1,13 +1,15 @@
 //! Database servers of Debian's packages, started for a test and stopped with it.
 
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub(crate) use loadline_databases::Kind;
 use loadline_databases::{Installed, prepare_folder};
-use sqlx::mysql::MySqlConnectOptions;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 use tempfile::TempDir;
 
@@ -20,6 +22,8 @@ pub(crate) struct Server {
     installed: Installed,
     folder: TempDir,
     child: Option<Child>,
+    /// Of 127.0.0.1, where it speaks TLS, too.
+    port: u16,
 }
 
 impl Server {
@@ -35,8 +39,10 @@ impl Server {
             installed: Installed::find(kind).unwrap_or_else(|missing| panic!("{missing}")),
             folder,
             child: None,
+            port: free_port(),
         };
         server.prepare();
+        server.make_certificate();
         server.run().await;
         server
     }
@@ -50,7 +56,25 @@ impl Server {
     }
 
     pub(crate) fn url(&self, name: &str) -> String {
-        self.installed.url(self.folder.path(), name)
+        let url = self.installed.url(self.folder.path(), name);
+        match self.kind {
+            Kind::MariaDb => url,
+            Kind::PostgreSql => format!("{url}&port={}", self.port), // the socket's name has it
+        }
+    }
+
+    /// The same by TCP on this machine, as `user`; the certificate is for 127.0.0.1.
+    pub(crate) fn url_by_tcp(&self, user: &str, name: &str) -> String {
+        let scheme = match self.kind {
+            Kind::MariaDb => "mysql",
+            Kind::PostgreSql => "postgres",
+        };
+        format!("{scheme}://{user}@127.0.0.1:{}/{name}", self.port)
+    }
+
+    /// The certificate that it shows, which nobody else has signed.
+    pub(crate) fn certificate(&self) -> String {
+        self.folder.path().join("c.pem").display().to_string()
     }
 
     /// A statement of the server's own administration.
@@ -142,11 +166,14 @@ impl Server {
         MySqlConnectOptions::new()
             .socket(self.folder.path().join("sql"))
             .username("root")
+            .ssl_mode(MySqlSslMode::Disabled)
     }
 
     fn postgres(&self) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(self.folder.path())
+            .port(self.port)
+            .ssl_mode(PgSslMode::Disable)
             .username("tester")
             .database("postgres")
     }
@@ -196,11 +223,41 @@ impl Server {
         assert!(output.status.success(), "{words:?}: {said}");
     }
 
+    /// A certificate and its key, as the server's user may read them.
+    fn make_certificate(&self) {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a key");
+        let owner = fs::metadata(self.folder.path()).expect("a folder");
+        for (name, text) in [
+            ("c.pem", made.cert.pem()),
+            ("k.pem", made.signing_key.serialize_pem()),
+        ] {
+            let path = self.folder.path().join(name);
+            fs::write(&path, text).expect("a file");
+            chown(&path, Some(owner.uid()), Some(owner.gid())).expect("an owner");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a mode");
+        }
+    }
+
     /// The server itself. It writes no file out to the disk: only the process is killed here.
     fn program(&self) -> Command {
         let path = self.folder.path();
         let log = fs::File::create(path.join("log")).expect("a log");
-        let mut command = command(&self.installed.serve(path, false));
+        let mut words = self.installed.serve(path, false);
+        let port = self.port;
+        let (certificate, key) = (path.join("c.pem"), path.join("k.pem"));
+        let (certificate, key) = (certificate.display(), key.display());
+        let tls = match self.kind {
+            Kind::MariaDb => format!(
+                "--skip-networking=0 --bind-address=127.0.0.1 --port={port} \
+                 --ssl-cert={certificate} --ssl-key={key}"
+            ),
+            Kind::PostgreSql => format!(
+                "-c listen_addresses=127.0.0.1 -c port={port} -c ssl=on -c ssl_cert_file={certificate} \
+                 -c ssl_key_file={key}"
+            ),
+        };
+        words.extend(tls.split_ascii_whitespace().map(str::to_owned));
+        let mut command = command(&words);
         command.stdout(Stdio::null()).stderr(log);
         command
     }
@@ -210,6 +267,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
 }
 
 fn command(words: &[String]) -> Command {

@@ -10,7 +10,10 @@ fn what_is_no_database_is_refused_without_repeating_a_password() {
     for (url, expected) in [
         ("accounts.db", "sqlite:FILE"),
         ("mysql://me:hush@127.0.0.1", "names no database"),
-        ("postgres://me:hush@db.example/app", "another machine"),
+        (
+            "postgres://me:hush@db.example/app?sslmode=prefer",
+            "another machine",
+        ),
     ] {
         let output = run(&["serve", "--accounts", url]);
         let said = String::from_utf8_lossy(&output.stderr);

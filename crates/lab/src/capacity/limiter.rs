@@ -143,6 +143,7 @@ fn by_errors(measured: &Measured) -> Option<(LimiterKind, String)> {
     let turns_away = [
         "refused",
         "connect_timeout",
+        "handshake",
         "reset",
         "closed_early",
         "status_5xx",
