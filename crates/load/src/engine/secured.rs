@@ -16,6 +16,7 @@ use loadline_sys::socket;
 use super::Engine;
 use super::client::Stage;
 use super::exchange::{RECEIVE_BYTES, RECEIVES_MAX, is_stamped, unstamped, wire};
+use crate::client_loop::ClientLoop as _;
 use crate::secure_link::{SecureLink, UnfitServer};
 use crate::{Plan, judge};
 
@@ -179,6 +180,9 @@ impl Engine<'_> {
             return false;
         };
         let result = link.received(&mut self.buffer[..stamped.count], plain);
+        if self.clients[index as usize].stage == Stage::Handshaking {
+            self.time.look_at_clock(); // its computations took long: what is sent behind it is sent now
+        }
         let (handshake, has_ended) = (link.handshake(self.time.now_ns), link.has_ended());
         self.flush_link(index);
         if result.is_err() {
@@ -190,6 +194,7 @@ impl Engine<'_> {
         {
             let phase = self.time.calendar.phase();
             self.recorder.handshake(phase, handshake);
+            self.sample_in_flight(self.time.now_ns);
             self.usable(index);
         }
         if self.client(index).generation != generation {
