@@ -8,7 +8,10 @@
 //! What is wrong with a value is data, too: [`SpecError`] says which option, what is wrong and what
 //! would be right.
 #![forbid(unsafe_code)]
-#![allow(rustdoc::bare_urls, reason = "the comments of options are texts for a terminal, too")]
+#![allow(
+    rustdoc::bare_urls,
+    reason = "the comments of options are texts for a terminal, too"
+)]
 
 /// Gives a type its form as text: how it is read, and how it is shown.
 macro_rules! as_text {

@@ -52,7 +52,14 @@ impl TlsClientSpec {
 }
 
 /// Options that are about TLS alone.
-pub(super) const OF_TLS: &[&str] = &["cacert", "insecure", "cert", "key", "tls-resume", "tls-key-exchange"];
+pub(super) const OF_TLS: &[&str] = &[
+    "cacert",
+    "insecure",
+    "cert",
+    "key",
+    "tls-resume",
+    "tls-key-exchange",
+];
 
 /// Options of TLS, where there is none.
 pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
