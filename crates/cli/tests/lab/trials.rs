@@ -54,7 +54,7 @@ fn a_server_of_https_is_measured_as_any_other() {
     let bench = Bench::new(
         "name = \"t\"\nfiles = { \"index.html\" = 93 }\n[servers.loadline]\n\
          options = { tls = \"self-signed\", loops = 1 }\n[[series]]\nname = \"s\"\n\
-         path = \"/index.html\"\nreplicates = 1\nduration_s = 0.1\nwarm_up_s = 0\na_a = false\n\
+         path = \"/index.html\"\nreplicates = 1\nduration_s = 1\nwarm_up_s = 0\na_a = false\n\
          load = { connections = 2, new_connection = true, insecure = true }\n\
          factors = { tls_resume = [\"on\", \"off\"] }\n\
          allow = { client_limited = true, steal = 1, others = 1 }",
