@@ -45,7 +45,7 @@ fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), S
     let (tests, others) = thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let mut beside = Steps::new();
-            let done = run(&mut beside, others, 1, &root.join("target/tests/beside"));
+            let done = run(&mut beside, others, 2, &root.join("target/tests/beside"));
             (beside, done)
         });
         let tests = documentation(steps, root).and_then(|()| programs(steps, root, words));
@@ -80,7 +80,7 @@ fn programs(
     Ok((programs.alone, done))
 }
 
-/// The tests of other workspaces, one after the other.
+/// The tests of other workspaces; what is built for fuzzing comes before its targets.
 fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, String> {
     let seconds = match words.all {
         true => FUZZ_SECONDS,
@@ -168,10 +168,10 @@ fn cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The same command, after all others.
+/// The same command, behind others that want the CPUs.
 fn nice(command: Command) -> Command {
     let mut nice = Command::new("nice");
-    nice.args(["-n", "19"])
+    nice.args(["-n", "10"])
         .arg(command.get_program())
         .args(command.get_args());
     nice.current_dir(command.get_current_dir().unwrap_or_else(|| Path::new(".")));
@@ -302,7 +302,7 @@ mod tests {
         let nice = nice(build);
         assert_eq!(nice.get_current_dir(), Some(Path::new("fuzz")));
         let words: Vec<_> = nice.get_args().collect();
-        assert_eq!(words, ["-n", "19", "cargo", "build", "-q"]);
+        assert_eq!(words, ["-n", "10", "cargo", "build", "-q"]);
         assert_eq!(nice.get_envs().count(), 2);
     }
 }
