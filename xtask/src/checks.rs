@@ -37,8 +37,8 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
     done
 }
 
-/// Other workspaces are built and run beside, on what the CPUs have left: test programs wait more than
-/// they compute.
+/// Other workspaces are built and tested beside, at a lower priority: test programs wait more than they
+/// compute.
 fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), String> {
     format_and_lints(steps, root)?;
     let others = other_workspaces(root, words)?;
