@@ -71,6 +71,8 @@ const ALL: f64 = 0.95;
 const JOBS_MIN: u64 = 50;
 /// Seconds whose peaks are kept.
 const PEAKS: usize = 10;
+/// If for so long jobs wait and none ends, what was found of the size no longer holds.
+const STUCK_US: f64 = 3e6;
 /// No change of size needs longer to show.
 const LAG_MAX_US: f64 = 500_000.0;
 
@@ -182,6 +184,8 @@ pub struct Sizer {
     load: Option<Load>,
     /// When it was last seen to be another.
     shifted_at_us: f64,
+    /// How long jobs have waited without one that ended.
+    stuck_us: f64,
 }
 
 impl Sizer {
@@ -207,6 +211,7 @@ impl Sizer {
             waits: false,
             load: None,
             shifted_at_us: 0.0,
+            stuck_us: 0.0,
         }
     }
 
@@ -214,6 +219,10 @@ impl Sizer {
     pub fn decide(&mut self, measured: &Measured) -> Decision {
         self.at_us += measured.interval_us as f64;
         self.note_peak(measured.busy_max);
+        self.stuck_us = match measured.jobs == 0 && measured.queue_depth > 0 {
+            true => self.stuck_us + measured.interval_us as f64,
+            false => 0.0,
+        };
         let (size, reason) = if self.at_us <= self.settled_at_us {
             (self.size, Reason::Settle)
         } else {
@@ -296,6 +305,9 @@ impl Sizer {
                 self.start(Climb::new());
                 return (self.size, Reason::Hold);
             }
+        }
+        if self.waits && self.stuck_us >= STUCK_US {
+            (self.waits, self.load) = (false, None);
         }
         let pressure = recent.pressure();
         self.pressed = match pressure {

@@ -225,6 +225,17 @@ fn stuck(size: usize, jobs: usize) -> Measured {
     }
 }
 
+/// So many jobs end in an interval, of a hundred that are there.
+fn waited(jobs: u64, size: usize) -> Measured {
+    let mut waits = Waits::default();
+    (0..jobs).for_each(|_| waits.record(100_000));
+    Measured {
+        jobs,
+        waits,
+        ..stuck(size, 100)
+    }
+}
+
 #[test]
 fn a_pool_that_has_grown_for_stuck_threads_grows_again_however_late_the_next_job_comes() {
     for rest in [0, 3, 10, 1000] {
@@ -243,15 +254,6 @@ fn a_pool_that_has_grown_for_stuck_threads_grows_again_however_late_the_next_job
 
 #[test]
 fn a_pool_whose_threads_get_stuck_while_fewer_are_tried_grows_again() {
-    let waited = |jobs, size: usize| {
-        let mut waits = Waits::default();
-        (0..jobs).for_each(|_| waits.record(100_000));
-        Measured {
-            jobs,
-            waits,
-            ..stuck(size, 100)
-        }
-    };
     let mut sizer = Sizer::new(BOUNDS, 8);
     // However many they are, they do as much: a station behind them is the limit.
     let mut fewest = sizer.size();
@@ -265,6 +267,29 @@ fn a_pool_whose_threads_get_stuck_while_fewer_are_tried_grows_again() {
     }
     assert!(fewest < 8, "fewer are tried");
     for _ in 0..40 {
+        sizer.decide(&stuck(sizer.size(), 100));
+    }
+    assert_eq!(sizer.size(), BOUNDS.max);
+}
+
+#[test]
+fn a_settled_pool_whose_threads_all_get_stuck_later_grows() {
+    let mut sizer = Sizer::new(BOUNDS, 8);
+    for _ in 0..200 {
+        sizer.decide(&waited(4, sizer.size()));
+    }
+    assert_eq!(
+        sizer.useful_max(),
+        sizer.size(),
+        "more threads bring nothing"
+    );
+    assert!(sizer.size() < BOUNDS.max);
+    let settled = sizer.size();
+    for _ in 0..20 {
+        sizer.decide(&stuck(sizer.size(), 100));
+    }
+    assert_eq!(sizer.size(), settled, "two seconds may be chance");
+    for _ in 0..50 {
         sizer.decide(&stuck(sizer.size(), 100));
     }
     assert_eq!(sizer.size(), BOUNDS.max);
