@@ -7,6 +7,7 @@ mod leader_followers;
 mod proactor;
 mod reactor;
 mod sequential;
+mod spare_threads;
 mod thread_per_connection;
 mod thread_pool;
 

@@ -17,6 +17,7 @@ use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Verdict};
 use crate::architecture::connection_slots::{New, Slot, Slots};
+use crate::architecture::spare_threads::{self, SpareThreads};
 use crate::connection_thread::{self, Hold, Resting};
 use crate::fairness::ClientKey;
 use crate::shutdown::Stage;
@@ -39,7 +40,7 @@ pub(crate) fn run<H: Handler>(
     let connections = Connections {
         site: Arc::clone(site),
         threads: ThreadGroup::new()?,
-        shared: Arc::new(Shared::new(site.options.fairness)),
+        shared: Arc::new(Shared::new(site)),
     };
     started.tell();
     loop {
@@ -70,6 +71,7 @@ pub(crate) fn run<H: Handler>(
     }
     drop(acceptor);
     drop(thread);
+    connections.shared.spare_threads.close();
     connections.threads.wait_empty(site)
 }
 
@@ -83,7 +85,14 @@ struct Connections<H: Handler> {
 /// What serving threads share with the accepting one.
 struct Shared<H: Handler> {
     slots: Mutex<Slots>,
+    spare_threads: SpareThreads<Served<H>>,
     spare_contexts: Mutex<Vec<ThreadContext<H>>>,
+}
+
+/// A connection for a thread.
+struct Served<H: Handler> {
+    held: ThreadSlot<H>,
+    verdict: Verdict,
 }
 
 impl<H: Handler> Connections<H> {
@@ -128,28 +137,21 @@ impl<H: Handler> Connections<H> {
         let slot = Slot::new(accepted, client, verdict == Verdict::Refuse);
         let token = self.shared.lock().insert(&slot);
         let site = Arc::clone(&self.site);
-        let taken = ThreadSlot {
+        let held = ThreadSlot {
             shared: Arc::clone(&self.shared),
             token,
             slot: Arc::clone(&slot),
             _member: self.threads.enter(),
         };
+        let shared = &self.shared;
+        let Some(first) = shared.spare_threads.give(Served { held, verdict }) else {
+            return;
+        };
+        let shared = Arc::clone(shared);
         let spawned = thread::Builder::new()
             .name("connection".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || {
-                let ThreadSlot { shared, slot, .. } = &taken;
-                let guard = &taken;
-                let mut thread = shared.take_context(&site);
-                let accepted = &slot.accepted;
-                thread.tick();
-                let record = thread.journal_accepted(accepted.peer);
-                connection_thread::serve(accepted, &site, &mut thread, guard, verdict, record);
-                if site.memory.pressure() < MemoryPressure::Spare {
-                    shared.give_context(thread);
-                }
-                drop(taken); // all of it, also its member of the threads
-            });
+            .spawn(move || shared.serve(first, &site));
         let Err(error) = spawned else { return };
         static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
         log::say_within(&LIMIT, |more| {
@@ -164,11 +166,34 @@ impl<H: Handler> Connections<H> {
 }
 
 impl<H: Handler> Shared<H> {
-    fn new(fairness: bool) -> Self {
+    fn new(site: &Site<H>) -> Self {
+        let spare_threads_max = match site.in_progress {
+            Some(_) => spare_threads::THREADS_MAX,
+            None => 0,
+        };
         Self {
-            slots: Mutex::new(Slots::new(fairness)),
+            slots: Mutex::new(Slots::new(site.options.fairness)),
+            spare_threads: SpareThreads::new(spare_threads_max),
             spare_contexts: Mutex::default(),
         }
+    }
+
+    /// A thread's work: its connection, and others after it.
+    fn serve(&self, first: Served<H>, site: &Site<H>) {
+        let mut thread = self.take_context(site);
+        let mut next = Some(first);
+        while let Some(Served { held, verdict }) = next {
+            let accepted = &held.slot.accepted;
+            thread.tick();
+            let record = thread.journal_accepted(accepted.peer);
+            connection_thread::serve(accepted, site, &mut thread, &held, verdict, record);
+            if site.memory.pressure() >= MemoryPressure::Spare {
+                return drop((thread, held));
+            }
+            drop(held); // all of it, also its member of the threads
+            next = self.spare_threads.wait();
+        }
+        self.give_context(thread);
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
