@@ -66,6 +66,7 @@ pub mod handler;
 mod hang_up;
 pub mod http1;
 pub mod http1_session;
+pub mod http2;
 pub mod latency;
 pub mod layered;
 pub mod limits;
