@@ -66,6 +66,17 @@ impl BufferPool {
             .unwrap_or_else(|| Buffer::with_capacity(CLASSES[class].0))
     }
 
+    /// Makes room in a buffer for `len` more bytes, by a larger one where it is too small.
+    #[inline]
+    pub fn reserve(&mut self, buffer: &mut Buffer, len: usize) {
+        if buffer.capacity() - buffer.len() >= len {
+            return;
+        }
+        let mut larger = self.take(buffer.len() + len);
+        larger.extend_from_slice(buffer);
+        self.give(std::mem::replace(buffer, larger));
+    }
+
     /// Takes a buffer back. One that has outgrown the classes, or that the pool has enough of, is
     /// freed.
     pub fn give(&mut self, mut buffer: Buffer) {

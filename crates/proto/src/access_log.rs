@@ -165,6 +165,7 @@ impl AccessLog {
         let version: &[u8] = match request.version {
             Version::Http10 => b"1.0",
             Version::Http11 => b"1.1",
+            Version::Http2 => b"2",
         };
         self.push_string("network.protocol.version", version);
     }

@@ -2,6 +2,7 @@
 
 use loadline_base::Millis;
 
+use crate::latency::Timing;
 use crate::{AccessLog, Counters, Exchange, HttpDate, Pool};
 
 /// Time, date and memory, lent for one turn of a loop: so that tests run on a fake clock, and nothing on the hot
@@ -27,5 +28,18 @@ impl Context<'_> {
             Some(log) => log.now_us(),
             None => self.counters.latencies.now_us(),
         };
+    }
+
+    /// A response is complete, with so much content that has left or is about to: it is measured and
+    /// logged.
+    pub(crate) fn answered(&mut self, exchange: Box<Exchange>, bytes: u64) {
+        if let Some(timing) = Timing::of(&exchange) {
+            self.counters.latencies.record(timing);
+        }
+        if let Some(log) = self.log.as_deref_mut() {
+            let status = exchange.response.status;
+            log.add(&exchange, status, bytes, self.date);
+        }
+        self.pool.give_exchange(exchange);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Status;
+use crate::{Body, Response, Status};
 
 /// Content of error answers, by status. The texts come from outside (the apps have good-looking
 /// ones); here they are only kept.
@@ -66,6 +66,21 @@ impl ErrorPages {
     pub fn page(&self, status: Status) -> Option<(&str, &Arc<[u8]>)> {
         let page = self.pages.iter().find(|page| page.status == status)?;
         Some((&page.content_type, &page.content))
+    }
+}
+
+/// An error without content gets the page of its status.
+pub(crate) fn fill_error_page(response: &mut Response, pages: &ErrorPages) {
+    if !response.status.is_error() || !matches!(response.body, Body::Empty) {
+        return;
+    }
+    if let Some((content_type, page)) = pages.page(response.status) {
+        response.field("Content-Type", content_type);
+        response.body = Body::Shared {
+            bytes: Arc::clone(page),
+            start: 0,
+            end: page.len(),
+        };
     }
 }
 

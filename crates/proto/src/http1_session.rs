@@ -11,7 +11,7 @@
 //! wants nothing else, so that a client which does not read is not read from.
 
 mod answer;
-mod encode;
+pub(crate) mod encode;
 mod idle;
 mod input;
 mod lend;

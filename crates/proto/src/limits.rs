@@ -80,6 +80,15 @@ pub struct Limits {
     /// KiB: a socket's receive window begins with it, and two wake-ups for each are cheap enough. Content
     /// of a known length that fits into it is gathered in it before the app's task is started.
     pub stream_window_bytes: usize,
+    /// Requests of one HTTP/2 connection at one time. 128: RFC 9113 section 6.5.2 asks for 100 or more, and
+    /// browsers have some dozens.
+    pub streams_max: u32,
+    /// Content of all requests of an HTTP/2 connection that may be on its way or wait for whoever reads it.
+    /// 256 KiB: four streams at full speed, and a bound on memory.
+    pub connection_window_bytes: u32,
+    /// Content of responses in memory that waits for an HTTP/2 client to make room; beyond that no further
+    /// request of it is begun. 1 MiB: more than a page has that is made by apps. Files are not in memory.
+    pub waiting_bytes_max: usize,
     /// Time for an app to answer, from its request's head or from its last step in reading the
     /// content on: 60 s, as proxies give it. Then 503.
     pub app_answer_timeout_ms: u64,
@@ -126,6 +135,9 @@ impl Default for Limits {
             output_bytes_max: 64 << 10,
             inline_body_bytes_max: 16 << 10,
             stream_window_bytes: 64 << 10,
+            streams_max: 128,
+            connection_window_bytes: 256 << 10,
+            waiting_bytes_max: 1 << 20,
             app_answer_timeout_ms: 60_000,
             app_silence_timeout_ms: 300_000,
             linger_bytes_max: 64 << 20,

@@ -33,6 +33,8 @@ pub enum Version {
     /// HTTP/1.1
     #[default]
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 /// The four forms of a request target (RFC 9112 section 3.2).

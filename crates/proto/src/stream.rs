@@ -180,6 +180,11 @@ impl Stream {
         self.leaving_bytes = std::mem::take(&mut self.waiting_bytes);
     }
 
+    /// So much of what waited was put into the output.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+    }
+
     /// It has left.
     pub(crate) fn left(&mut self) {
         self.leaving_bytes = 0;

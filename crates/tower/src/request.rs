@@ -57,6 +57,7 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
     *request.version_mut() = match from.version {
         loadline_proto::Version::Http10 => Version::HTTP_10,
         loadline_proto::Version::Http11 => Version::HTTP_11,
+        loadline_proto::Version::Http2 => Version::HTTP_2,
     };
     let headers = request.headers_mut();
     if let Some(spare) = SPARE.take() {

@@ -113,7 +113,7 @@ impl Template {
     pub fn prepare(&self, ask: &Ask<'_>) -> (Vec<u8>, Vec<u8>) {
         let (keep, last) = match self.version {
             Version::Http10 => ("Connection: keep-alive\r\n", ""),
-            Version::Http11 => ("", "Connection: close\r\n"),
+            Version::Http11 | Version::Http2 => ("", "Connection: close\r\n"),
         };
         (self.write(ask, keep), self.write(ask, last))
     }
@@ -123,7 +123,7 @@ impl Template {
         let mut push = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
         let version: &[u8] = match self.version {
             Version::Http10 => b" HTTP/1.0\r\n",
-            Version::Http11 => b" HTTP/1.1\r\n",
+            Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
         };
         push(&[ask.method.as_str().as_bytes(), b" ", ask.target, version]);
         if !self.has("Host") {

@@ -33,3 +33,4 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts
 }
 
 pub(crate) use head::parse;
+pub(crate) use trailers::is_no_trailer;

@@ -20,8 +20,13 @@ impl TrailerName {
     pub(super) fn end(&mut self) -> bool {
         let len = std::mem::take(&mut self.len);
         let name = self.bytes.get(..len);
-        name.is_some_and(|name| FORBIDDEN.contains(&name))
+        name.is_some_and(is_no_trailer)
     }
+}
+
+/// Whether a request may not have a trailer of this name, which is in lower case.
+pub(crate) fn is_no_trailer(name: &[u8]) -> bool {
+    FORBIDDEN.contains(&name)
 }
 
 /// What has to be known before the content: framing, routing, request modifiers, authentication and

@@ -1,8 +1,9 @@
 //! From a handler's answer to output: error pages, encoding, counting.
 
 use super::encode::{self, After};
+use crate::error_pages::fill_error_page;
 use crate::progress::Progress;
-use crate::{Body, Context, Exchange, Response, SessionConfig};
+use crate::{Body, Context, Exchange, SessionConfig};
 
 /// Puts the answer of `exchange` into the output of `progress`, unless the handler has done so;
 /// returns whether the connection stays open after it.
@@ -20,7 +21,7 @@ pub(crate) fn take_over(
         progress.content_len = len;
         return persist; // as its head says: a drain that began since then closes it when idle
     }
-    fill_error_page(response, config);
+    fill_error_page(response, &config.error_pages);
     let persist = persist && !progress.is_last(draining);
     let after = After::new(persist, exchange.promised_s);
     progress.content_len = encode::answer(
@@ -32,19 +33,4 @@ pub(crate) fn take_over(
         cx,
     );
     persist
-}
-
-/// An error without content gets the page of its status.
-fn fill_error_page(response: &mut Response, config: &SessionConfig) {
-    if !response.status.is_error() || !matches!(response.body, Body::Empty) {
-        return;
-    }
-    if let Some((content_type, page)) = config.error_pages.page(response.status) {
-        response.field("Content-Type", content_type);
-        response.body = Body::Shared {
-            bytes: std::sync::Arc::clone(page),
-            start: 0,
-            end: page.len(),
-        };
-    }
 }

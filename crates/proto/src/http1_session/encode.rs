@@ -65,7 +65,9 @@ pub(crate) fn borrowed(
     };
     let lines = fields.http1_lines();
     let lines_len = lines.len() + connection_lines.len();
-    reserve(output, HEAD_EXTRA_BYTES + lines_len + content_len, cx);
+    cx.pool
+        .buffers
+        .reserve(output, HEAD_EXTRA_BYTES + lines_len + content_len);
     begin_head(output, request.version, after, status, fields, cx.date);
     output.extend_from_slice(lines);
     output.extend_from_slice(connection_lines);
@@ -111,7 +113,9 @@ pub(crate) fn answer(
     let fields = &response.fields;
     let lines = fields.http1_lines();
     let lines_len = lines.len() + connection_lines.len();
-    reserve(output, HEAD_EXTRA_BYTES + lines_len + inline_len, cx);
+    cx.pool
+        .buffers
+        .reserve(output, HEAD_EXTRA_BYTES + lines_len + inline_len);
     let status = response.status;
     begin_head(output, request.version, after, status, fields, cx.date);
     output.extend_from_slice(lines);
@@ -150,7 +154,7 @@ pub(crate) fn connection_lines(security: &Option<Arc<Security>>) -> &[u8] {
 
 /// What Content-Length is to say, if anything.
 #[inline]
-fn stated_len(request: &Request, response: &Response, body: &Body) -> Option<u64> {
+pub(crate) fn stated_len(request: &Request, response: &Response, body: &Body) -> Option<u64> {
     let known = match body {
         Body::Stream { len } => *len,
         body => Some(body.len()),
@@ -203,7 +207,7 @@ pub(crate) fn content(
     const FRAMING_BYTES: usize = 20; // 16 digits and two line ends
     let copied = bytes.len() <= COPY_BYTES_MAX;
     let len = if copied { bytes.len() } else { 0 };
-    reserve(output, FRAMING_BYTES + len, cx);
+    cx.pool.buffers.reserve(output, FRAMING_BYTES + len);
     if chunked {
         push_hexadecimal(output, bytes.len());
         output.extend_from_slice(b"\r\n");
@@ -219,7 +223,7 @@ pub(crate) fn content(
             segments.push(Segment::Buffer(std::mem::take(output)));
         }
         segments.push(Segment::Buffer(bytes));
-        reserve(output, FRAMING_BYTES, cx);
+        cx.pool.buffers.reserve(output, FRAMING_BYTES);
     }
     if chunked {
         output.extend_from_slice(b"\r\n");
@@ -229,7 +233,7 @@ pub(crate) fn content(
 /// The end of chunked content.
 pub(crate) fn last_chunk(trailers: &Fields, output: &mut Buffer, cx: &mut Context<'_>) {
     let lines = trailers.http1_lines();
-    reserve(output, lines.len() + 5, cx);
+    cx.pool.buffers.reserve(output, lines.len() + 5);
     output.extend_from_slice(b"0\r\n");
     output.extend_from_slice(lines);
     output.extend_from_slice(b"\r\n");
@@ -251,17 +255,6 @@ fn push_hexadecimal(output: &mut Vec<u8>, number: usize) {
     for digit in (0..digits).rev() {
         output.push(DIGITS[number >> (4 * digit) & 15]);
     }
-}
-
-/// Makes room for `len` more bytes, from the pool where the buffer at hand is too small.
-#[inline]
-pub(crate) fn reserve(output: &mut Buffer, len: usize, cx: &mut Context<'_>) {
-    if output.capacity() - output.len() >= len {
-        return;
-    }
-    let mut larger = cx.pool.buffers.take(output.len() + len);
-    larger.extend_from_slice(output);
-    cx.pool.buffers.give(std::mem::replace(output, larger));
 }
 
 #[inline]

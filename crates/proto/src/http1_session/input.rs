@@ -1,6 +1,5 @@
 //! Input of a session: bytes ahead of their turn become heads and content.
 
-use super::encode;
 use crate::http1::{HeadScan, HeadScanner};
 use crate::progress::{BodyReader, Progress, too_much_content};
 use crate::{Context, Fault, Limits, RequestBody, Status};
@@ -66,7 +65,7 @@ impl Progress {
     pub(crate) fn push_continue(&mut self, cx: &mut Context<'_>) {
         const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
         cx.counters.answer(Status::CONTINUE);
-        encode::reserve(&mut self.output, CONTINUE.len(), cx);
+        cx.pool.buffers.reserve(&mut self.output, CONTINUE.len());
         self.output.extend_from_slice(CONTINUE);
     }
 
@@ -131,7 +130,7 @@ impl Progress {
                 break;
             }
             let offer = &mut stream.offer;
-            encode::reserve(offer, input.len(), cx);
+            cx.pool.buffers.reserve(offer, input.len());
             let before = offer.len();
             let read = self
                 .body

@@ -69,7 +69,7 @@ impl Progress {
         cx: &mut Context<'_>,
     ) {
         if self.segments.is_empty() || self.is_unlogged() || sending {
-            return log(exchange, self.content_len, cx);
+            return cx.answered(exchange, self.content_len);
         }
         if cx.log.is_some() {
             self.unlogged = Some(exchange);
@@ -90,10 +90,9 @@ impl Progress {
         }
         if let Some(exchange) = self.unlogged.take() {
             let head_len = self.out_bytes.saturating_sub(self.content_len);
-            log(
+            cx.answered(
                 exchange,
                 bytes_sent.saturating_sub(head_len).min(self.content_len),
-                cx,
             );
         }
     }
@@ -113,7 +112,7 @@ impl Progress {
                 Some(sent) => stream.content_sent(sent),
                 None => stream.content_len,
             };
-            log(exchange, bytes, cx);
+            cx.answered(exchange, bytes);
         }
     }
 
@@ -135,16 +134,4 @@ impl Progress {
             cx.pool.give_exchange(exchange);
         }
     }
-}
-
-/// A response is complete.
-fn log(exchange: Box<Exchange>, bytes: u64, cx: &mut Context<'_>) {
-    if let Some(timing) = Timing::of(&exchange) {
-        cx.counters.latencies.record(timing);
-    }
-    if let Some(log) = cx.log.as_deref_mut() {
-        let status = exchange.response.status;
-        log.add(&exchange, status, bytes, cx.date);
-    }
-    cx.pool.give_exchange(exchange);
 }

@@ -1,0 +1,446 @@
+//! From decoded fields to a request (RFC 9113 sections 8.2 and 8.3).
+//!
+//! The request is written as HTTP/1.1 would send it and goes through the same parser: a target or a field
+//! that is refused there is refused here, and a handler sees no difference.
+
+use crate::ascii::is_token_byte;
+use crate::http1::{self, HeadFacts};
+use crate::request::{Span, Version};
+use crate::{Fault, Limits, Request, Status};
+
+/// What a field counts in a list of fields beside its name and value (section 6.5.2).
+const FIELD_BYTES: usize = 32;
+/// Of the version in the request line, which a log shows.
+const VERSION: &[u8] = b" HTTP/1.1\r\n";
+
+/// Why there is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestError {
+    /// It is malformed: a stream error of the type `PROTOCOL_ERROR` (section 8.1.1).
+    Malformed(&'static str),
+    /// It is refused with an answer.
+    Refused(Fault),
+}
+
+use RequestError::Malformed;
+
+/// Collects the fields of one request. To be used again for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct RequestFields {
+    /// Values of the pseudo-fields, and what they are of.
+    pseudo: Vec<u8>,
+    method: Option<Span>,
+    scheme: Option<Span>,
+    authority: Option<Span>,
+    path: Option<Span>,
+    /// Cookies that came in several fields are one (section 8.2.3).
+    cookie: Vec<u8>,
+    /// The size of the list so far.
+    list_bytes: usize,
+    count: usize,
+    has_regular: bool,
+    error: Option<RequestError>,
+}
+
+impl RequestFields {
+    /// Another request begins.
+    pub(crate) fn begin(&mut self) {
+        let (mut pseudo, mut cookie) = (
+            std::mem::take(&mut self.pseudo),
+            std::mem::take(&mut self.cookie),
+        );
+        pseudo.clear();
+        cookie.clear();
+        *self = Self {
+            pseudo,
+            cookie,
+            ..Self::default()
+        };
+    }
+
+    /// One more field. What is wrong is remembered: the rest of its block has to be decoded all the same.
+    pub(crate) fn add(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        request: &mut Request,
+        limits: &Limits,
+    ) {
+        if self.error.is_none() {
+            self.error = self.try_add(name, value, request, limits).err();
+        }
+    }
+
+    /// All fields have come. `is_secure`: the connection is; `None`: it does not matter, since a proxy has
+    /// decided what it asks for.
+    ///
+    /// # Errors
+    /// It is no request, or one that is refused.
+    pub(crate) fn end(
+        &self,
+        is_secure: Option<bool>,
+        request: &mut Request,
+        limits: &Limits,
+    ) -> Result<HeadFacts, RequestError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if !self.has_regular {
+            self.write_line(request)?;
+        }
+        if !self.cookie.is_empty() {
+            push_line(b"cookie", &self.cookie, &mut request.head);
+        }
+        request.head.extend_from_slice(b"\r\n");
+        let facts = http1::parse(request, limits).map_err(RequestError::Refused)?;
+        let line_len = request.line().len();
+        request.head[line_len - 3..line_len].copy_from_slice(b"2.0");
+        request.version = Version::Http2;
+        if let Some(is_secure) = is_secure {
+            self.check_scheme(is_secure)?;
+        }
+        Ok(facts)
+    }
+
+    fn try_add(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        request: &mut Request,
+        limits: &Limits,
+    ) -> Result<(), RequestError> {
+        self.list_bytes += name.len() + value.len() + FIELD_BYTES;
+        self.count += 1;
+        if self.list_bytes > limits.head_bytes_max || self.count > limits.fields_max {
+            let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            let fault = Fault::limit(status, "more or larger fields than allowed");
+            return Err(RequestError::Refused(fault));
+        }
+        check_value(value)?;
+        if let Some(pseudo) = name.strip_prefix(b":") {
+            return self.add_pseudo(pseudo, value);
+        }
+        check_name(name)?;
+        if is_of_connection(name) || name == b"te" && value != b"trailers" {
+            return Err(Malformed("a field that belongs to a connection of HTTP/1"));
+        }
+        if !self.has_regular {
+            self.write_line(request)?;
+            self.has_regular = true;
+        }
+        match name {
+            b"host" if self.authority.is_some() => return self.check_host(value),
+            b"cookie" => {
+                if !self.cookie.is_empty() {
+                    self.cookie.extend_from_slice(b"; ");
+                }
+                self.cookie.extend_from_slice(value);
+            }
+            _ => push_line(name, value, &mut request.head),
+        }
+        Ok(())
+    }
+
+    fn add_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), RequestError> {
+        if self.has_regular {
+            return Err(Malformed("a pseudo-field behind a field"));
+        }
+        let place = match name {
+            b"method" => &mut self.method,
+            b"scheme" => &mut self.scheme,
+            b"authority" => &mut self.authority,
+            b"path" => &mut self.path,
+            _ => return Err(Malformed("an unknown pseudo-field")),
+        };
+        let start = self.pseudo.len() as u32; // bounded by the list's size
+        self.pseudo.extend_from_slice(value);
+        let end = self.pseudo.len() as u32;
+        match place.replace(Span { start, end }) {
+            Some(_) => Err(Malformed("a pseudo-field came twice")),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the request line and the Host field, once all pseudo-fields have come.
+    fn write_line(&self, request: &mut Request) -> Result<(), RequestError> {
+        let of = |span: Option<Span>| span.map(|span| span.of(&self.pseudo));
+        let method = of(self.method).ok_or(Malformed("no method"))?;
+        if method.is_empty() || !method.iter().copied().all(is_token_byte) {
+            return Err(Malformed("the method is no token"));
+        }
+        let is_connect = method == b"CONNECT";
+        let target = match (is_connect, of(self.path), of(self.scheme)) {
+            (true, None, None) => {
+                of(self.authority).ok_or(Malformed("CONNECT without authority"))?
+            }
+            (true, _, _) => return Err(Malformed("CONNECT with a path or a scheme")),
+            (false, Some(path), Some(_)) => path,
+            (false, _, _) => return Err(Malformed("no path or no scheme")),
+        };
+        let is_path = target.first() == Some(&b'/') || target == b"*" || is_connect;
+        if !is_path || target.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)) {
+            return Err(Malformed("the path is none"));
+        }
+        let head = &mut request.head;
+        head.extend_from_slice(method);
+        head.push(b' ');
+        head.extend_from_slice(target);
+        head.extend_from_slice(VERSION);
+        if let Some(authority) = of(self.authority) {
+            push_line(b"host", authority, head);
+        }
+        Ok(())
+    }
+
+    /// Both say where the request goes (section 8.3.1).
+    fn check_host(&self, host: &[u8]) -> Result<(), RequestError> {
+        let authority = self.authority.map(|span| span.of(&self.pseudo));
+        match authority {
+            Some(authority) if !authority.eq_ignore_ascii_case(host) => {
+                Err(Malformed("Host differs from the authority"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Of another scheme it is another resource (RFC 9110 section 7.4).
+    fn check_scheme(&self, is_secure: bool) -> Result<(), RequestError> {
+        let expected: &[u8] = if is_secure { b"https" } else { b"http" };
+        match self.scheme.map(|span| span.of(&self.pseudo)) {
+            Some(scheme) if !scheme.eq_ignore_ascii_case(expected) => {
+                let text = "a target of another scheme than the connection's";
+                Err(RequestError::Refused(Fault::peer(
+                    Status::MISDIRECTED_REQUEST,
+                    text,
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a field may be a trailer of a request: what may not is malformed, as it is in HTTP/1.
+pub(crate) fn check_trailer(name: &[u8], value: &[u8]) -> Result<(), RequestError> {
+    if name.starts_with(b":") {
+        return Err(Malformed("a pseudo-field among the trailers"));
+    }
+    check_name(name)?;
+    check_value(value)?;
+    match is_of_connection(name) || http1::is_no_trailer(name) {
+        true => Err(Malformed("a field that may not be a trailer")),
+        false => Ok(()),
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), RequestError> {
+    let is_lower = |byte: &u8| is_token_byte(*byte) && !byte.is_ascii_uppercase();
+    match !name.is_empty() && name.iter().all(is_lower) {
+        true => Ok(()),
+        false => Err(Malformed("the name of a field is no token in lower case")),
+    }
+}
+
+fn check_value(value: &[u8]) -> Result<(), RequestError> {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    if is_space(value.first()) || is_space(value.last()) {
+        return Err(Malformed("white space around the value of a field"));
+    }
+    // What else may not stand in a value is the parser's to say.
+    match memchr::memchr3(b'\0', b'\r', b'\n', value) {
+        Some(_) => Err(Malformed("a control character in the value of a field")),
+        None => Ok(()),
+    }
+}
+
+/// Section 8.2.2.
+fn is_of_connection(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade"
+    )
+}
+
+fn push_line(name: &[u8], value: &[u8], head: &mut Vec<u8>) {
+    head.extend_from_slice(name);
+    head.extend_from_slice(b": ");
+    head.extend_from_slice(value);
+    head.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FieldName, Method};
+
+    const GET: [(&str, &str); 4] = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "example.org"),
+        (":path", "/a?b"),
+    ];
+
+    fn request(fields: &[(&str, &str)]) -> Result<(Request, HeadFacts), RequestError> {
+        let (mut request, limits) = (Request::default(), Limits::default());
+        let mut all = RequestFields::default();
+        all.begin();
+        for (name, value) in fields {
+            all.add(name.as_bytes(), value.as_bytes(), &mut request, &limits);
+        }
+        let facts = all.end(Some(false), &mut request, &limits)?;
+        Ok((request, facts))
+    }
+
+    fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+        [&GET[..], more].concat()
+    }
+
+    fn malformed(fields: &[(&str, &str)]) -> bool {
+        matches!(request(fields), Err(Malformed(_)))
+    }
+
+    fn status(fields: &[(&str, &str)]) -> Option<Status> {
+        match request(fields) {
+            Err(RequestError::Refused(fault)) => fault.status,
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_request_is_what_http_1_would_have_sent() {
+        let (request, facts) = request(&with(&[
+            ("user-agent", "x"),
+            ("cookie", "a=b"),
+            ("content-length", "3"),
+            ("cookie", "c=d"),
+        ]))
+        .unwrap();
+        assert_eq!(request.line(), b"GET /a?b HTTP/2.0");
+        assert_eq!(
+            (request.method, request.version),
+            (Method::Get, Version::Http2)
+        );
+        assert_eq!(
+            (request.path(), request.query()),
+            (&b"/a"[..], Some(&b"b"[..]))
+        );
+        assert_eq!(request.authority(), b"example.org");
+        assert_eq!(request.field(FieldName::Cookie), Some(&b"a=b; c=d"[..]));
+        assert_eq!(request.field(FieldName::Host), Some(&b"example.org"[..]));
+        assert_eq!(facts.framing, http1::Framing::Length(3));
+    }
+
+    #[test]
+    fn host_takes_the_place_of_an_authority_and_may_repeat_it() {
+        let mut fields = with(&[("host", "EXAMPLE.org")]);
+        let (both, _) = request(&fields).unwrap();
+        assert_eq!(both.field_values(FieldName::Host).count(), 1);
+        fields.remove(2);
+        let (host, _) = request(&fields).unwrap();
+        assert_eq!(host.authority(), b"EXAMPLE.org");
+        fields.pop();
+        assert_eq!(status(&fields), Some(Status::BAD_REQUEST), "neither");
+        assert!(malformed(&with(&[("host", "example.com")])));
+    }
+
+    /// Sections 8.2.1, 8.2.2, 8.3 and 8.3.1.
+    #[test]
+    fn what_is_malformed() {
+        for more in [
+            ("Accept", "*/*"),
+            ("", "a"),
+            ("a b", "c"),
+            ("a:", "c"),
+            ("a", " b"),
+            ("a", "b\t"),
+            ("a", "b\r\nc: d"),
+            ("a", "b\0"),
+            ("connection", "close"),
+            ("proxy-connection", "close"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("te", "gzip"),
+            (":method", "GET"),
+            (":status", "200"),
+            (":other", "1"),
+        ] {
+            assert!(malformed(&with(&[more])), "{more:?}");
+        }
+        assert!(malformed(&with(&[("a", "b"), (":protocol", "c")])));
+        for left_out in [0, 1, 3] {
+            let mut fields = with(&[]);
+            fields.remove(left_out);
+            assert!(malformed(&fields), "{left_out}");
+            fields.push(("accept", "*/*"));
+            assert!(malformed(&fields), "{left_out}");
+        }
+        for (at, value) in [
+            (0, ""),
+            (0, "G ET"),
+            (3, ""),
+            (3, "a"),
+            (3, "/ b"),
+            (3, "http://a/"),
+        ] {
+            let mut fields = with(&[]);
+            fields[at].1 = value;
+            assert!(malformed(&fields), "{value}");
+        }
+        assert!(request(&with(&[("te", "trailers")])).is_ok());
+    }
+
+    #[test]
+    fn targets_of_other_methods() {
+        let connect = [(":method", "CONNECT"), (":authority", "example.org:443")];
+        let (request_, _) = request(&connect).unwrap();
+        assert_eq!(request_.target(), b"example.org:443");
+        assert!(malformed(&[connect[0], connect[1], (":path", "/")]));
+        assert!(malformed(&connect[..1]));
+        let mut options = with(&[]);
+        options[0].1 = "OPTIONS";
+        options[3].1 = "*";
+        assert_eq!(request(&options).unwrap().0.target(), b"*");
+        options[0].1 = "GET";
+        assert_eq!(status(&options), Some(Status::BAD_REQUEST));
+    }
+
+    #[test]
+    fn what_is_refused_with_an_answer() {
+        let mut fields = with(&[]);
+        fields[1].1 = "https";
+        assert_eq!(status(&fields), Some(Status::MISDIRECTED_REQUEST));
+        let large = "x".repeat(32 << 10);
+        assert_eq!(
+            status(&[&GET[..], &[("a", &large)]].concat()),
+            Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE)
+        );
+        let many = vec![("a", "b"); 101];
+        assert_eq!(
+            status(&[&GET[..], &many].concat()),
+            Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE)
+        );
+        let long = format!("/{}", "x".repeat(8000));
+        let mut fields = GET;
+        fields[3].1 = &long;
+        assert_eq!(status(&fields), Some(Status::URI_TOO_LONG));
+        assert_eq!(
+            status(&with(&[("content-length", "1"), ("content-length", "2")])),
+            Some(Status::BAD_REQUEST)
+        );
+    }
+
+    #[test]
+    fn trailers_are_fields_that_nobody_has_to_know_before() {
+        assert_eq!(check_trailer(b"checksum", b"1"), Ok(()));
+        for name in [
+            "Checksum",
+            ":path",
+            "content-length",
+            "te",
+            "connection",
+            "",
+        ] {
+            assert!(check_trailer(name.as_bytes(), b"1").is_err(), "{name}");
+        }
+    }
+}

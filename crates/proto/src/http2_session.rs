@@ -1,0 +1,533 @@
+//! A connection that speaks HTTP/2 (RFC 9113), as a state machine: events in, orders out.
+//!
+//! ```text
+//!   received ─► frames ─► streams ─► Run · Block · Start · Offer · Pull · Cancel
+//!                            │
+//!                    ran · completed · answered · produced
+//!                            │
+//!   Send ◄─ output ◄─ heads at once, content as windows and turns allow
+//! ```
+//!
+//! | what | file |
+//! |---|---|
+//! | frames that come | `input` |
+//! | one stream, and all of them | `stream` |
+//! | responses, and whose content is next | `answering`, `priority`, `output` |
+//! | apps whose content streams | `tasks` |
+//! | what the owner has to do | `orders` |
+//! | times, and what clients may not do too often | `deadlines`, `budget` |
+
+mod answering;
+mod budget;
+mod deadlines;
+mod input;
+mod orders;
+mod output;
+mod priority;
+mod stream;
+mod tasks;
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use loadline_base::{Buffer, Millis, Transmit};
+
+use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
+use crate::http2::hpack::{Decoder, Encoder};
+use crate::http2::request::RequestFields;
+use crate::peer::Peer;
+use crate::trusted_proxies::Standing;
+use crate::{
+    CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Method, Outcome,
+    Session, SessionConfig, Status, StreamId,
+};
+use budget::Budget;
+use input::{Block, Reading};
+use output::Output;
+use stream::{Phase, Stream, Streams};
+
+/// The connection.
+const CONNECTION: StreamId = StreamId(0);
+/// Streams that were reset a moment ago: frames for them are on their way, and no fault.
+const RESET_KEPT: usize = 64;
+
+/// A connection that speaks HTTP/2.
+#[derive(Debug)]
+pub struct Http2Session {
+    config: Arc<SessionConfig>,
+    peer: Peer,
+    standing: Standing,
+    /// Whether a layer such as TLS is below.
+    is_secure: bool,
+    stage: Stage,
+
+    reading: Reading,
+    /// Input of which only a part of a frame has come.
+    unread: Buffer,
+    /// A DATA frame of which only a part has come: what is left of it.
+    partial: Option<FrameHead>,
+    /// A field block that is incomplete.
+    block: Option<Block>,
+    decoder: Decoder,
+    fields: RequestFields,
+    /// The highest number of a stream of the client's.
+    last_stream: u32,
+    recently_reset: VecDeque<StreamId>,
+    budget: Budget,
+    /// How much the client may send, and what it may send more once that is said.
+    window: u32,
+    credit: u32,
+
+    streams: Streams,
+    /// Those that have an order to give.
+    due: VecDeque<StreamId>,
+    /// Those whose app's task is to be dropped.
+    cancelled: VecDeque<StreamId>,
+    turns: u64,
+
+    encoder: Encoder,
+    /// A field block in the making.
+    head: Vec<u8>,
+    output: Output,
+    /// What the client takes, of all streams together, and of each new one.
+    send_window: i64,
+    stream_send_window: u32,
+    sending: bool,
+    /// Of the batch on its way: its length, its memory, and how much of it has left.
+    out_bytes: u64,
+    out_sent: u64,
+    sending_bytes: usize,
+
+    eof: bool,
+    /// The socket holds nothing, as of the last `ReceivePending`.
+    nothing_pending: bool,
+    /// The period of the connection's own deadline, and what has moved in it.
+    since: Millis,
+    moved: u64,
+    reason: Option<CloseReason>,
+    record: Option<Box<ConnectionRecord>>,
+}
+
+/// How far the connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It serves.
+    Open,
+    /// The client was told to begin no more streams; those that come all the same are served.
+    Draining,
+    /// GOAWAY is in the output: no stream is begun, and what has begun is finished.
+    Ending,
+    /// The output is shut down; what still comes is thrown away.
+    Lingering,
+    Closed,
+}
+
+impl Http2Session {
+    /// A connection that was just accepted. `is_secure`: a layer such as TLS is below.
+    #[must_use]
+    pub fn new(
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        is_secure: bool,
+        cx: &mut Context<'_>,
+    ) -> Self {
+        cx.counters.accepted.add(1);
+        let limits = &config.limits;
+        let mut session = Self {
+            config: Arc::clone(config),
+            peer: Peer::new(peer),
+            standing: config.trusted_proxies.standing(peer),
+            is_secure,
+            stage: Stage::Open,
+            reading: Reading::Preface,
+            unread: Buffer::default(),
+            partial: None,
+            block: None,
+            decoder: Decoder::default(),
+            fields: RequestFields::default(),
+            last_stream: 0,
+            recently_reset: VecDeque::new(),
+            budget: Budget::new(cx.now),
+            window: limits.connection_window_bytes,
+            credit: 0,
+            streams: Streams::default(),
+            due: VecDeque::new(),
+            cancelled: VecDeque::new(),
+            turns: 0,
+            encoder: Encoder::default(),
+            head: Vec::new(),
+            output: Output::default(),
+            send_window: i64::from(WINDOW_BYTES),
+            stream_send_window: WINDOW_BYTES,
+            sending: false,
+            out_bytes: 0,
+            out_sent: 0,
+            sending_bytes: 0,
+            eof: false,
+            nothing_pending: false,
+            since: cx.now,
+            moved: 0,
+            reason: None,
+            record: None,
+        };
+        session.introduce(cx);
+        session
+    }
+
+    /// The server's settings, which come first (section 3.4).
+    fn introduce(&mut self, cx: &mut Context<'_>) {
+        let limits = &self.config.limits;
+        let setting = |id, value| Setting { id, value };
+        let settings = [
+            setting(Setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
+            setting(
+                Setting::INITIAL_WINDOW_SIZE,
+                stream_window(limits.stream_window_bytes),
+            ),
+            setting(
+                Setting::MAX_HEADER_LIST_SIZE,
+                u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX),
+            ),
+            setting(Setting::NO_RFC7540_PRIORITIES, 1),
+        ];
+        let more = limits.connection_window_bytes.saturating_sub(WINDOW_BYTES);
+        self.output.settings(&settings, cx);
+        if more > 0 {
+            self.output.window_update(CONNECTION, more, cx);
+        }
+    }
+
+    /// A connection error (section 5.4.1): the client is told, and the connection ends.
+    #[cold]
+    fn fail(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {
+        if self.stage >= Stage::Ending {
+            return;
+        }
+        cx.counters.fault(&Fault::bad_request(text));
+        self.reason.get_or_insert(CloseReason::BadRequest);
+        self.go_away(code, cx);
+        // Nothing of what was begun is finished: what comes cannot be understood any more.
+        let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
+        for id in streams {
+            self.end_stream(id, cx);
+        }
+    }
+
+    /// No more streams are begun.
+    fn go_away(&mut self, code: ErrorCode, cx: &mut Context<'_>) {
+        self.output.go_away(self.last_stream, code, cx);
+        self.stage = Stage::Ending;
+    }
+
+    /// A stream error (section 5.4.2), or a request that is not answered.
+    fn reset(&mut self, id: StreamId, code: ErrorCode, cx: &mut Context<'_>) {
+        self.output.reset(id, code, cx);
+        if self.recently_reset.len() == RESET_KEPT {
+            self.recently_reset.pop_front();
+        }
+        self.recently_reset.push_back(id);
+        self.end_stream(id, cx);
+    }
+
+    /// The stream is closed, whatever of it is still under way.
+    fn end_stream(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        match stream.phase {
+            // It counts until a worker has given its exchange back: that is what it costs.
+            Phase::Blocking => {
+                abandon(stream);
+                stream.content.clear();
+                stream.phase = Phase::Reset;
+            }
+            Phase::Reset => {}
+            phase => {
+                if phase == Phase::Task {
+                    self.cancelled.push_back(id);
+                }
+                if let Some(stream) = self.streams.remove(id) {
+                    self.discard(stream, cx);
+                }
+                self.rest_if_idle(cx);
+            }
+        }
+    }
+
+    /// Gives back what a stream holds. What it has kept of the client's window is open again.
+    fn discard(&mut self, mut stream: Box<Stream>, cx: &mut Context<'_>) {
+        self.credit += u32::try_from(stream.app.offered_bytes).unwrap_or_default();
+        cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+        let exchanges = [stream.exchange.take(), stream.app.request_copy.take()];
+        for exchange in exchanges.into_iter().flatten() {
+            cx.pool.give_exchange(exchange);
+        }
+        if let Some(exchange) = stream.answered.take() {
+            cx.answered(exchange, stream.content_sent);
+        }
+        cx.pool.give_segments(stream.content.drain(..).collect());
+    }
+
+    /// The last stream has ended: the idle time begins.
+    fn rest_if_idle(&mut self, cx: &Context<'_>) {
+        if self.streams.is_empty() && !self.sending {
+            self.begin_period(cx);
+        }
+    }
+
+    /// A stream has an order to give.
+    fn mark_due(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(id)
+            && !std::mem::replace(&mut stream.is_due, true)
+        {
+            self.due.push_back(id);
+        }
+    }
+
+    fn peer_is_trusted(&self) -> bool {
+        self.standing == Standing::Proxy
+    }
+
+    fn begin_period(&mut self, cx: &Context<'_>) {
+        self.since = cx.now;
+        self.moved = 0;
+    }
+
+    fn close(&mut self, reason: CloseReason) {
+        self.reason.get_or_insert(reason);
+        self.streams.iter_mut().for_each(abandon);
+        self.stage = Stage::Closed;
+    }
+
+    fn count_bytes_out(&mut self, bytes: u64, cx: &Context<'_>) {
+        cx.counters.bytes_out.add(bytes);
+        if let Some(record) = &mut self.record {
+            record.bytes_out += bytes;
+        }
+    }
+}
+
+/// Whoever works for the stream learns that nobody reads the response.
+fn abandon(stream: &mut Stream) {
+    if let Some(hang_up) = stream.hang_up.take() {
+        hang_up.close();
+    }
+}
+
+/// The window of a new stream: what an app's task has of its content at one time.
+fn stream_window(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(WINDOW_BYTES).max(1)
+}
+
+impl Session for Http2Session {
+    fn next_action(&mut self, cx: &mut Context<'_>) -> crate::Action {
+        self.order(cx)
+    }
+
+    fn received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
+        cx.counters.bytes_in.add(bytes.len() as u64);
+        if let Some(record) = &mut self.record {
+            record.bytes_in += bytes.len() as u64;
+        }
+        match self.stage {
+            Stage::Closed => {}
+            Stage::Lingering => {
+                self.moved += bytes.len() as u64;
+                if self.moved > self.config.limits.linger_bytes_max {
+                    self.close(CloseReason::Finished);
+                }
+            }
+            _ => self.read(bytes, cx),
+        }
+    }
+
+    fn received_eof(&mut self, cx: &mut Context<'_>) {
+        self.eof = true;
+        if self.stage == Stage::Lingering {
+            return self.close(CloseReason::Finished);
+        }
+        self.end_input(cx);
+    }
+
+    fn half_closed(&mut self) {
+        for stream in self.streams.iter_mut() {
+            stream.hang_up.as_ref().inspect(|it| it.half_close());
+        }
+    }
+
+    fn nothing_pending(&mut self, _cx: &mut Context<'_>) {
+        self.nothing_pending = true;
+    }
+
+    fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {
+        self.moved += bytes;
+        let pace = self.config.limits.write_pace;
+        if let Some(since) = pace.renewed(self.since, self.moved, cx.now) {
+            self.since = since;
+            self.moved = 0;
+        }
+        self.out_sent += bytes;
+        self.count_bytes_out(bytes, cx);
+    }
+
+    fn sent(&mut self, transmit: Transmit, cx: &mut Context<'_>) {
+        debug_assert!(self.sending && transmit.is_done());
+        self.sending = false;
+        self.sending_bytes = 0;
+        cx.pool.give_segments(transmit.into_segments());
+        let left = self.out_bytes.saturating_sub(self.out_sent);
+        self.count_bytes_out(left, cx);
+        self.begin_period(cx);
+    }
+
+    fn filled(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
+
+    fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
+
+    fn cached(&mut self, _cx: &mut Context<'_>) {}
+
+    fn computed(&mut self, _computation: Box<dyn Computation>, _cx: &mut Context<'_>) {}
+
+    fn peer_gone(&mut self, _cx: &mut Context<'_>) {
+        self.close(match self.streams.is_empty() && !self.sending {
+            true => CloseReason::Client,
+            false => CloseReason::Vanished,
+        });
+    }
+
+    fn ran(&mut self, mut exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>) {
+        let id = exchange.stream;
+        let Some(stream) = self.streams.get_mut(id) else {
+            return cx.pool.give_exchange(exchange);
+        };
+        let is_for_app = matches!(outcome, Outcome::Later(_));
+        if exchange.request.method == Method::Other && !is_for_app {
+            exchange.response.error(Status::NOT_IMPLEMENTED);
+            return self.answer(exchange, cx);
+        }
+        match outcome {
+            Outcome::Ready => self.answer(exchange, cx),
+            Outcome::Blocking => {
+                stream.phase = Phase::Block;
+                stream.exchange = Some(exchange);
+                self.mark_due(id);
+            }
+            Outcome::Later(options) => self.start_due(exchange, options, cx),
+            Outcome::Collect { bytes_max } => self.collect(exchange, bytes_max, cx),
+        }
+    }
+
+    fn completed(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        let id = exchange.stream;
+        match self.streams.get_mut(id) {
+            Some(stream) if stream.phase == Phase::Blocking => {
+                stream.hang_up = None;
+                self.answer(exchange, cx);
+            }
+            Some(_) => {
+                cx.pool.give_exchange(exchange);
+                if let Some(stream) = self.streams.remove(id) {
+                    self.discard(stream, cx);
+                }
+                self.rest_if_idle(cx);
+            }
+            None => cx.pool.give_exchange(exchange),
+        }
+    }
+
+    fn answered(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        self.task_answered(exchange, cx);
+    }
+
+    fn consumed(&mut self, stream: StreamId, bytes: usize, cx: &mut Context<'_>) {
+        self.task_consumed(stream, bytes, cx);
+    }
+
+    fn produced(&mut self, stream: StreamId, piece: crate::Piece, cx: &mut Context<'_>) {
+        self.task_produced(stream, piece, cx);
+    }
+
+    fn expired(&mut self, cx: &mut Context<'_>) {
+        self.look_at_time(cx);
+    }
+
+    fn draining(&mut self, cx: &mut Context<'_>) {
+        if self.stage == Stage::Open {
+            // Streams that are on their way are still served: the last one is not known yet.
+            self.output.go_away(
+                crate::http2::frame::WINDOW_BYTES_MAX,
+                ErrorCode::NoError,
+                cx,
+            );
+            self.stage = Stage::Draining;
+            self.nothing_pending = false;
+        }
+    }
+
+    fn refuse(&mut self, _status: Status, cx: &mut Context<'_>) {
+        self.reason = Some(CloseReason::Refused);
+        let fault = Fault::limit(
+            Status::SERVICE_UNAVAILABLE,
+            "no room for another connection",
+        );
+        cx.counters.fault(&fault);
+        self.go_away(ErrorCode::EnhanceYourCalm, cx);
+    }
+
+    fn abort(&mut self, reason: CloseReason) {
+        self.close(reason);
+    }
+
+    fn keep_record(&mut self, record: Option<Box<ConnectionRecord>>) {
+        self.record = record;
+    }
+
+    fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
+        let reason = self.reason.unwrap_or(CloseReason::Failed);
+        cx.counters.close(reason);
+        let streams: Vec<_> = self.streams.drain().collect();
+        for stream in streams {
+            self.discard(stream, cx);
+        }
+        self.output.recycle(cx);
+        cx.pool.buffers.give(std::mem::take(&mut self.unread));
+        let mut record = self.record.take();
+        if let Some(record) = &mut record {
+            record.reason = reason;
+        }
+        record
+    }
+
+    fn deadline(&self) -> Option<Millis> {
+        self.next_deadline()
+    }
+
+    fn is_idle(&self) -> bool {
+        let is_quiet = self.unread.is_empty() && self.block.is_none();
+        self.stage == Stage::Open && self.streams.is_empty() && !self.sending && is_quiet
+    }
+
+    fn client_address(&self) -> Option<IpAddr> {
+        let peer = self.peer.address().filter(|_| !self.peer_is_trusted())?;
+        Some(peer.ip())
+    }
+
+    fn awaits_client_since(&self) -> Option<Millis> {
+        self.client_awaited_since()
+    }
+
+    fn held_bytes(&self) -> usize {
+        let streams: usize = self.streams.iter().map(Stream::memory_bytes).sum();
+        let block = self.block.as_ref().map_or(0, Block::memory_bytes);
+        size_of::<Self>()
+            + streams
+            + block
+            + self.output.memory_bytes()
+            + self.sending_bytes
+            + self.unread.capacity()
+            + self.head.capacity()
+            + self.decoder.held_bytes()
+            + self.encoder.held_bytes()
+    }
+}

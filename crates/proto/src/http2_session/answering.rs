@@ -1,0 +1,312 @@
+//! Responses: their heads at once, and whose content is next.
+
+use std::collections::VecDeque;
+
+use loadline_base::{Buffer, Segment};
+
+use super::stream::{Phase, Sent, Stream};
+use super::{Http2Session, abandon};
+use crate::ascii::push_decimal;
+use crate::error_pages::fill_error_page;
+use crate::http1_session::encode::{stated_len, takes_trailers};
+use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX, flags};
+use crate::http2::hpack::{Encoder, Indexing};
+use crate::{Body, Context, Exchange, Fault, Method, Status, StreamId};
+
+/// Fields whose values come again on a connection.
+const KEPT: [&[u8]; 12] = [
+    b"server",
+    b"date",
+    b"content-type",
+    b"content-encoding",
+    b"cache-control",
+    b"vary",
+    b"accept-ranges",
+    b"x-content-type-options",
+    b"strict-transport-security",
+    b"content-security-policy",
+    b"access-control-allow-origin",
+    b"retry-after",
+];
+
+impl Http2Session {
+    /// The response stands in the exchange.
+    pub(super) fn answer(&mut self, mut exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        let body_max = self.config.limits.body_bytes_max;
+        let Some(stream) = self.streams.get_mut(exchange.stream) else {
+            return cx.pool.give_exchange(exchange);
+        };
+        let announced = stream.announced_left.unwrap_or(0) + stream.app.received_bytes;
+        if announced > body_max && !exchange.response.status.is_error() {
+            exchange.response.error(Status::CONTENT_TOO_LARGE);
+        }
+        self.begin_answer(exchange, cx);
+    }
+
+    /// What went wrong with a request, as its response.
+    pub(super) fn answer_fault(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        fault: Fault,
+        cx: &mut Context<'_>,
+    ) {
+        cx.counters.fault(&fault);
+        match fault.status.unwrap_or(Status::BAD_REQUEST) {
+            Status::SERVICE_UNAVAILABLE => exchange.refuse(1),
+            status => exchange.response.error(status),
+        }
+        self.begin_answer(exchange, cx);
+    }
+
+    /// Puts the head of a response into the output, and its content behind it or into its stream.
+    pub(super) fn begin_answer(&mut self, mut exchange: Box<Exchange>, cx: &mut Context<'_>) {
+        let id = exchange.stream;
+        let Some(stream) = self.streams.get_mut(id) else {
+            return cx.pool.give_exchange(exchange);
+        };
+        stream.phase = Phase::Answering;
+        abandon(stream);
+        fill_error_page(&mut exchange.response, &self.config.error_pages);
+        cx.counters.answer(exchange.response.status);
+        if let Some(record) = &mut self.record {
+            record.requests += 1;
+        }
+        let mut body = std::mem::take(&mut exchange.response.body);
+        let stated = stated_len(&exchange.request, &exchange.response, &body);
+        let is_empty =
+            exchange.request.method == Method::Head || exchange.response.status.has_no_content();
+        if let Body::Stream { len } = body {
+            stream.phase = Phase::Task;
+            stream.is_produced = true;
+            stream.is_dropped = is_empty;
+            stream.promised_left = len.filter(|_| !is_empty);
+            stream.takes_trailers = takes_trailers(&exchange.request);
+            body = Body::Empty;
+        } else if is_empty {
+            body = Body::Empty;
+        }
+        put_content(&mut stream.content, body, cx);
+        stream.since = cx.now;
+        stream.moved = 0;
+        stream.sent = Sent::Head;
+        let is_end = stream.content.is_empty() && !stream.is_produced;
+        self.head.clear();
+        encode_head(&exchange, stated, &mut self.encoder, &mut self.head, cx);
+        self.output.headers(is_end, id, &self.head, cx);
+        stream.answered = Some(exchange);
+        if is_end {
+            return self.finish(id, cx);
+        }
+        // Small content leaves with its head, if there is room for it.
+        if self.output.len() < self.config.limits.output_bytes_max as u64 {
+            self.send_piece(id, cx);
+        }
+    }
+
+    /// Fills the output with content, the most urgent first.
+    pub(super) fn fill(&mut self, cx: &mut Context<'_>) {
+        let most = self.config.limits.output_bytes_max as u64;
+        while self.output.len() < most
+            && let Some(id) = self.next_to_send()
+        {
+            self.send_piece(id, cx);
+        }
+        // Who waits for others waits for the server.
+        let window = self.send_window;
+        for stream in self.streams.iter_mut() {
+            if !stream.content.is_empty() && !stream.is_blocked(window) {
+                stream.since = cx.now;
+                stream.moved = 0;
+            }
+        }
+    }
+
+    /// Whether content could be sent.
+    pub(super) fn has_content(&self) -> bool {
+        self.next_to_send().is_some()
+    }
+
+    /// RFC 9218 section 10: by urgency; of one urgency in the order of the requests, but that incremental
+    /// ones take turns.
+    fn next_to_send(&self) -> Option<StreamId> {
+        let ready = |stream: &&Stream| stream.can_send(self.send_window);
+        let order = |stream: &&Stream| {
+            let priority = stream.priority;
+            let turn = match priority.is_incremental {
+                true => stream.turn,
+                false => 0,
+            };
+            (priority.urgency, priority.is_incremental, turn)
+        };
+        let next = self.streams.iter().filter(ready).min_by_key(order);
+        next.map(|stream| stream.id)
+    }
+
+    /// One frame of content, or the end of a stream.
+    fn send_piece(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let window = self.send_window;
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        if !stream.can_send(window) {
+            return;
+        }
+        let room = stream.send_window.min(window).min(PAYLOAD_BYTES_MAX as i64);
+        let most = u64::try_from(room).unwrap_or(0);
+        self.turns += 1;
+        stream.turn = self.turns;
+        let Some(piece) = stream.take_content(most, cx) else {
+            return self.send_end(id, cx);
+        };
+        let len = piece.len();
+        stream.send_window -= len as i64;
+        self.send_window -= len as i64;
+        stream.content_sent += len;
+        stream.moved += len;
+        stream.app.sent(len as usize);
+        let pace = self.config.limits.write_pace;
+        if let Some(since) = pace.renewed(stream.since, stream.moved, cx.now) {
+            stream.since = since;
+            stream.moved = 0;
+        }
+        if stream.is_blocked(self.send_window) && !std::mem::replace(&mut stream.was_blocked, true)
+        {
+            (stream.since, stream.moved) = (cx.now, 0); // what the windows held says nothing of the client
+        }
+        let has_more = !stream.content.is_empty() || stream.is_produced;
+        let is_end = !has_more && stream.trailers.is_none();
+        self.output
+            .data(if is_end { flags::END_STREAM } else { 0 }, id, piece, cx);
+        if is_end {
+            self.finish(id, cx);
+        } else if !has_more {
+            self.send_end(id, cx);
+        } else if stream.phase == Phase::Task {
+            self.mark_due(id); // there is room for the app
+        }
+    }
+
+    /// The end of a stream without more content: trailers, or an empty frame.
+    fn send_end(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let trailers = self.streams.get_mut(id).and_then(|it| it.trailers.take());
+        match trailers {
+            Some(fields) => {
+                self.head.clear();
+                self.encoder.begin(&mut self.head);
+                for (name, value) in fields.iter() {
+                    let name = name.to_ascii_lowercase();
+                    self.encoder
+                        .field(&name, value, Indexing::Not, &mut self.head);
+                }
+                self.output.headers(true, id, &self.head, cx);
+            }
+            None => {
+                let end = Segment::Buffer(Buffer::default());
+                self.output.data(flags::END_STREAM, id, end, cx);
+            }
+        }
+        self.finish(id, cx);
+    }
+
+    /// The response is in the output, all of it.
+    fn finish(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let Some(mut stream) = self.streams.remove(id) else {
+            return;
+        };
+        stream.sent = Sent::All;
+        let has_all = stream.has_all;
+        self.discard(stream, cx);
+        if !has_all {
+            // The rest of the request is not needed (section 8.1).
+            self.reset(id, ErrorCode::NoError, cx);
+        }
+        self.rest_if_idle(cx);
+    }
+}
+
+/// The field block of a response.
+fn encode_head(
+    exchange: &Exchange,
+    stated_len: Option<u64>,
+    encoder: &mut Encoder,
+    block: &mut Vec<u8>,
+    cx: &Context<'_>,
+) {
+    let response = &exchange.response;
+    encoder.begin(block);
+    let mut digits = Vec::with_capacity(20);
+    push_decimal(&mut digits, u64::from(response.status.code()));
+    encoder.field(b":status", &digits, Indexing::Not, block);
+    if !response.fields.has_server() {
+        encoder.field(b"server", b"Loadline", Indexing::Kept, block);
+    }
+    if !response.fields.has_date() {
+        encoder.field(b"date", cx.date.imf(), Indexing::Kept, block);
+    }
+    let mut name = Vec::new();
+    let mut put = |field_name: &[u8], value: &[u8]| {
+        name.clear();
+        name.extend(field_name.iter().map(u8::to_ascii_lowercase));
+        encoder.field(&name, value, indexing(&name), block);
+    };
+    for (name, value) in response.fields.iter() {
+        put(name, value);
+    }
+    if let Some(security) = exchange.security.as_deref() {
+        for (name, value) in lines(&security.response_lines) {
+            put(name, value);
+        }
+    }
+    if let Some(len) = stated_len {
+        digits.clear();
+        push_decimal(&mut digits, len);
+        encoder.field(b"content-length", &digits, Indexing::Not, block);
+    }
+}
+
+fn indexing(name: &[u8]) -> Indexing {
+    match name {
+        b"set-cookie" | b"authorization" | b"www-authenticate" => Indexing::Never,
+        name if KEPT.contains(&name) => Indexing::Kept,
+        _ => Indexing::Not,
+    }
+}
+
+/// Field lines of HTTP/1 as pairs.
+fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    lines.split(|byte| *byte == b'\n').filter_map(|line| {
+        let line = line.strip_suffix(b"\r")?;
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// Content that is to be sent.
+fn put_content(content: &mut VecDeque<Segment>, body: Body, cx: &mut Context<'_>) {
+    match body {
+        Body::Bytes(bytes) => put_buffer(content, bytes.into(), cx),
+        Body::Shared { bytes, start, end } if start < end => {
+            content.push_back(Segment::Shared { bytes, start, end });
+        }
+        Body::File { file, offset, len } if len > 0 => {
+            content.push_back(Segment::File { file, offset, len });
+        }
+        Body::Segments(pieces) => {
+            for piece in pieces {
+                match piece {
+                    Segment::Buffer(bytes) => put_buffer(content, bytes, cx),
+                    piece if piece.is_empty() => {}
+                    piece => content.push_back(piece),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn put_buffer(content: &mut VecDeque<Segment>, bytes: Buffer, cx: &mut Context<'_>) {
+    match bytes.is_empty() {
+        true => cx.pool.buffers.give(bytes),
+        false => content.push_back(Segment::Buffer(bytes)),
+    }
+}

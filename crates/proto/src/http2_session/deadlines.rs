@@ -1,0 +1,169 @@
+//! Times: of the connection, and of each stream.
+
+use loadline_base::Millis;
+
+use super::input::Reading;
+use super::stream::{Phase, Stream};
+use super::{Http2Session, Stage};
+use crate::http2::frame::ErrorCode;
+use crate::stream::Awaited;
+use crate::{CloseReason, Context, Fault, Limits, Status, StreamId};
+
+/// What time was up for.
+enum Late {
+    /// The client's content.
+    Content,
+    /// The client's window.
+    Window,
+    /// The app.
+    App,
+}
+
+impl Http2Session {
+    pub(super) fn next_deadline(&self) -> Option<Millis> {
+        let limits = &self.config.limits;
+        match self.stage {
+            Stage::Closed => return None,
+            Stage::Lingering => return Some(limits.linger_pace.deadline(self.since, self.moved)),
+            _ => {}
+        }
+        let streams = self.streams.iter();
+        let streams = streams.filter_map(|stream| Some(self.late(stream, limits)?.0));
+        streams.chain(self.own_deadline(limits)).min()
+    }
+
+    /// Of the connection itself.
+    fn own_deadline(&self, limits: &Limits) -> Option<Millis> {
+        if self.sending {
+            return Some(limits.write_pace.deadline(self.since, self.moved));
+        }
+        if self.reading != Reading::Frames {
+            return Some(Millis(
+                self.since.0.saturating_add(limits.handshake_timeout_ms),
+            ));
+        }
+        if let Some(block) = &self.block {
+            return Some(
+                limits
+                    .head_pace
+                    .deadline(block.since, block.memory_bytes() as u64),
+            );
+        }
+        if !self.streams.is_empty() {
+            return None;
+        }
+        if !self.unread.is_empty() {
+            return Some(
+                limits
+                    .head_pace
+                    .deadline(self.since, self.unread.len() as u64),
+            );
+        }
+        let timeout_ms = match self.peer_is_trusted() {
+            true => limits.idle_timeout_ms.max(limits.proxy_idle_timeout_ms),
+            false => limits.idle_timeout_ms,
+        };
+        (timeout_ms < u64::MAX).then(|| Millis(self.since.0.saturating_add(timeout_ms)))
+    }
+
+    /// When time is up for a stream, and for what.
+    fn late(&self, stream: &Stream, limits: &Limits) -> Option<(Millis, Late)> {
+        let (since, moved) = (stream.since, stream.moved);
+        if stream.is_blocked(self.send_window) {
+            return Some((limits.write_pace.deadline(since, moved), Late::Window));
+        }
+        match stream.phase {
+            Phase::Collect { .. } => Some((limits.body_pace.deadline(since, moved), Late::Content)),
+            Phase::Task => Some(match stream.app.awaited(None, limits) {
+                Awaited::Client(at) => (at, Late::Content),
+                Awaited::App(at) => (at, Late::App),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn look_at_time(&mut self, cx: &mut Context<'_>) {
+        if self
+            .next_deadline()
+            .is_none_or(|deadline| deadline > cx.now)
+        {
+            return;
+        }
+        if self.stage == Stage::Lingering {
+            return self.close(CloseReason::Finished);
+        }
+        let limits = &self.config.limits;
+        let is_up = |at: Millis| at <= cx.now;
+        if self.own_deadline(limits).is_some_and(is_up) {
+            return self.expire(cx);
+        }
+        let late = self.streams.iter().filter_map(|stream| {
+            let (at, late) = self.late(stream, limits)?;
+            is_up(at).then_some((stream.id, late))
+        });
+        let late: Vec<_> = late.collect();
+        for (id, late) in late {
+            self.expire_stream(id, late, cx);
+        }
+    }
+
+    /// For the connection.
+    fn expire(&mut self, cx: &mut Context<'_>) {
+        let is_idle = self.reading == Reading::Frames
+            && self.streams.is_empty()
+            && self.block.is_none()
+            && self.unread.is_empty();
+        if self.sending {
+            cx.counters.fault(&Fault::timeout(None, "time was up"));
+            return self.close(CloseReason::Slow);
+        }
+        if is_idle {
+            self.reason.get_or_insert(CloseReason::Idle);
+        } else {
+            cx.counters.fault(&Fault::timeout(None, "time was up"));
+            self.reason.get_or_insert(CloseReason::Slow);
+        }
+        match self.stage {
+            Stage::Open | Stage::Draining => self.go_away(ErrorCode::NoError, cx),
+            _ => self.close(CloseReason::Slow),
+        }
+    }
+
+    fn expire_stream(&mut self, id: StreamId, late: Late, cx: &mut Context<'_>) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        let (status, text) = match late {
+            Late::Content => (Status::REQUEST_TIMEOUT, "the request took too long"),
+            Late::App => (Status::SERVICE_UNAVAILABLE, "the app took too long"),
+            Late::Window => (
+                Status::REQUEST_TIMEOUT,
+                "the client does not take its response",
+            ),
+        };
+        let fault = Fault::timeout(Some(status), text);
+        match (stream.phase, stream.exchange.take()) {
+            (Phase::Collect { .. }, Some(exchange)) => self.answer_fault(exchange, fault, cx),
+            (Phase::Task, _) => self.fail_task(id, fault, cx),
+            _ => {
+                cx.counters.fault(&fault);
+                self.reset(id, ErrorCode::Cancel, cx);
+            }
+        }
+    }
+
+    /// Since when the client is awaited in the middle of something.
+    pub(super) fn client_awaited_since(&self) -> Option<Millis> {
+        let limits = &self.config.limits;
+        let streams = self.streams.iter().filter_map(|stream| {
+            let (_, late) = self.late(stream, limits)?;
+            (!matches!(late, Late::App)).then_some(stream.since)
+        });
+        let block = self.block.as_ref().map(|block| block.since);
+        let is_reading = !self.unread.is_empty() && self.streams.is_empty();
+        let own =
+            (self.sending || is_reading || self.stage == Stage::Lingering).then_some(self.since);
+        streams.chain(block).chain(own).min()
+    }
+}

@@ -1,0 +1,596 @@
+//! Frames that come, and what they change (RFC 9113 sections 4 and 6).
+
+use loadline_base::Millis;
+
+use super::priority::Priority;
+use super::stream::{Phase, Sent, Stream};
+use super::{CONNECTION, Http2Session, Stage};
+use crate::http1::Framing;
+use crate::http1::forwarded::field_of_a_proxy;
+use crate::http2::frame::{
+    ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, WINDOW_BYTES_MAX, flags, number,
+    unwrapped,
+};
+use crate::http2::request::{RequestError, check_trailer};
+use crate::trusted_proxies::Standing;
+use crate::{Context, Exchange, Fault, RequestBody, StreamId};
+
+/// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
+/// empty ones.
+const BLOCK_FRAMES_MAX: u32 = 16;
+
+/// What is awaited of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// That it speaks HTTP/2 (section 3.4).
+    Preface,
+    /// Its settings.
+    Settings,
+    /// Any frame.
+    Frames,
+}
+
+/// A field block whose end has not come.
+#[derive(Debug)]
+pub(super) struct Block {
+    head: FrameHead,
+    bytes: Vec<u8>,
+    frames: u32,
+    /// When it began.
+    pub(super) since: Millis,
+}
+
+impl Block {
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+/// A connection error.
+struct Failure(ErrorCode, &'static str);
+
+type Parsed<T = ()> = Result<T, Failure>;
+
+impl Http2Session {
+    /// Reads what came, and keeps the beginning of a frame.
+    pub(super) fn read(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
+        if self.unread.is_empty() {
+            return self.read_from(bytes, cx);
+        }
+        cx.pool.buffers.reserve(&mut self.unread, bytes.len());
+        self.unread.extend_from_slice(bytes);
+        let unread = std::mem::take(&mut self.unread);
+        self.read_from(&unread, cx);
+        cx.pool.buffers.give(unread);
+    }
+
+    fn read_from(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if self.stage >= Stage::Ending && self.streams.is_empty() {
+                return; // nothing of it concerns anybody
+            }
+            match self.read_one(rest, cx) {
+                Ok(Some(used)) => rest = &rest[used..],
+                Ok(None) => {
+                    if self.unread.is_empty() && self.is_quiet() {
+                        self.begin_period(cx); // of the frame that has begun
+                    }
+                    cx.pool.buffers.reserve(&mut self.unread, rest.len());
+                    self.unread.extend_from_slice(rest);
+                    return;
+                }
+                Err(Failure(code, text)) => return self.fail(code, text, cx),
+            }
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.streams.is_empty() && !self.sending && self.block.is_none()
+    }
+
+    /// Reads the preface or a frame; says how long it was. `None`: it is incomplete.
+    fn read_one(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Parsed<Option<usize>> {
+        if self.reading == Reading::Preface {
+            let len = bytes.len().min(PREFACE.len());
+            if bytes[..len] != PREFACE[..len] {
+                return Err(Failure(
+                    ErrorCode::Protocol,
+                    "the preface of HTTP/2 is missing",
+                ));
+            }
+            if len < PREFACE.len() {
+                return Ok(None);
+            }
+            self.reading = Reading::Settings;
+            return Ok(Some(len));
+        }
+        if let Some(head) = self.partial.take() {
+            return self.part_of_data(head, bytes, cx).map(Some);
+        }
+        let Some((head, behind)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Ok(None);
+        };
+        let head = FrameHead::parse(head);
+        self.check_place(head)?;
+        // Content is taken as it comes: a whole frame of it may take a slow client long.
+        if head.kind == Kind::Data && !head.has(flags::PADDED) && behind.len() < head.len {
+            self.partial = Some(head);
+            return Ok(Some(HEAD_BYTES));
+        }
+        let Some(payload) = behind.get(..head.len) else {
+            return Ok(None);
+        };
+        self.frame(head, payload, cx)?;
+        Ok(Some(HEAD_BYTES + head.len))
+    }
+
+    /// More of a DATA frame, as a frame of its own; says how much.
+    fn part_of_data(
+        &mut self,
+        head: FrameHead,
+        bytes: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Parsed<usize> {
+        let len = head.len.min(bytes.len());
+        let left = head.len - len;
+        let is_last = left == 0;
+        let flags = if is_last {
+            head.flags
+        } else {
+            head.flags & !flags::END_STREAM
+        };
+        self.partial = (!is_last).then_some(FrameHead { len: left, ..head });
+        self.frame(FrameHead { len, flags, ..head }, &bytes[..len], cx)?;
+        Ok(len)
+    }
+
+    /// Whether a frame may come now.
+    fn check_place(&mut self, head: FrameHead) -> Parsed {
+        head.check()
+            .map_err(|code| Failure(code, "a frame of a wrong length or stream"))?;
+        let follows = self.block.as_ref().map(|block| block.head.stream);
+        let is_right = match (head.kind, follows) {
+            (Kind::Continuation, stream) => stream == Some(head.stream),
+            (_, stream) => stream.is_none(),
+        };
+        if !is_right {
+            return Err(Failure(
+                ErrorCode::Protocol,
+                "a field block was interrupted",
+            ));
+        }
+        if self.reading == Reading::Settings {
+            if head.kind != Kind::Settings || head.has(flags::ACK) {
+                return Err(Failure(
+                    ErrorCode::Protocol,
+                    "the first frame is not SETTINGS",
+                ));
+            }
+            self.reading = Reading::Frames;
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let id = StreamId(head.stream);
+        let is_begun = head.stream <= self.last_stream;
+        match head.kind {
+            Kind::Data | Kind::RstStream | Kind::WindowUpdate if !is_begun => Err(Failure(
+                ErrorCode::Protocol,
+                "a frame for a stream that was not begun",
+            )),
+            Kind::Data => self.data(head, payload, cx),
+            Kind::Headers => self.headers(head, payload, cx),
+            Kind::Continuation => self.continuation(head, payload, cx),
+            Kind::RstStream => {
+                self.spend(cx)?;
+                self.end_stream(id, cx);
+                Ok(())
+            }
+            Kind::Settings if head.has(flags::ACK) => Ok(()),
+            Kind::Settings => self.settings(payload, cx),
+            Kind::Ping if head.has(flags::ACK) => Ok(()),
+            Kind::Ping => {
+                self.spend(cx)?;
+                self.output
+                    .frame(Kind::Ping, flags::ACK, CONNECTION, payload, cx);
+                Ok(())
+            }
+            Kind::WindowUpdate => self.window_update(id, payload, cx),
+            Kind::Priority => self.priority(head, payload, cx),
+            Kind::PriorityUpdate => {
+                self.spend(cx)?;
+                let id = StreamId(number(payload) & WINDOW_BYTES_MAX);
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.priority = Priority::parse(&payload[4..]);
+                }
+                Ok(())
+            }
+            Kind::PushPromise => Err(Failure(ErrorCode::Protocol, "a client does not push")),
+            Kind::GoAway | Kind::Unknown => Ok(()),
+        }
+    }
+
+    /// Something that costs the server more than the client.
+    fn spend(&mut self, cx: &Context<'_>) -> Parsed {
+        match self.budget.spend(cx.now) {
+            true => Ok(()),
+            false => Err(Failure(
+                ErrorCode::EnhanceYourCalm,
+                "too many resets, pings, settings or empty frames",
+            )),
+        }
+    }
+
+    /// A stream error of the client's.
+    fn refuse_stream(&mut self, id: StreamId, code: ErrorCode, cx: &mut Context<'_>) -> Parsed {
+        self.spend(cx)?;
+        self.reset(id, code, cx);
+        Ok(())
+    }
+
+    /// Section 6.1. All of the payload counts for the windows.
+    fn data(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let (id, len) = (StreamId(head.stream), head.len as u32);
+        self.window = self.window.checked_sub(len).ok_or(Failure(
+            ErrorCode::FlowControl,
+            "more content than the connection's window",
+        ))?;
+        let content =
+            unwrapped(head, payload).map_err(|code| Failure(code, "more padding than there is"))?;
+        let is_end = head.has(flags::END_STREAM);
+        if content.is_empty() && !is_end {
+            self.spend(cx)?;
+        }
+        let Some(stream) = self.streams.get_mut(id) else {
+            self.credit += len;
+            return match self.recently_reset.contains(&id) {
+                true => Ok(()), // it was on its way
+                false => self.refuse_stream(id, ErrorCode::StreamClosed, cx),
+            };
+        };
+        if stream.phase == Phase::Reset {
+            self.credit += len;
+            return Ok(());
+        }
+        let content_len = content.len() as u64;
+        let left = stream
+            .announced_left
+            .map(|left| left.checked_sub(content_len));
+        let code = match (stream.window.checked_sub(len), left) {
+            _ if stream.has_all => Some(ErrorCode::StreamClosed),
+            (None, _) => Some(ErrorCode::FlowControl),
+            (_, Some(None)) => Some(ErrorCode::Protocol),
+            (_, Some(Some(1..))) if is_end => Some(ErrorCode::Protocol),
+            (Some(window), left) => {
+                stream.window = window;
+                stream.announced_left = left.flatten();
+                stream.has_all = is_end;
+                None
+            }
+        };
+        if let Some(code) = code {
+            self.credit += len;
+            return self.refuse_stream(id, code, cx);
+        }
+        self.give_credit(id, len - content.len() as u32, cx);
+        self.content(id, content, cx);
+        Ok(())
+    }
+
+    /// Section 6.2.
+    fn headers(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let fragment = unwrapped(head, payload)
+            .map_err(|code| Failure(code, "more padding or less priority than there is"))?;
+        if head.stream.is_multiple_of(2) {
+            return Err(Failure(
+                ErrorCode::Protocol,
+                "a client's stream has an even number",
+            ));
+        }
+        if head.has(flags::PRIORITY) && depends_on_itself(head, payload) {
+            return Err(Failure(ErrorCode::Protocol, "a stream depends on itself"));
+        }
+        if head.has(flags::END_HEADERS) {
+            return self.field_block(head, fragment, cx);
+        }
+        self.block = Some(Block {
+            head,
+            bytes: fragment.to_vec(),
+            frames: 1,
+            since: cx.now,
+        });
+        Ok(())
+    }
+
+    /// Section 6.10.
+    fn continuation(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let Some(block) = &mut self.block else {
+            return Ok(()); // `check_place` has looked
+        };
+        block.bytes.extend_from_slice(payload);
+        block.frames += 1;
+        let bytes_max = self.config.limits.head_bytes_max;
+        if block.bytes.len() > bytes_max || block.frames > BLOCK_FRAMES_MAX {
+            return Err(Failure(
+                ErrorCode::EnhanceYourCalm,
+                "a field block that is larger than allowed",
+            ));
+        }
+        if !head.has(flags::END_HEADERS) {
+            return Ok(());
+        }
+        match self.block.take() {
+            Some(block) => self.field_block(block.head, &block.bytes, cx),
+            None => Ok(()),
+        }
+    }
+
+    /// A whole field block: it is decoded in any case, since it may change the dynamic table.
+    fn field_block(&mut self, head: FrameHead, block: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let id = StreamId(head.stream);
+        if id.0 <= self.last_stream {
+            return self.trailers(head, block, cx);
+        }
+        let mut exchange = cx.pool.take_exchange();
+        let (fields, limits) = (&mut self.fields, &self.config.limits);
+        fields.begin();
+        let decoded = self.decoder.decode(block, |name, value| {
+            fields.add(name, value, &mut exchange.request, limits);
+        });
+        if decoded.is_err() {
+            cx.pool.give_exchange(exchange);
+            return Err(Failure(
+                ErrorCode::Compression,
+                "a field block cannot be decoded",
+            ));
+        }
+        self.last_stream = id.0;
+        if self.stage >= Stage::Ending {
+            cx.pool.give_exchange(exchange);
+            return Ok(()); // beyond the last stream of GOAWAY: the client tries it elsewhere
+        }
+        if self.streams.len() >= limits.streams_max as usize {
+            cx.pool.give_exchange(exchange);
+            return self.refuse_stream(id, ErrorCode::RefusedStream, cx);
+        }
+        self.begin_stream(id, head.has(flags::END_STREAM), exchange, cx)
+    }
+
+    fn begin_stream(
+        &mut self,
+        id: StreamId,
+        is_end: bool,
+        mut exchange: Box<Exchange>,
+        cx: &mut Context<'_>,
+    ) -> Parsed {
+        exchange.stream = id;
+        exchange.peer = self.peer.address();
+        exchange.listener = self.config.listener;
+        cx.stamp(&mut exchange);
+        let expected = Some(self.is_secure).filter(|_| !self.peer_is_trusted());
+        let facts = self
+            .fields
+            .end(expected, &mut exchange.request, &self.config.limits);
+        let mut stream = Box::new(Stream {
+            id,
+            window: super::stream_window(self.config.limits.stream_window_bytes),
+            send_window: i64::from(self.stream_send_window),
+            has_all: is_end,
+            since: cx.now,
+            ..Stream::default()
+        });
+        let facts = match facts {
+            Ok(facts) => facts,
+            Err(RequestError::Malformed(text)) => {
+                cx.pool.give_exchange(exchange);
+                cx.counters.fault(&Fault::bad_request(text));
+                return self.refuse_stream(id, ErrorCode::Protocol, cx);
+            }
+            Err(RequestError::Refused(fault)) => {
+                self.streams.push(stream);
+                self.answer_fault(exchange, fault, cx);
+                return Ok(());
+            }
+        };
+        stream.announced_left = match facts.framing {
+            Framing::Length(len) => Some(len),
+            Framing::Empty | Framing::Chunked => None,
+        };
+        if is_end && stream.announced_left.is_some_and(|left| left > 0) {
+            cx.pool.give_exchange(exchange);
+            return self.refuse_stream(id, ErrorCode::Protocol, cx);
+        }
+        stream.expects_continue = facts.expects_continue && !is_end;
+        exchange.request.body = match is_end {
+            true => RequestBody::Empty,
+            false => RequestBody::Pending {
+                len: stream.announced_left,
+            },
+        };
+        stream.priority = Priority::of(&exchange.request);
+        self.note_proxy(&mut exchange);
+        stream.exchange = Some(exchange);
+        self.streams.push(stream);
+        self.mark_due(id);
+        Ok(())
+    }
+
+    fn note_proxy(&mut self, exchange: &mut Exchange) {
+        match self.standing {
+            Standing::Client => {}
+            Standing::Proxy => {
+                exchange.forwarded = self.config.trusted_proxies.forwarded(&exchange.request);
+            }
+            Standing::Unnamed => {
+                exchange.unnamed_proxy = field_of_a_proxy(&exchange.request);
+                self.standing = Standing::Client;
+            }
+        }
+    }
+
+    /// Fields behind the content of a request (section 8.1), which are looked at and dropped.
+    fn trailers(&mut self, head: FrameHead, block: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let id = StreamId(head.stream);
+        let mut bytes = 0;
+        let mut is_wrong = !head.has(flags::END_STREAM);
+        let decoded = self.decoder.decode(block, |name, value| {
+            bytes += name.len() + value.len();
+            is_wrong |= check_trailer(name, value).is_err();
+        });
+        if decoded.is_err() {
+            return Err(Failure(
+                ErrorCode::Compression,
+                "a field block cannot be decoded",
+            ));
+        }
+        let Some(stream) = self.streams.get_mut(id) else {
+            return match self.recently_reset.contains(&id) {
+                true => Ok(()),
+                false => Err(Failure(
+                    ErrorCode::StreamClosed,
+                    "HEADERS for a closed stream",
+                )),
+            };
+        };
+        if stream.phase == Phase::Reset {
+            return Ok(());
+        }
+        let code = match stream.has_all {
+            true => Some(ErrorCode::StreamClosed),
+            false if is_wrong || stream.announced_left.is_some_and(|left| left > 0) => {
+                Some(ErrorCode::Protocol)
+            }
+            false if bytes > self.config.limits.trailer_bytes_max => {
+                Some(ErrorCode::EnhanceYourCalm)
+            }
+            false => None,
+        };
+        if let Some(code) = code {
+            return self.refuse_stream(id, code, cx);
+        }
+        stream.has_all = true;
+        self.content(id, &[], cx);
+        Ok(())
+    }
+
+    /// Section 6.5.
+    fn settings(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        self.spend(cx)?;
+        for setting in Setting::parse_all(payload) {
+            setting
+                .check()
+                .map_err(|code| Failure(code, "a setting that cannot be"))?;
+            match setting.id {
+                Setting::HEADER_TABLE_SIZE => self.encoder.resize(setting.value as usize),
+                Setting::INITIAL_WINDOW_SIZE => self.resize_windows(setting.value)?,
+                _ => {}
+            }
+        }
+        self.output
+            .frame(Kind::Settings, flags::ACK, CONNECTION, &[], cx);
+        Ok(())
+    }
+
+    /// Section 6.9.2: windows of streams change by the difference.
+    fn resize_windows(&mut self, size: u32) -> Parsed {
+        let more = i64::from(size) - i64::from(self.stream_send_window);
+        self.stream_send_window = size;
+        for stream in self.streams.iter_mut() {
+            stream.send_window += more;
+            if stream.send_window > i64::from(WINDOW_BYTES_MAX) {
+                return Err(Failure(ErrorCode::FlowControl, "a window beyond its limit"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Section 6.9.
+    fn window_update(&mut self, id: StreamId, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let more = i64::from(number(payload) & WINDOW_BYTES_MAX);
+        let most = i64::from(WINDOW_BYTES_MAX);
+        if id == CONNECTION {
+            self.send_window += more;
+            return match (more, self.send_window > most) {
+                (0, _) => Err(Failure(ErrorCode::Protocol, "a window grows by nothing")),
+                (_, true) => Err(Failure(ErrorCode::FlowControl, "a window beyond its limit")),
+                _ => Ok(()),
+            };
+        }
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Ok(()); // it has ended meanwhile
+        };
+        stream.send_window += more;
+        match (more, stream.send_window > most) {
+            (0, _) => self.refuse_stream(id, ErrorCode::Protocol, cx),
+            (_, true) => self.refuse_stream(id, ErrorCode::FlowControl, cx),
+            _ => Ok(()),
+        }
+    }
+
+    /// Section 6.3. The priorities of RFC 7540 are not used.
+    fn priority(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        self.spend(cx)?;
+        let id = StreamId(head.stream);
+        match payload.len() {
+            5 if depends_on_itself(head, payload) => {
+                Err(Failure(ErrorCode::Protocol, "a stream depends on itself"))
+            }
+            5 => Ok(()),
+            _ if self.streams.get_mut(id).is_some() => {
+                self.refuse_stream(id, ErrorCode::FrameSize, cx)
+            }
+            _ => Err(Failure(
+                ErrorCode::FrameSize,
+                "a PRIORITY frame of a wrong length",
+            )),
+        }
+    }
+
+    /// The client may send so much more.
+    pub(super) fn give_credit(&mut self, id: StreamId, bytes: u32, cx: &mut Context<'_>) {
+        self.credit += bytes;
+        let window = super::stream_window(self.config.limits.stream_window_bytes);
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        stream.credit += bytes;
+        if !stream.has_all && stream.credit >= window.div_ceil(2) {
+            let more = std::mem::take(&mut stream.credit);
+            stream.window += more;
+            self.output.window_update(id, more, cx);
+        }
+    }
+
+    /// The same for the connection, once it is worth a frame.
+    pub(super) fn use_credit(&mut self, cx: &mut Context<'_>) {
+        if self.credit >= self.config.limits.connection_window_bytes.div_ceil(2) {
+            let more = std::mem::take(&mut self.credit);
+            self.window += more;
+            self.output.window_update(CONNECTION, more, cx);
+        }
+    }
+
+    /// The client will send no more: what is incomplete stays so.
+    pub(super) fn end_input(&mut self, cx: &mut Context<'_>) {
+        let is_hopeless = |stream: &&Stream| {
+            !stream.has_all || stream.task.cancel_on_half_close && stream.sent != Sent::All
+        };
+        let hopeless = self.streams.iter().filter(is_hopeless);
+        let hopeless: Vec<_> = hopeless.map(|stream| stream.id).collect();
+        for id in hopeless {
+            self.end_stream(id, cx);
+        }
+        for stream in self.streams.iter() {
+            stream.hang_up.as_ref().inspect(|it| it.half_close());
+        }
+    }
+}
+
+/// What RFC 7540 section 5.3.1 forbids.
+fn depends_on_itself(head: FrameHead, payload: &[u8]) -> bool {
+    let padding = usize::from(head.kind == Kind::Headers && head.has(flags::PADDED));
+    let parent = payload.get(padding..padding + 4);
+    parent.is_some_and(|bytes| number(bytes) & WINDOW_BYTES_MAX == head.stream)
+}

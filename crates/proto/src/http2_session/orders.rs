@@ -1,0 +1,148 @@
+//! What a connection orders next.
+
+use super::stream::{Phase, Stream};
+use super::{Http2Session, Stage};
+use crate::http2::frame::ErrorCode;
+use crate::{Action, CloseReason, Context, StreamId, Then};
+
+impl Http2Session {
+    pub(super) fn order(&mut self, cx: &mut Context<'_>) -> Action {
+        loop {
+            if self.stage == Stage::Closed {
+                return Action::Close;
+            }
+            if let Some(id) = self.cancelled.pop_front() {
+                return Action::Cancel(id);
+            }
+            while let Some(at) = self.next_due() {
+                if let Some(id) = self.due.remove(at)
+                    && let Some(action) = self.order_of(id, cx)
+                {
+                    return action;
+                }
+            }
+            if self.sending {
+                return self.wait();
+            }
+            self.use_credit(cx);
+            self.fill(cx);
+            if !self.output.is_empty() {
+                return self.send(cx);
+            }
+            if self.next_due().is_none()
+                && let Some(action) = self.end(cx)
+            {
+                return action;
+            }
+        }
+    }
+
+    /// The place of the next stream that may give its order. Heads join the output at once, and what the
+    /// client does not take waits in memory: beyond their bounds no request is begun.
+    fn next_due(&self) -> Option<usize> {
+        if self.due.is_empty() {
+            return None;
+        }
+        let limits = &self.config.limits;
+        let waiting_bytes: usize = self.streams.iter().map(Stream::content_bytes).sum();
+        let is_full = self.output.len() >= limits.output_bytes_max as u64
+            || waiting_bytes >= limits.waiting_bytes_max;
+        match is_full {
+            false => Some(0),
+            true => self.due.iter().position(|id| !self.begins(*id)),
+        }
+    }
+
+    fn begins(&self, id: StreamId) -> bool {
+        let phase = self.streams.get(id).map(|stream| stream.phase);
+        matches!(phase, Some(Phase::Run | Phase::Block | Phase::Start))
+    }
+
+    fn wait(&self) -> Action {
+        let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
+        Action::Wait {
+            read: !self.eof && has_room,
+            hang_up: self.eof,
+        }
+    }
+
+    fn order_of(&mut self, id: StreamId, cx: &mut Context<'_>) -> Option<Action> {
+        let stream = self.streams.get_mut(id)?;
+        stream.is_due = false;
+        match stream.phase {
+            Phase::Run => {
+                stream.phase = Phase::Running;
+                stream.exchange.take().map(Action::Run)
+            }
+            Phase::Block => {
+                let exchange = stream.exchange.take()?;
+                exchange.hang_up.reset();
+                stream.hang_up = Some(exchange.hang_up.clone());
+                stream.phase = Phase::Blocking;
+                Some(Action::Block(exchange))
+            }
+            Phase::Start => self.start(id, cx),
+            Phase::Task => self.order_of_task(id),
+            Phase::Running
+            | Phase::Collect { .. }
+            | Phase::Blocking
+            | Phase::Answering
+            | Phase::Reset => None,
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<'_>) -> Action {
+        self.sending_bytes = self.output.memory_bytes();
+        let transmit = self.output.take(cx);
+        self.out_bytes = transmit.remaining();
+        self.out_sent = 0;
+        self.sending = true;
+        self.begin_period(cx);
+        let rests = self.stage == Stage::Open && !self.eof;
+        Action::Send {
+            transmit,
+            then: match rests && self.due.is_empty() && !self.has_content() {
+                true => Then::Rest,
+                false => Then::More,
+            },
+        }
+    }
+
+    /// Nothing is to be sent. `None`: there is something now.
+    fn end(&mut self, cx: &mut Context<'_>) -> Option<Action> {
+        if !self.is_finished() {
+            return Some(self.wait());
+        }
+        match self.stage {
+            Stage::Open if self.eof => {
+                self.close(CloseReason::Client);
+                None
+            }
+            Stage::Draining if !self.eof && !self.nothing_pending => {
+                Some(Action::ReceivePending { certain: true })
+            }
+            Stage::Draining => {
+                self.reason.get_or_insert(CloseReason::Drained);
+                self.go_away(ErrorCode::NoError, cx);
+                None
+            }
+            Stage::Ending if self.eof => {
+                self.close(CloseReason::Finished);
+                None
+            }
+            Stage::Ending => {
+                self.stage = Stage::Lingering;
+                self.begin_period(cx);
+                Some(Action::Finish)
+            }
+            Stage::Open | Stage::Lingering | Stage::Closed => Some(self.wait()),
+        }
+    }
+
+    /// Whether no stream is left but those of which a worker has the exchange for nothing.
+    pub(super) fn is_finished(&self) -> bool {
+        self.streams
+            .iter()
+            .all(|stream| stream.phase == Phase::Reset)
+    }
+}

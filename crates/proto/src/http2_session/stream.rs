@@ -1,0 +1,233 @@
+//! One stream: a request, its response, and how far both have come (RFC 9113 section 5.1).
+//!
+//! ```text
+//!   Run ─► Running ─► Answering                        a handler's quick step
+//!            ├─► Collect ─► Run                        its content is gathered first
+//!            ├─► Block ─► Blocking ─► Answering        its blocking step
+//!            └─► (Collect) ─► Start ─► Task            an app's task; then as its response says
+//! ```
+
+use std::collections::VecDeque;
+
+use loadline_base::{Millis, Segment};
+
+use super::priority::Priority;
+use crate::stream::Stream as AppStream;
+use crate::{Context, Exchange, Fields, HangUp, StreamId, TaskOptions};
+
+/// Where the request stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The handler's quick step is due.
+    #[default]
+    Run,
+    /// The handler has the exchange.
+    Running,
+    /// Content is gathered, for the handler or for an app's task.
+    Collect { bytes_max: u64, for_task: bool },
+    /// The blocking step is due.
+    Block,
+    /// The blocking step has the exchange.
+    Blocking,
+    /// An app's task is due.
+    Start,
+    /// An app's task has the exchange.
+    Task,
+    /// The response is on its way.
+    Answering,
+    /// It was reset; the blocking step still has the exchange.
+    Reset,
+}
+
+/// What is known of the response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Nothing has been sent.
+    #[default]
+    Nothing,
+    /// Its head, and some of its content.
+    Head,
+    /// All of it.
+    All,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    pub(super) id: StreamId,
+    pub(super) phase: Phase,
+    /// It is among those that have an order to give.
+    pub(super) is_due: bool,
+    pub(super) exchange: Option<Box<Exchange>>,
+    pub(super) hang_up: Option<HangUp>,
+    pub(super) task: TaskOptions,
+    /// Content of the request that waits, and the windows of an app's task.
+    pub(super) app: AppStream,
+    pub(super) priority: Priority,
+
+    /// The request is complete.
+    pub(super) has_all: bool,
+    /// Bytes of content that are still to come, if the head said so.
+    pub(super) announced_left: Option<u64>,
+    pub(super) expects_continue: bool,
+    /// How much the client may send, and what it may send more once that is said.
+    pub(super) window: u32,
+    pub(super) credit: u32,
+
+    pub(super) sent: Sent,
+    /// How much content the client takes; below zero after it has made its windows smaller (section
+    /// 6.9.2).
+    pub(super) send_window: i64,
+    /// Content that waits, and how much of its first piece, if that is a buffer, has been taken.
+    pub(super) content: VecDeque<Segment>,
+    pub(super) front_taken: usize,
+    /// It has used its windows up once.
+    pub(super) was_blocked: bool,
+    /// Whether an app produces more.
+    pub(super) is_produced: bool,
+    /// The content that an app has promised and not produced.
+    pub(super) promised_left: Option<u64>,
+    /// Content that no client gets: for HEAD.
+    pub(super) is_dropped: bool,
+    pub(super) takes_trailers: bool,
+    pub(super) trailers: Option<Fields>,
+    /// The answered request, for the log.
+    pub(super) answered: Option<Box<Exchange>>,
+    /// Content that was put into the output.
+    pub(super) content_sent: u64,
+
+    /// The period of its deadline, and what has moved in it.
+    pub(super) since: Millis,
+    pub(super) moved: u64,
+    /// When it had its last turn, among those of its urgency.
+    pub(super) turn: u64,
+}
+
+impl Stream {
+    /// Whether the client has to make room before content can be sent.
+    pub(super) fn is_blocked(&self, connection_window: i64) -> bool {
+        !self.content.is_empty() && self.send_window.min(connection_window) <= 0
+    }
+
+    /// Whether something can be sent now: content, or its end.
+    pub(super) fn can_send(&self, connection_window: i64) -> bool {
+        match (self.sent, self.content.is_empty()) {
+            (Sent::Head, true) => !self.is_produced,
+            (Sent::Head, false) => self.send_window.min(connection_window) > 0,
+            _ => false,
+        }
+    }
+
+    /// Takes content of this length at most from what waits.
+    pub(super) fn take_content(&mut self, most: u64, cx: &mut Context<'_>) -> Option<Segment> {
+        let front = self.content.front_mut()?;
+        if front.len() <= most && self.front_taken == 0 {
+            return self.content.pop_front();
+        }
+        Some(match front {
+            Segment::File { file, offset, len } => {
+                let piece = Segment::File {
+                    file: file.clone(),
+                    offset: *offset,
+                    len: most,
+                };
+                *offset += most;
+                *len -= most;
+                piece
+            }
+            Segment::Shared { bytes, start, end } => {
+                let cut = *start + most as usize;
+                let piece = Segment::Shared {
+                    bytes: bytes.clone(),
+                    start: *start,
+                    end: cut.min(*end),
+                };
+                *start = cut;
+                piece
+            }
+            Segment::Buffer(bytes) => {
+                let left = &bytes[self.front_taken..];
+                let len = left.len().min(most as usize);
+                let mut piece = cx.pool.buffers.take(len);
+                piece.extend_from_slice(&left[..len]);
+                self.front_taken += len;
+                if self.front_taken == bytes.len() {
+                    self.front_taken = 0;
+                    cx.pool.buffers.give(std::mem::take(bytes));
+                    self.content.pop_front();
+                }
+                Segment::Buffer(piece)
+            }
+        })
+    }
+
+    /// Memory of the content that waits.
+    pub(super) fn content_bytes(&self) -> usize {
+        self.content.iter().map(Segment::memory_bytes).sum()
+    }
+
+    /// Memory of what it holds, beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let exchanges = [&self.exchange, &self.answered, &self.app.request_copy];
+        let exchanges = exchanges.into_iter().flatten();
+        exchanges
+            .map(|exchange| exchange.memory_bytes())
+            .sum::<usize>()
+            + self.content_bytes()
+            + self.app.offer.capacity()
+            + size_of::<Self>()
+    }
+}
+
+/// The streams of a connection that are not closed, in the order of their numbers.
+#[allow(clippy::vec_box, reason = "they are large, and leave from the middle")]
+#[derive(Debug, Default)]
+pub(super) struct Streams(Vec<Box<Stream>>);
+
+impl Streams {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A new one, whose number is the highest.
+    pub(super) fn push(&mut self, stream: Box<Stream>) -> &mut Stream {
+        self.0.push(stream);
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {
+        Some(&self.0[self.index(id)?])
+    }
+
+    pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        let index = self.index(id)?;
+        Some(&mut self.0[index])
+    }
+
+    pub(super) fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
+        let index = self.index(id)?;
+        Some(self.0.remove(index))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.0.iter().map(|stream| &**stream)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.0.iter_mut().map(|stream| &mut **stream)
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<Stream>> {
+        self.0.drain(..)
+    }
+
+    fn index(&self, id: StreamId) -> Option<usize> {
+        self.0
+            .binary_search_by_key(&id.0, |stream| stream.id.0)
+            .ok()
+    }
+}

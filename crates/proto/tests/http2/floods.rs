@@ -1,0 +1,193 @@
+//! Attacks that cost a client little and a server much, and their bounds.
+
+use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
+use loadline_proto::{Limits, Session};
+
+use crate::connection::{Connection, frame};
+
+const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
+const CALM: (u32, u32) = (0, ErrorCode::EnhanceYourCalm as u32);
+
+/// Sends these until the connection fails; how often that was.
+fn flood(connection: &mut Connection, mut one: impl FnMut(&mut Connection, u32)) -> u32 {
+    for count in 0..5_000 {
+        one(connection, 2 * count + 1);
+        if Connection::errors(&connection.take()).contains(&CALM) {
+            return count;
+        }
+    }
+    panic!("no end to it")
+}
+
+#[test]
+fn each_flood_has_an_end() {
+    type One = fn(&mut Connection, u32);
+    let floods: [(&str, One); 6] = [
+        ("rapid reset", |it, stream| {
+            it.get(stream, "/block")
+                .frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+        }),
+        ("made you reset", |it, stream| {
+            it.get(stream, "/block").window(stream, 0);
+        }),
+        ("pings", |it, _| _ = it.frame(Kind::Ping, 0, 0, &[0; 8])),
+        ("settings", |it, _| {
+            _ = it.setting(Setting::HEADER_TABLE_SIZE, 0)
+        }),
+        ("priorities", |it, _| {
+            _ = it.frame(Kind::Priority, 0, 1, &[0, 0, 0, 3, 1])
+        }),
+        ("malformed requests", |it, stream| {
+            let block = it.block(&[(":method", "GET")]);
+            it.frame(Kind::Headers, WHOLE, stream, &block);
+        }),
+    ];
+    for (name, one) in floods {
+        let mut connection = Connection::new();
+        connection.hold_blocking = true;
+        let count = flood(&mut connection, one);
+        assert!((100..1_000).contains(&count), "{name}: {count}");
+        assert!(
+            connection.parked.len() <= 128,
+            "{name}: {}",
+            connection.parked.len()
+        );
+    }
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[]);
+    let count = flood(&mut connection, |it, _| _ = it.frame(Kind::Data, 0, 1, &[]));
+    assert!(
+        (100..1_000).contains(&count),
+        "empty frames of content: {count}"
+    );
+}
+
+/// A stream that was reset counts until its worker has come back.
+#[test]
+fn no_more_work_is_begun_than_streams_are_allowed() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    for stream in (1..600).step_by(2) {
+        connection.get(stream, "/block");
+        connection.frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    }
+    assert_eq!(connection.parked.len(), 128);
+    assert!(
+        connection
+            .parked
+            .values()
+            .all(|exchange| exchange.hang_up.is_gone())
+    );
+    for stream in (1..256).step_by(2) {
+        connection.complete(stream);
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::statuses(&frames), [], "nobody reads them");
+    connection.get(601, "/a");
+    assert!(Connection::content(&connection.take(), 601).1);
+}
+
+#[test]
+fn continuations_without_end() {
+    for piece in [&b""[..], &[0; 16_000]] {
+        let mut connection = Connection::new();
+        connection.frame(Kind::Headers, 0, 1, b"");
+        let mut count = 0;
+        while Connection::errors(&connection.take()) != [CALM] {
+            connection.frame(Kind::Continuation, 0, 1, piece);
+            count += 1;
+        }
+        assert!(count <= 16, "{count}");
+    }
+}
+
+/// A large entry of the dynamic table, named again and again.
+#[test]
+fn a_bomb_of_fields_is_431_and_holds_no_memory() {
+    let mut connection = Connection::new();
+    let large = "x".repeat(3_000);
+    let mut block = connection.request("GET", "/", &[("a", &large)]);
+    block.extend([0xbe; 10_000]); // 10,000 times the newest entry
+    connection.feed(&frame(Kind::Headers, WHOLE, 1, &block));
+    assert_eq!(
+        Connection::statuses(&connection.take()),
+        [(1, "431".to_owned())]
+    );
+    let held = connection.session().held_bytes();
+    assert!(held < 64 << 10, "{held}");
+    connection.get(3, "/a");
+    assert!(Connection::content(&connection.take(), 3).1);
+}
+
+/// Streams that are opened and never read.
+#[test]
+fn responses_that_nobody_takes_are_bounded() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/65535"); // uses the connection's window up
+    for stream in (3..257).step_by(2) {
+        connection.get(stream, "/bytes/20000");
+    }
+    let begun = connection.ran.len();
+    assert!((50..60).contains(&begun), "{begun}");
+    let held = connection.session().held_bytes();
+    assert!(held < 5 << 18, "{held}");
+    connection.take();
+    connection.window(0, 1 << 30);
+    let frames = connection.take();
+    for stream in (3..257).step_by(2) {
+        assert_eq!(
+            Connection::content(&frames, stream),
+            (vec![b'x'; 20_000], true)
+        );
+    }
+}
+
+/// A client that does not read is not read from.
+#[test]
+fn output_is_bounded() {
+    let mut connection = Connection::new();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20)
+        .window(0, 1 << 30);
+    connection.hold_output = true;
+    let mut stream = 1;
+    connection.get(stream, "/bytes/10000");
+    while connection.reads {
+        stream += 2;
+        connection.get(stream, "/bytes/10000");
+        assert!(stream < 100, "it goes on reading");
+    }
+    let held = connection.session().held_bytes();
+    assert!(held < 256 << 10, "{held}");
+    connection.release();
+    assert!(connection.reads);
+    let frames = connection.take();
+    assert_eq!(
+        Connection::statuses(&frames).len() as u32,
+        stream.div_ceil(2)
+    );
+}
+
+#[test]
+fn content_that_waits_is_bounded_by_windows() {
+    let limits = Limits::default();
+    let all = limits.connection_window_bytes as usize;
+    let mut connection = Connection::within(limits);
+    connection.hold_blocking = true;
+    let mut sent = 0;
+    'streams: for stream in (1..100).step_by(2) {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            if sent + 16_000 > all {
+                break 'streams;
+            }
+            connection.frame(Kind::Data, 0, stream, &[0; 16_000]);
+            sent += 16_000;
+        }
+    }
+    let held = connection.session().held_bytes();
+    assert!(held < 2 * all + (64 << 10), "{held}");
+    connection.frame(Kind::Data, 0, 1, &[0; 16_000]);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors.last(), Some(&(0, ErrorCode::FlowControl as u32)));
+}

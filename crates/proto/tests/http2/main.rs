@@ -1,0 +1,12 @@
+//! A connection of HTTP/2 as a state machine, driven by a client in memory.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(unreachable_pub, reason = "modules of tests")]
+
+mod connection;
+mod faults;
+mod floods;
+mod requests;
+mod shutdown;
+mod tasks;
+mod timeouts;
+mod windows;

@@ -1,0 +1,206 @@
+//! Requests and responses.
+
+use loadline_proto::http2::frame::{Kind, PREFACE, flags};
+use loadline_proto::{Limits, Session};
+
+use crate::connection::{Connection, frame};
+
+#[test]
+fn a_request_has_its_response() {
+    let mut connection = Connection::new();
+    connection.get(1, "/a?b");
+    let frames = connection.take();
+    let head = String::from_utf8(frames[0].payload.clone()).unwrap();
+    assert_eq!(
+        head,
+        ":status: 200\nserver: Loadline\ndate: Sun, 06 Nov 1994 08:49:37 GMT\n\
+         content-type: text/plain\ncontent-length: 9\n"
+    );
+    assert_eq!(
+        Connection::content(&frames, 1),
+        (b"GET /a?b ".to_vec(), true)
+    );
+    assert_eq!(frames.len(), 2);
+    assert!(connection.session().is_idle());
+}
+
+#[test]
+fn heads_and_content_of_any_cut() {
+    let mut whole = Connection::silent(Limits::default());
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frame(Kind::Settings, 0, 0, &[]));
+    let block = whole.request("POST", "/p", &[("content-length", "5")]);
+    let (first, rest) = block.split_at(7);
+    bytes.extend(frame(Kind::Headers, 0, 1, first));
+    bytes.extend(frame(Kind::Continuation, flags::END_HEADERS, 1, rest));
+    bytes.extend(frame(Kind::Data, 0, 1, b"con"));
+    bytes.extend(frame(
+        Kind::Data,
+        flags::PADDED | flags::END_STREAM,
+        1,
+        b"\x02tent__",
+    ));
+    let expected = {
+        bytes.truncate(bytes.len() - 16);
+        bytes.extend(frame(
+            Kind::Data,
+            flags::PADDED | flags::END_STREAM,
+            1,
+            b"\x02te__",
+        ));
+        whole.feed(&bytes);
+        whole.take()
+    };
+    assert_eq!(
+        Connection::content(&expected, 1),
+        (b"POST /p conte".to_vec(), true)
+    );
+    for cut in 1..bytes.len() {
+        let mut connection = Connection::silent(Limits::default());
+        connection.feed(&bytes[..cut]).feed(&bytes[cut..]);
+        assert_eq!(connection.take(), expected, "cut at {cut}");
+    }
+    let mut connection = Connection::silent(Limits::default());
+    for byte in &bytes {
+        connection.feed(std::slice::from_ref(byte));
+    }
+    assert_eq!(
+        Connection::content(&connection.take(), 1).0,
+        b"POST /p conte"
+    );
+}
+
+#[test]
+fn many_requests_are_in_progress_and_answered_in_one_batch() {
+    let mut connection = Connection::new();
+    connection.hold_output = true;
+    connection.get(1, "/1");
+    let mut bytes = Vec::new();
+    for stream in (3..63).step_by(2) {
+        let block = connection.request("GET", &format!("/{stream}"), &[]);
+        let flags = flags::END_HEADERS | flags::END_STREAM;
+        bytes.extend(frame(Kind::Headers, flags, stream, &block));
+    }
+    connection.feed(&bytes);
+    assert_eq!(connection.ran.len(), 31, "while output is on its way");
+    connection.release();
+    let frames = connection.take();
+    assert_eq!(Connection::statuses(&frames).len(), 31);
+    for stream in (1..63).step_by(2) {
+        assert!(Connection::content(&frames, stream).1, "{stream}");
+    }
+}
+
+#[test]
+fn blocking_steps_of_several_streams_end_in_any_order() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection
+        .get(1, "/block")
+        .get(3, "/block")
+        .get(5, "/quick");
+    assert_eq!(Connection::content(&connection.take(), 5).0, b"GET /quick ");
+    connection.complete(3);
+    assert_eq!(
+        Connection::content(&connection.take(), 3),
+        (b"blocked".to_vec(), true)
+    );
+    connection.complete(1);
+    assert_eq!(
+        Connection::content(&connection.take(), 1),
+        (b"blocked".to_vec(), true)
+    );
+}
+
+#[test]
+fn head_has_the_length_and_no_content() {
+    let mut connection = Connection::new();
+    let block = connection.request("HEAD", "/bytes/1000", &[]);
+    connection.frame(
+        Kind::Headers,
+        flags::END_HEADERS | flags::END_STREAM,
+        1,
+        &block,
+    );
+    let frames = connection.take();
+    assert_eq!(frames.len(), 1);
+    assert!(String::from_utf8_lossy(&frames[0].payload).contains("content-length: 1000\n"));
+    assert!(Connection::content(&frames, 1).1);
+}
+
+#[test]
+fn trailers_end_the_content_of_a_request() {
+    let mut connection = Connection::new();
+    connection
+        .post(1, "/p", &[])
+        .frame(Kind::Data, 0, 1, b"content");
+    let block = connection.block(&[("checksum", "1")]);
+    let flags_ = flags::END_HEADERS | flags::END_STREAM;
+    connection.frame(Kind::Headers, flags_, 1, &block);
+    assert_eq!(
+        Connection::content(&connection.take(), 1).0,
+        b"POST /p content"
+    );
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_go_on() {
+    let mut connection = Connection::new();
+    connection.post(
+        1,
+        "/p",
+        &[("expect", "100-continue"), ("content-length", "2")],
+    );
+    let frames = connection.take();
+    assert_eq!(Connection::statuses(&frames), [(1, "100".to_owned())]);
+    connection.frame(Kind::Data, flags::END_STREAM, 1, b"ok");
+    assert_eq!(Connection::content(&connection.take(), 1).0, b"POST /p ok");
+}
+
+#[test]
+fn content_that_nobody_reads_is_not_awaited() {
+    let mut connection = Connection::new();
+    connection.post(1, "/deaf", &[]);
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 1).1);
+    assert_eq!(
+        Connection::errors(&frames),
+        [(1, 0)],
+        "NO_ERROR: the rest is not needed"
+    );
+    // What was on its way is no fault, and its window is given back.
+    for _ in 0..20 {
+        connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    assert!(
+        frames
+            .iter()
+            .any(|frame| frame.kind == Kind::WindowUpdate && frame.stream == 0)
+    );
+}
+
+#[test]
+fn too_much_content_is_413() {
+    let limits = Limits {
+        body_bytes_max: 1000,
+        ..Limits::default()
+    };
+    let mut connection = Connection::within(limits);
+    connection.post(1, "/p", &[("content-length", "1001")]);
+    connection
+        .post(3, "/p", &[])
+        .frame(Kind::Data, 0, 3, &[b'x'; 1001]);
+    let statuses = Connection::statuses(&connection.take());
+    assert_eq!(statuses, [(1, "413".to_owned()), (3, "413".to_owned())]);
+}
+
+#[test]
+fn requests_that_are_refused_have_an_answer_and_leave_the_connection_open() {
+    let mut connection = Connection::new();
+    let long = format!("/{}", "x".repeat(9_000));
+    connection.get(1, &long).get(3, "/a");
+    let statuses = Connection::statuses(&connection.take());
+    assert_eq!(statuses, [(1, "414".to_owned()), (3, "200".to_owned())]);
+}

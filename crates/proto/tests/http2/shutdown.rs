@@ -1,0 +1,87 @@
+//! How connections end.
+
+use loadline_proto::CloseReason;
+use loadline_proto::http2::frame::{ErrorCode, Kind, WINDOW_BYTES_MAX, flags};
+
+use crate::connection::Connection;
+
+fn last_stream(frames: &[crate::connection::Frame]) -> Vec<u32> {
+    let away = frames.iter().filter(|frame| frame.kind == Kind::GoAway);
+    away.map(|frame| u32::from_be_bytes(frame.payload[..4].try_into().unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_drain_finishes_what_was_accepted() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.get(1, "/block").drain();
+    assert_eq!(last_stream(&connection.take()), [WINDOW_BYTES_MAX]);
+    // A request that was on its way is served, too.
+    connection.get(3, "/a");
+    assert!(Connection::content(&connection.take(), 3).1);
+    connection.complete(1);
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 1).1);
+    assert_eq!(last_stream(&frames), [3]);
+    assert!(connection.has_finished);
+    connection.get(5, "/late");
+    assert_eq!(connection.take(), []);
+    connection.eof();
+    assert_eq!(connection.closes(CloseReason::Drained), 1);
+}
+
+#[test]
+fn a_drain_ends_an_idle_connection() {
+    let mut connection = Connection::new();
+    connection.get(1, "/a").take();
+    connection.drain();
+    assert_eq!(last_stream(&connection.take()), [WINDOW_BYTES_MAX, 1]);
+    assert!(connection.has_finished);
+}
+
+#[test]
+fn a_client_that_half_closes_has_its_responses() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection
+        .get(1, "/block")
+        .post(3, "/p", &[])
+        .frame(Kind::Data, 0, 3, b"half");
+    connection.eof();
+    assert!(!connection.is_closed());
+    connection.complete(1);
+    assert_eq!(
+        Connection::content(&connection.take(), 1),
+        (b"blocked".to_vec(), true)
+    );
+    assert!(connection.is_closed());
+    assert_eq!(connection.closes(CloseReason::Client), 1);
+}
+
+#[test]
+fn a_client_that_leaves_cancels_what_it_asked_for() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.get(1, "/block");
+    let hang_up = connection.parked[&1].hang_up.clone();
+    connection.frame(Kind::RstStream, 0, 1, &[0, 0, 0, ErrorCode::Cancel as u8]);
+    assert!(hang_up.is_gone());
+    connection.complete(1).eof();
+    assert_eq!(Connection::statuses(&connection.take()), []);
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn pings_are_answered() {
+    let mut connection = Connection::new();
+    connection
+        .frame(Kind::Ping, 0, 0, b"12345678")
+        .frame(Kind::Ping, flags::ACK, 0, b"12345678");
+    let frames = connection.take();
+    assert_eq!(frames.len(), 1);
+    assert_eq!(
+        (frames[0].flags, &frames[0].payload[..]),
+        (flags::ACK, &b"12345678"[..])
+    );
+}

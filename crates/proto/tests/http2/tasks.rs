@@ -1,0 +1,180 @@
+//! Apps whose content streams in both directions.
+
+use loadline_base::Buffer;
+use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
+use loadline_proto::{Fields, Piece};
+
+use crate::connection::Connection;
+
+fn data(bytes: &[u8]) -> Piece {
+    Piece::Data(Buffer::from(bytes.to_vec()))
+}
+
+#[test]
+fn content_streams_both_ways_on_several_streams() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task/1", &[]).post(3, "/task/3", &[]);
+    connection.frame(Kind::Data, 0, 1, b"one");
+    connection.frame(Kind::Data, flags::END_STREAM, 3, b"three");
+    assert_eq!(connection.apps[&1].content, b"one");
+    assert_eq!(
+        (
+            &connection.apps[&3].content[..],
+            connection.apps[&3].has_end
+        ),
+        (&b"three"[..], true)
+    );
+    connection.answer(3, None).answer(1, None);
+    connection
+        .produce(1, data(b"a"))
+        .produce(3, data(b"b"))
+        .produce(1, data(b"c"));
+    connection.produce(3, Piece::End);
+    let frames = connection.take();
+    assert_eq!(Connection::content(&frames, 1), (b"ac".to_vec(), false));
+    assert_eq!(Connection::content(&frames, 3), (b"b".to_vec(), true));
+    connection.frame(Kind::Data, flags::END_STREAM, 1, b"!");
+    assert_eq!(
+        (
+            &connection.apps[&1].content[..],
+            connection.apps[&1].has_end
+        ),
+        (&b"one!"[..], true)
+    );
+    connection.produce(1, Piece::End);
+    assert_eq!(Connection::content(&connection.take(), 1), (vec![], true));
+    assert_eq!(connection.cancelled, [0; 0]);
+}
+
+#[test]
+fn content_that_fits_into_a_window_comes_before_the_task() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[("content-length", "6")]);
+    connection.frame(Kind::Data, 0, 1, b"con");
+    assert!(connection.apps.is_empty());
+    connection.frame(Kind::Data, flags::END_STREAM, 1, b"ten");
+    assert_eq!(
+        (
+            &connection.apps[&1].content[..],
+            connection.apps[&1].has_end
+        ),
+        (&b"conten"[..], true)
+    );
+}
+
+#[test]
+fn an_app_has_room_as_the_client_takes_its_content() {
+    let mut connection = Connection::new();
+    connection.get(1, "/task").answer(1, None);
+    let mut produced = 0;
+    while connection.apps[&1].room >= 8_000 {
+        connection.produce(1, data(&[b'x'; 8_000]));
+        produced += 8_000;
+        assert!(produced < 300_000);
+    }
+    let mut frames = connection.take();
+    assert_eq!(
+        Connection::content(&frames, 1).0.len(),
+        65_535,
+        "the client's window"
+    );
+    assert!(
+        (100_000..140_000).contains(&produced),
+        "{produced}: and one window more"
+    );
+    connection.window(0, 1 << 20).window(1, 1 << 20);
+    assert!(connection.apps[&1].room >= 32_000);
+    connection.produce(1, Piece::End);
+    frames.extend(connection.take());
+    assert_eq!(
+        Connection::content(&frames, 1),
+        (vec![b'x'; produced], true)
+    );
+}
+
+#[test]
+fn the_client_sends_on_as_the_app_reads() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]);
+    for _ in 0..4 {
+        connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
+    }
+    assert_eq!(connection.take(), [], "nobody has read");
+    connection.consume(1, 64_000);
+    let frames = connection.take();
+    let updates: Vec<_> = frames
+        .iter()
+        .map(|frame| (frame.kind, frame.stream))
+        .collect();
+    assert_eq!(updates, [(Kind::WindowUpdate, 1)]);
+    for _ in 0..4 {
+        connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
+    }
+    assert_eq!(connection.apps[&1].content.len(), 128_000);
+}
+
+#[test]
+fn trailers_go_to_those_who_take_them() {
+    for (takes, expected) in [(true, true), (false, false)] {
+        let mut connection = Connection::new();
+        let te: &[(&str, &str)] = if takes { &[("te", "trailers")] } else { &[] };
+        connection.post(1, "/task", te).answer(1, None);
+        connection.produce(1, data(b"content"));
+        let trailers = Fields::default().with("Grpc-Status", "0");
+        connection
+            .produce(1, Piece::Trailers(trailers))
+            .produce(1, Piece::End);
+        let frames = connection.take();
+        assert_eq!(Connection::content(&frames, 1), (b"content".to_vec(), true));
+        let trailer = frames
+            .iter()
+            .any(|frame| frame.payload == b"grpc-status: 0\n");
+        assert_eq!(trailer, expected);
+    }
+}
+
+#[test]
+fn who_is_reset_is_cancelled() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]).post(3, "/task", &[]);
+    connection.frame(Kind::RstStream, 0, 1, &[0, 0, 0, 8]);
+    assert_eq!(connection.cancelled, [1]);
+    connection.answer(3, None).produce(3, data(b"x"));
+    assert_eq!(Connection::content(&connection.take(), 3).0, b"x");
+    // What the task still says is too late.
+    connection.consume(1, 5);
+    assert_eq!(connection.take(), []);
+}
+
+#[test]
+fn what_an_app_breaks_ends_its_stream() {
+    let mut connection = Connection::new();
+    connection.get(1, "/task").produce(1, Piece::Abort);
+    let frames = connection.take();
+    assert_eq!(Connection::statuses(&frames), [(1, "500".to_owned())]);
+    for (stream, piece) in [(3, Piece::Abort), (5, Piece::End), (7, data(b"12345"))] {
+        connection.get(stream, "/task").answer(stream, Some(4));
+        connection.produce(stream, piece);
+        let errors = Connection::errors(&connection.take());
+        assert_eq!(errors, [(stream, ErrorCode::Internal as u32)]);
+    }
+    connection.get(9, "/task").answer(9, Some(4));
+    connection.produce(9, data(b"1234")).produce(9, Piece::End);
+    assert_eq!(
+        Connection::content(&connection.take(), 9),
+        (b"1234".to_vec(), true)
+    );
+}
+
+#[test]
+fn a_response_may_end_before_its_request() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]).answer(1, Some(0));
+    connection.produce(1, Piece::End);
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 1).1);
+    assert_eq!(
+        Connection::errors(&frames),
+        [(1, ErrorCode::NoError as u32)]
+    );
+}

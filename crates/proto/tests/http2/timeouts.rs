@@ -1,0 +1,132 @@
+//! Times that clients and apps have.
+
+use loadline_base::Buffer;
+use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
+use loadline_proto::{CloseReason, Limits, Piece, Session};
+
+use crate::connection::Connection;
+
+#[test]
+fn a_client_that_never_begins() {
+    let mut connection = Connection::silent(Limits::default());
+    connection.feed(b"PRI * HT").pass(9_999);
+    assert!(!connection.has_finished);
+    connection.pass(1);
+    assert!(connection.has_finished);
+    connection.eof();
+    assert_eq!(connection.closes(CloseReason::Slow), 1);
+}
+
+#[test]
+fn an_idle_connection_is_told_and_ends() {
+    let mut connection = Connection::new();
+    connection.get(1, "/a").take();
+    connection.pass(14_999).get(3, "/a").take();
+    connection.pass(14_999);
+    assert_eq!(connection.take(), []);
+    connection.pass(1);
+    assert_eq!(
+        Connection::errors(&connection.take()),
+        [(0, ErrorCode::NoError as u32)]
+    );
+    connection.pass(10_000);
+    assert!(connection.is_closed());
+    assert_eq!(connection.closes(CloseReason::Idle), 1);
+}
+
+#[test]
+fn a_head_that_does_not_end() {
+    let mut connection = Connection::new();
+    connection.frame(Kind::Headers, 0, 1, &[0x82]).pass(30_000);
+    assert!(connection.has_finished);
+}
+
+#[test]
+fn content_that_does_not_come_is_408_and_others_go_on() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[("content-length", "10")]);
+    connection.pass(5_000).get(3, "/a").take();
+    connection.pass(5_000);
+    let frames = connection.take();
+    assert_eq!(Connection::statuses(&frames), [(1, "408".to_owned())]);
+    assert!(!connection.has_finished);
+}
+
+/// Half a frame a minute is no reason to wait: content counts as it comes.
+#[test]
+fn slow_content_counts_as_it_comes() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[("content-length", "16000")]);
+    let mut head = Vec::new();
+    loadline_proto::http2::frame::FrameHead {
+        len: 16_000,
+        kind: Kind::Data,
+        flags: flags::END_STREAM,
+        stream: 1,
+    }
+    .write(&mut head);
+    connection.feed(&head);
+    for _ in 0..16 {
+        connection.pass(1_900).feed(&[b'x'; 1_000]);
+    }
+    assert_eq!(
+        Connection::statuses(&connection.take()),
+        [(1, "200".to_owned())]
+    );
+}
+
+#[test]
+fn a_window_that_stays_shut_ends_its_stream() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/100000").take();
+    connection.pass(19_000);
+    assert_eq!(connection.take(), []);
+    // A byte now and then is too little.
+    for _ in 0..10 {
+        connection.window(0, 1).window(1, 1).pass(1_000);
+    }
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(1, ErrorCode::Cancel as u32)]);
+}
+
+#[test]
+fn an_app_that_does_not_answer_is_503_and_cancelled() {
+    let mut connection = Connection::new();
+    connection.get(1, "/task").pass(60_000);
+    assert_eq!(
+        Connection::statuses(&connection.take()),
+        [(1, "503".to_owned())]
+    );
+    assert_eq!(connection.cancelled, [1]);
+}
+
+#[test]
+fn an_app_that_falls_silent_is_cut() {
+    let mut connection = Connection::new();
+    connection.get(1, "/task").answer(1, None);
+    connection
+        .produce(1, Piece::Data(Buffer::from(b"x".to_vec())))
+        .take();
+    connection.pass(300_000);
+    assert_eq!(connection.cancelled, [1]);
+    assert_eq!(Connection::errors(&connection.take())[0].0, 1);
+}
+
+#[test]
+fn output_that_does_not_leave_ends_the_connection() {
+    let mut connection = Connection::new();
+    connection.hold_output = true;
+    connection.get(1, "/a").pass(20_000);
+    assert!(connection.is_closed());
+    assert_eq!(connection.closes(CloseReason::Slow), 1);
+}
+
+#[test]
+fn a_blocking_step_has_its_time() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.get(1, "/block");
+    assert_eq!(connection.session().deadline(), None);
+    connection.pass(1_000_000).complete(1);
+    assert!(Connection::content(&connection.take(), 1).1);
+}

@@ -1,0 +1,157 @@
+//! Flow control and priorities (RFC 9113 section 5.2, RFC 9218).
+
+use loadline_proto::http2::frame::{Kind, Setting, WINDOW_BYTES, flags};
+
+use crate::connection::Connection;
+
+#[test]
+fn no_more_is_sent_than_the_windows_allow() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/200000");
+    let mut frames = connection.take();
+    assert_eq!(
+        Connection::content(&frames, 1).0.len(),
+        WINDOW_BYTES as usize
+    );
+    connection.window(1, 100_000);
+    assert_eq!(
+        connection.take(),
+        [],
+        "the connection's own is used up, too"
+    );
+    connection.window(0, 50_000);
+    frames.extend(connection.take());
+    assert_eq!(
+        Connection::content(&frames, 1),
+        (vec![b'x'; 115_535], false)
+    );
+    connection.window(0, 500_000).window(1, 34_464);
+    frames.extend(connection.take());
+    assert_eq!(
+        Connection::content(&frames, 1),
+        (vec![b'x'; 199_999], false)
+    );
+    connection.window(1, 1);
+    frames.extend(connection.take());
+    assert_eq!(Connection::content(&frames, 1), (vec![b'x'; 200_000], true));
+    assert!(frames.iter().all(|frame| frame.payload.len() <= 16_384));
+    assert!(connection.batch_bytes_max <= (64 << 10) + 20_000);
+}
+
+#[test]
+fn a_smaller_window_can_be_below_zero() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/70000");
+    let sent = Connection::content(&connection.take(), 1).0.len();
+    assert_eq!(sent, 65_535);
+    connection
+        .window(0, 1_000_000)
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1_000);
+    connection.window(1, 64_535);
+    assert_eq!(
+        Connection::content(&connection.take(), 1).0.len(),
+        0,
+        "it is 0 now"
+    );
+    connection.window(1, 1);
+    assert_eq!(Connection::content(&connection.take(), 1).0.len(), 1);
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 100_000);
+    assert_eq!(
+        Connection::content(&connection.take(), 1),
+        (vec![b'x'; 4_464], true)
+    );
+}
+
+#[test]
+fn a_response_without_content_needs_no_window() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 0);
+    connection.take();
+    connection.get(1, "/bytes/0").get(3, "/bytes/1");
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 1).1);
+    assert!(!Connection::content(&frames, 3).1);
+    connection.window(3, 1);
+    assert!(Connection::content(&connection.take(), 3).1);
+}
+
+/// Those who do not get their turn wait for it, and the more urgent ones come first.
+#[test]
+fn the_most_urgent_is_sent_first() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    connection.get(1, "/bytes/65535"); // uses the connection's window up
+    connection.take();
+    for (stream, priority) in [
+        (3, "u=5"),
+        (5, "u=1"),
+        (7, "u=3, i"),
+        (9, "u=3, i"),
+        (11, "u=3"),
+    ] {
+        let block = connection.request("GET", "/bytes/40000", &[("priority", priority)]);
+        connection.frame(
+            Kind::Headers,
+            flags::END_HEADERS | flags::END_STREAM,
+            stream,
+            &block,
+        );
+    }
+    connection.take();
+    connection.window(0, 1_000_000);
+    let frames = connection.take();
+    let mut order: Vec<_> = frames.iter().map(|frame| frame.stream).collect();
+    let turns = order
+        .iter()
+        .filter(|stream| [7, 9].contains(*stream))
+        .count();
+    order.dedup();
+    assert_eq!(order[..2], [5, 11]);
+    assert_eq!(order[2..][..turns], [7, 9, 7, 9, 7, 9], "in turn");
+    assert_eq!(order.last(), Some(&3));
+}
+
+#[test]
+fn a_priority_can_change() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    connection
+        .get(1, "/bytes/65535")
+        .get(3, "/bytes/100")
+        .get(5, "/bytes/100");
+    connection.take();
+    let mut update = 5_u32.to_be_bytes().to_vec();
+    update.extend_from_slice(b"u=0");
+    connection
+        .frame(Kind::PriorityUpdate, 0, 0, &update)
+        .window(0, 1000);
+    let frames = connection.take();
+    let order: Vec<_> = frames.iter().map(|frame| frame.stream).collect();
+    assert_eq!(order, [5, 3]);
+}
+
+#[test]
+fn the_client_may_send_as_much_as_is_taken() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[]);
+    let mut sent = 0;
+    let (mut stream, mut all) = (64_u64 << 10, 256_u64 << 10);
+    while sent < 900_000 {
+        assert!(
+            stream.min(all) >= 8_000,
+            "the windows open again: {stream} {all}"
+        );
+        connection.frame(Kind::Data, 0, 1, &[b'x'; 8_000]);
+        sent += 8_000;
+        (stream, all) = (stream - 8_000, all - 8_000);
+        for frame in connection.take() {
+            assert_eq!(frame.kind, Kind::WindowUpdate);
+            let more = u64::from(u32::from_be_bytes(frame.payload[..].try_into().unwrap()));
+            match frame.stream {
+                0 => all += more,
+                _ => stream += more,
+            }
+        }
+        assert!(stream <= 64 << 10 && all <= 256 << 10);
+    }
+}
