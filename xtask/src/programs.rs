@@ -14,7 +14,7 @@ const BUILD: &str = "cargo test -q --workspace --no-run --message-format=json-re
 /// Programs that time what they do: nothing else runs beside them.
 const ALONE: [&str; 2] = ["limited", "truth"];
 /// Programs that take longest begin first, so that none of them ends alone.
-const FIRST: [&str; 2] = ["browser", "conformance"];
+const FIRST: [&str; 3] = ["browser", "conformance", "architectures"];
 
 /// The programs of tests.
 #[derive(Debug, Default)]
