@@ -1,5 +1,5 @@
-//! Each kind of error is counted as what it is, exactly: every n-th answer is wrong, and the counts
-//! are those of arithmetic.
+//! Each kind of error is counted as what it is, exactly: every n-th answer of a stub is wrong, and the
+//! counts are those of arithmetic.
 
 use loadline_load::{Arrivals, Loop, Overflow, Plan};
 use loadline_record::{ErrorKind, Tally};
@@ -9,7 +9,7 @@ use loadline_stub::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::run::{self, MS, SECOND, closed, open, run_from};
+use crate::stubbed::{self, MS, SECOND, closed, open, run_from};
 
 const REQUESTS: u64 = 300;
 const EVERY: u64 = 7;
@@ -45,14 +45,14 @@ fn check(options: &StubOptions, kind: ErrorKind, is_complete: bool) {
     let name = format!("{:?}", options.faults);
     for engine_threads in [1, 2] {
         for requests_per_connection in [None, Some(1), Some(10)] {
-            let stub = run::stub(options.clone());
+            let stub = stubbed::stub(options.clone());
             let mut plan = with_expectation(closed(stub.address(), CONNECTIONS, REQUESTS));
             plan.requests_per_connection = requests_per_connection;
             let (tally, report) = run(plan, stub, engine_threads);
             assert_counts(&name, &tally, &report, kind, is_complete);
         }
     }
-    let stub = run::stub(options.clone());
+    let stub = stubbed::stub(options.clone());
     let (rate, duration_ns) = (3000.0, REQUESTS * SECOND / 3000);
     let plan = open(
         stub.address(),
@@ -90,7 +90,6 @@ fn assert_counts(name: &str, tally: &Tally, report: &Report, kind: ErrorKind, is
 
 #[test]
 fn answers_that_break_off() {
-    let _turn = run::turn();
     for (fault, kind) in [
         (Fault::Close, ErrorKind::ClosedEarly),
         (Fault::Reset, ErrorKind::Reset),
@@ -112,7 +111,6 @@ fn answers_that_break_off() {
 
 #[test]
 fn answers_that_are_not_the_expected_ones() {
-    let _turn = run::turn();
     for (fault, kind) in [
         (Fault::Status(302), ErrorKind::OtherStatus),
         (Fault::Status(404), ErrorKind::Status4xx),
@@ -133,7 +131,6 @@ fn answers_that_are_not_the_expected_ones() {
 
 #[test]
 fn answers_that_are_not_http() {
-    let _turn = run::turn();
     for &malformed in Malformed::all() {
         let options = options(Fault::Malformed(malformed));
         check(&options, ErrorKind::Malformed, false);
@@ -144,13 +141,12 @@ fn answers_that_are_not_http() {
 /// that is busy.
 #[test]
 fn answers_that_come_late_or_never() {
-    let _turn = run::turn();
     let (requests, every) = (40, 20);
     for (fault, kind, completed) in [
         (Fault::Late { by_ns: 1200 * MS }, ErrorKind::Late, 40),
         (Fault::Never, ErrorKind::Timeout, 38),
     ] {
-        let stub = run::stub(StubOptions {
+        let stub = stubbed::stub(StubOptions {
             faults: vec![Every { every, fault }],
             ..StubOptions::default()
         });
@@ -170,12 +166,11 @@ fn answers_that_come_late_or_never() {
 
 #[test]
 fn connections_that_do_not_come_to_be() {
-    let _turn = run::turn();
     for (listening, kind) in [
         (Listening::Refusing, ErrorKind::Refused),
         (Listening::Deaf, ErrorKind::ConnectTimeout),
     ] {
-        let stub = run::stub(StubOptions {
+        let stub = stubbed::stub(StubOptions {
             listening,
             ..StubOptions::default()
         });
@@ -191,7 +186,6 @@ fn connections_that_do_not_come_to_be() {
 
 #[test]
 fn connections_that_break_at_once() {
-    let _turn = run::turn();
     for (fault, kind) in [
         (ConnectionFault::Close, ErrorKind::ClosedEarly),
         (ConnectionFault::Reset, ErrorKind::Reset),
@@ -200,7 +194,7 @@ fn connections_that_break_at_once() {
             every: EVERY,
             fault,
         };
-        let stub = run::stub(StubOptions {
+        let stub = stubbed::stub(StubOptions {
             connection_faults: vec![rule],
             ..StubOptions::default()
         });
@@ -221,8 +215,7 @@ fn connections_that_break_at_once() {
 /// all but the first.
 #[test]
 fn requests_that_are_dropped() {
-    let _turn = run::turn();
-    let stub = run::stub(StubOptions {
+    let stub = stubbed::stub(StubOptions {
         latency: Latency::Constant { ns: 500 * MS },
         ..StubOptions::default()
     });
@@ -239,7 +232,6 @@ fn requests_that_are_dropped() {
 /// Who closes, and who does not, has no part in what is counted as an error.
 #[test]
 fn closing_in_good_order_is_no_error() {
-    let _turn = run::turn();
     for (framing, closing, requests_per_connection, connections) in [
         (Framing::Length, Closing::Announced, None, REQUESTS),
         (Framing::Chunked, Closing::Announced, None, REQUESTS),
@@ -248,7 +240,7 @@ fn closing_in_good_order_is_no_error() {
         (Framing::Length, Closing::Ignored, Some(10), REQUESTS / 10),
         (Framing::Chunked, Closing::Ignored, Some(1), REQUESTS),
     ] {
-        let stub = run::stub(StubOptions {
+        let stub = stubbed::stub(StubOptions {
             framing,
             closing,
             ..StubOptions::default()
@@ -273,8 +265,7 @@ fn closing_in_good_order_is_no_error() {
 /// nothing is counted twice or forgotten.
 #[test]
 fn closing_without_a_word_loses_nothing_from_the_counts() {
-    let _turn = run::turn();
-    let stub = run::stub(StubOptions {
+    let stub = stubbed::stub(StubOptions {
         closing: Closing::Silent,
         ..StubOptions::default()
     });
