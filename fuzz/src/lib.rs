@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod driver;
+pub mod replay;
 pub mod wire;
 
 use std::borrow::Cow;

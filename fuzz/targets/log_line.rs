@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use loadline_fuzz::as_text;
-use loadline_load::replay::line::parse;
-use loadline_load::replay::logged::LogLine;
-use loadline_load::replay::{Log, Wanted};
+use loadline_fuzz::replay::line::parse;
+use loadline_fuzz::replay::logged::LogLine;
+use loadline_fuzz::replay::{Log, Wanted};
 use loadline_proto::Method;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -54,17 +54,12 @@ fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), S
     let (mut beside, others) = others.map_err(|_| "a thread died".to_owned())?;
     steps.append(&mut beside);
     let (alone, tests) = tests?;
-    let mut examples = command(root, "cargo test -q --workspace --doc --");
-    examples.args(words.more());
-    all([
-        others,
-        tests,
-        run(steps, alone, 1, &root.join("target/tests")),
-        steps.run(examples),
-    ])
+    let alone = run(steps, alone, 1, &root.join("target/tests"));
+    all([others, tests, alone])
 }
 
-/// Builds the programs of tests and runs them, but for those that time what they do: they are handed out.
+/// Builds the programs of tests and runs them, and beside them the examples in the documentation; but for
+/// those that time what they do: they are handed out.
 fn programs(
     steps: &mut Steps,
     root: &Path,
@@ -72,6 +67,7 @@ fn programs(
 ) -> Result<(Vec<Command>, Result<(), String>), String> {
     let built = steps.run_and_read(Programs::build(root))?;
     let mut programs = Programs::parse(&built, test_threads())?;
+    programs.add(command(root, "cargo test -q --workspace --doc --"));
     for program in programs.side_by_side.iter_mut().chain(&mut programs.alone) {
         program.args(words.more());
     }
@@ -108,7 +104,7 @@ fn run(
 }
 
 /// All errors as one.
-fn all(done: [Result<(), String>; 4]) -> Result<(), String> {
+fn all(done: [Result<(), String>; 3]) -> Result<(), String> {
     let failed: Vec<_> = done.into_iter().filter_map(Result::err).collect();
     match failed.is_empty() {
         true => Ok(()),

@@ -9,12 +9,14 @@ use crate::steps::command;
 
 /// How many tests run at once, to the programs of tests.
 pub(crate) const TEST_THREADS: &str = "RUST_TEST_THREADS";
-/// What cargo is asked, to learn where the programs are once they are built.
-const BUILD: &str = "cargo test -q --workspace --no-run --message-format=json-render-diagnostics";
+/// What cargo is asked, to learn where the programs are once they are built. Examples have no tests: they
+/// are checked with the lints, and not linked.
+const BUILD: &str =
+    "cargo test -q --workspace --tests --no-run --message-format=json-render-diagnostics";
 /// Programs that time what they do: nothing else runs beside them.
 const ALONE: [&str; 2] = ["limited", "truth"];
 /// Programs that take longest begin first, so that none of them ends alone.
-const FIRST: [&str; 2] = ["browser", "conformance"];
+const FIRST: [&str; 3] = ["browser", "conformance", "architectures"];
 
 /// The programs of tests.
 #[derive(Debug, Default)]
@@ -27,6 +29,12 @@ impl Programs {
     /// The command that builds them; what it says of them goes to its standard output.
     pub(crate) fn build(root: &Path) -> Command {
         command(root, BUILD)
+    }
+
+    /// One more that runs side by side with others, behind those that take longest.
+    pub(crate) fn add(&mut self, command: Command) {
+        let at = self.side_by_side.len().min(FIRST.len());
+        self.side_by_side.insert(at, command);
     }
 
     /// Those of which cargo said that it has built them, each with so many tests at once.
@@ -111,7 +119,7 @@ mod tests {
             message("browser", true, r#""/r/target/debug/deps/browser-1""#),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ];
-        let programs = Programs::parse(&lines.join("\n"), Some(3)).unwrap();
+        let mut programs = Programs::parse(&lines.join("\n"), Some(3)).unwrap();
         let paths = |commands: &[Command]| {
             let path = |command: &Command| command.get_program().to_string_lossy().into_owned();
             commands.iter().map(path).collect::<Vec<_>>()
@@ -121,6 +129,11 @@ mod tests {
             ["/r/target/debug/deps/browser-1", "/r/target/debug/deps/x-1"]
         );
         assert_eq!(paths(&programs.alone), ["/r/target/debug/deps/truth-1"]);
+        programs.add(Command::new("cargo"));
+        assert_eq!(
+            paths(&programs.side_by_side).pop(),
+            Some("cargo".to_owned())
+        );
         let command = &programs.alone[0];
         assert_eq!(command.get_current_dir(), Some(Path::new("/r/crates/x")));
         assert!(

@@ -1,0 +1,103 @@
+//! One client with many connections beside others with few, on threads of their own.
+
+use std::io::Write;
+
+use loadline_proto::CloseReason;
+use loadline_server::{Architecture, Counts, ServerOptions};
+
+use super::util::*;
+
+const GREEDY: [u8; 4] = [127, 0, 0, 2];
+const QUIET: [u8; 4] = [127, 0, 0, 3];
+
+fn total(server: &Server) -> Counts {
+    server.handle.snapshot().total
+}
+
+/// At its cap of 20, all of them the greedy client's, who has sent this over each.
+fn at_the_cap(fairness: bool, sent: &str) -> (Server, Vec<Client>) {
+    let server = start(ServerOptions {
+        connections_max: 20,
+        fairness,
+        ..options(Architecture::ThreadPerConnection)
+    });
+    let mut greedy: Vec<_> = (0..20).map(|_| server.connect_from(GREEDY)).collect();
+    for client in &mut greedy {
+        client.stream.write_all(sent.as_bytes()).unwrap();
+    }
+    eventually(|| {
+        let total = total(&server);
+        total.connections == 20 && total.bytes_in == 20 * sent.len() as u64
+    });
+    (server, greedy)
+}
+
+#[test]
+fn a_quiet_client_gets_in_though_one_has_every_connection() {
+    let head = "GET / HTTP/1.1\r\nX: ";
+    let content = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx";
+    for sent in [head, content] {
+        let (server, _greedy) = at_the_cap(true, sent);
+        let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
+        for client in &mut quiet {
+            assert_eq!(client.get("/").status, 200);
+        }
+        eventually(|| total(&server).closed_for(CloseReason::OverShare) == 3);
+        eventually(|| total(&server).connections == 20); // one has gone for each
+        // The greedy client's own is refused.
+        let mut one_more = server.connect_from(GREEDY);
+        assert_eq!(one_more.answer().unwrap().status, 503);
+        assert_eq!(total(&server).closed_for(CloseReason::OverShare), 3);
+        assert_eq!(total(&server).refused_over_share, 1);
+        for client in &mut quiet {
+            assert_eq!(client.get("/").status, 200);
+        }
+    }
+}
+
+#[test]
+fn a_quiet_client_gets_in_though_all_threads_work_for_one() {
+    let (server, mut greedy) = at_the_cap(true, "GET /gate HTTP/1.1\r\nHost: h\r\n\r\n");
+    server.handler.gate.await_waiting(20);
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.get("/").status, 200);
+    server.handler.gate.open();
+    // A request that has begun is answered all the same.
+    for client in &mut greedy {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    eventually(|| total(&server).closed_for(CloseReason::OverShare) == 1);
+    assert_eq!(quiet.get("/").status, 200);
+}
+
+#[test]
+fn a_client_with_many_idle_connections_makes_room_for_itself() {
+    let (server, greedy) = at_the_cap(true, "");
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.get("/").status, 200);
+    let more: Vec<_> = (0..10).map(|_| server.connect_from(GREEDY)).collect();
+    // The first one may have been about to wait.
+    let reasons = [CloseReason::Evicted, CloseReason::OverShare];
+    eventually(|| {
+        let total = total(&server);
+        reasons
+            .map(|reason| total.closed_for(reason))
+            .iter()
+            .sum::<u64>()
+            == 11
+    });
+    assert_eq!(total(&server).closed_for(CloseReason::Refused), 0);
+    assert_eq!(quiet.get("/").status, 200, "idle for longer than those");
+    drop((greedy, more));
+}
+
+#[test]
+fn without_fairness_who_was_there_first_stays() {
+    let (server, mut greedy) = at_the_cap(false, "GET / HTTP/1.1\r\nX: ");
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.answer().unwrap().status, 503);
+    for client in &mut greedy {
+        client.stream.write_all(b"1\r\nHost: h\r\n\r\n").unwrap();
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+}

@@ -1,0 +1,318 @@
+//! One client that does its worst beside others that do not.
+//!
+//! ```text
+//! cargo test --profile fast -p loadline-server --test architectures fairness -- --ignored --nocapture
+//! ```
+//!
+//! The work of a request is sleep, so that capacity is a number of workers and not the CPU time that
+//! the greedy client's own threads leave.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a measurement by hand shows its figures"
+)]
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use loadline_proto::Limits;
+use loadline_server::{Architecture, ServerOptions};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+use crate::shared::{Server, TestHandler, UPLOAD_BYTES, is_offered};
+
+fn start(options: ServerOptions) -> Server {
+    Server::start(options, TestHandler::default(), Limits::default())
+}
+
+fn connect(source: u8, to: SocketAddr) -> io::Result<TcpStream> {
+    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+    let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if source == GREEDY {
+        net::sockopt::set_socket_recv_buffer_size(&socket, 4096)?; // reads slowly
+    }
+    net::bind(&socket, &SocketAddr::from(([127, 0, 0, source], 0)))?;
+    net::connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+const GREEDY: u8 = 2;
+const FIRST_QUIET: u8 = 3;
+
+/// How the greedy client keeps a connection busy.
+#[derive(Clone, Copy)]
+enum Manner {
+    SlowHead,
+    SlowContent,
+    SlowReader,
+    Expensive,
+}
+
+struct Held {
+    manner: Manner,
+    stream: TcpStream,
+}
+
+impl Held {
+    fn open(manner: Manner, to: SocketAddr) -> io::Result<Self> {
+        let mut stream = connect(GREEDY, to)?;
+        let begin = match manner {
+            Manner::SlowHead => "GET / HTTP/1.1\r\nX: ".to_owned(),
+            Manner::SlowContent => format!(
+                "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
+            ),
+            Manner::SlowReader => "GET /big HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+            Manner::Expensive => "GET /work HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+        };
+        stream.set_nonblocking(true)?;
+        stream.write_all(begin.as_bytes())?;
+        Ok(Self { manner, stream })
+    }
+
+    /// Goes on as slowly as it may. `Err`: it has been closed.
+    fn go_on(&mut self) -> io::Result<()> {
+        match self.manner {
+            Manner::SlowHead | Manner::SlowContent => self.stream.write_all(&[b'x'; 100]),
+            Manner::SlowReader => match self.stream.read(&mut [0; 200]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Ok(()),
+            },
+            Manner::Expensive => match self.stream.read(&mut [0; 4096]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => self
+                    .stream
+                    .write_all(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n"),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
+
+/// Does its worst until it is to stop: with so many connections, and so many new ones a second.
+fn greedy(
+    connections: usize,
+    new_a_second: u32,
+    to: SocketAddr,
+    stop: &Arc<AtomicBool>,
+) -> Vec<JoinHandle<()>> {
+    let is_over = |stop: &AtomicBool| stop.load(Ordering::Relaxed);
+    let (holds, opens) = (Arc::clone(stop), Arc::clone(stop));
+    let holding = thread::spawn(move || {
+        let manners = [
+            Manner::SlowHead,
+            Manner::SlowContent,
+            Manner::SlowReader,
+            Manner::Expensive,
+        ];
+        let mut held: Vec<Option<Held>> = (0..connections).map(|_| None).collect();
+        while !is_over(&holds) {
+            for (one, manner) in held.iter_mut().zip(manners.into_iter().cycle()) {
+                let goes_on = one.as_mut().is_some_and(|held| held.go_on().is_ok());
+                if !goes_on {
+                    *one = Held::open(manner, to).ok();
+                }
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let opening = thread::spawn(move || {
+        let mut last = Vec::new();
+        while !is_over(&opens) {
+            let now: Vec<_> = (0..new_a_second / 50)
+                .map(|_| connect(GREEDY, to))
+                .collect();
+            last = now; // those of before are closed
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(last);
+    });
+    vec![holding, opening]
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    good: usize,
+    refused: usize,
+    /// Later than a second after it was due, or broken off.
+    failed: usize,
+    latencies_ms: Vec<f64>,
+    by_second: Vec<usize>,
+}
+
+/// Every `interval` a request, every second one over a new connection.
+fn quiet(source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> Seen {
+    let began = Instant::now();
+    let mut seen = Seen::default();
+    let mut kept: Option<TcpStream> = None;
+    for number in 0.. {
+        let due = interval * number + interval * u32::from(source) / 50;
+        if due >= lasts {
+            break;
+        }
+        thread::sleep((began + due).saturating_duration_since(Instant::now()));
+        let due = began + due;
+        if number % 2 == 0 {
+            kept = None;
+        }
+        match ask(kept.take(), source, to) {
+            Ok((stream, true)) if due.elapsed() < Duration::from_secs(1) => {
+                seen.good += 1;
+                let second = began.elapsed().as_secs() as usize;
+                seen.by_second
+                    .resize(seen.by_second.len().max(second + 1), 0);
+                seen.by_second[second] += 1;
+                seen.latencies_ms.push(due.elapsed().as_secs_f64() * 1e3);
+                kept = Some(stream);
+            }
+            Ok((_, true)) | Err(_) => seen.failed += 1,
+            Ok((_, false)) => seen.refused += 1,
+        }
+    }
+    seen
+}
+
+fn ask(kept: Option<TcpStream>, source: u8, to: SocketAddr) -> io::Result<(TcpStream, bool)> {
+    let mut stream = match kept {
+        Some(stream) => stream,
+        None => connect(source, to)?,
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")?;
+    let mut answer = [0; 1024];
+    let len = stream.read(&mut answer)?;
+    match &answer[..len] {
+        [] => Err(io::ErrorKind::UnexpectedEof.into()),
+        answer => Ok((stream, answer.starts_with(b"HTTP/1.1 200"))),
+    }
+}
+
+/// What others see together.
+fn run(to: SocketAddr, clients: u8, interval: Duration, lasts: Duration) -> Seen {
+    let clients: Vec<_> = (0..clients)
+        .map(|client| thread::spawn(move || quiet(FIRST_QUIET + client, to, interval, lasts)))
+        .collect();
+    let mut all = Seen::default();
+    for client in clients {
+        let seen = client.join().unwrap();
+        all.good += seen.good;
+        all.refused += seen.refused;
+        all.failed += seen.failed;
+        all.latencies_ms.extend(seen.latencies_ms);
+        all.by_second
+            .resize(all.by_second.len().max(seen.by_second.len()), 0);
+        for (sum, count) in all.by_second.iter_mut().zip(seen.by_second) {
+            *sum += count;
+        }
+    }
+    all.latencies_ms.sort_by(f64::total_cmp);
+    all
+}
+
+/// Those that can keep one client from taking everything.
+const ARCHITECTURES: [Architecture; 4] = [
+    Architecture::Reactor,
+    Architecture::Proactor,
+    Architecture::ThreadPool,
+    Architecture::ThreadPerConnection,
+];
+
+fn options(architecture: Architecture) -> ServerOptions {
+    ServerOptions {
+        architecture,
+        loops: 1,
+        workers: 8,
+        threads: 8,
+        connections_max: 2048,
+        ..ServerOptions::default()
+    }
+}
+
+#[test]
+fn one_client_that_does_its_worst_keeps_no_other_out() {
+    for architecture in ARCHITECTURES.into_iter().filter(|it| is_offered(*it)) {
+        let server = start(ServerOptions {
+            connections_max: 64,
+            latency_goal: Some(Duration::from_secs(60)),
+            ..options(architecture)
+        });
+        let to = server.address;
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = greedy(64, 100, to, &stop);
+        while server.handle.snapshot().total.connections < 60 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (interval, lasts) = (Duration::from_millis(100), Duration::from_millis(1500));
+        let seen = run(to, 5, interval, lasts);
+        stop.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(seen.refused, 0, "{architecture:?}: {seen:?}");
+        assert!(seen.good > 0, "{architecture:?}: {seen:?}");
+        assert!(server.handle.snapshot().total.connections <= 64 + 64);
+    }
+}
+
+/// Alone and beside the greedy client by turns.
+#[test]
+#[ignore = "by hand: takes minutes on a machine that is quiet"]
+fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() {
+    let limit = rustix::process::Resource::Nofile;
+    let mut files = rustix::process::getrlimit(limit);
+    files.current = files.maximum;
+    rustix::process::setrlimit(limit, files).unwrap();
+    let chosen = std::env::var("LOADLINE_ARCHITECTURE").ok();
+    let is_chosen = |it: &Architecture| {
+        chosen.as_deref().is_none_or(|name| name == it.name()) && is_offered(*it)
+    };
+    for architecture in ARCHITECTURES.into_iter().filter(is_chosen) {
+        for fairness in [true, false] {
+            let ratios = compare(architecture, fairness);
+            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+            println!("{architecture:?}, fairness {fairness}: mean {mean:.3} of {ratios:.3?}");
+            assert!(!fairness || mean >= 0.95, "{ratios:?}");
+        }
+    }
+}
+
+/// Goodput of others beside the greedy client, as shares of theirs without it.
+fn compare(architecture: Architecture, fairness: bool) -> Vec<f64> {
+    let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
+    let server = start(ServerOptions {
+        fairness,
+        ..options(architecture)
+    });
+    let to = server.address;
+    let show = |name, seen: &Seen| {
+        let p99_ms = seen.latencies_ms.get(seen.latencies_ms.len() * 99 / 100);
+        println!(
+            "  {name}: good {} {:?}, refused {}, failed {}, p99 {:.0?} ms",
+            seen.good, seen.by_second, seen.refused, seen.failed, p99_ms,
+        );
+    };
+    let mut ratios = Vec::new();
+    for _ in 0..4 {
+        let alone = run(to, 50, interval, lasts);
+        show("alone", &alone);
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = greedy(2000, 2000, to, &stop);
+        thread::sleep(Duration::from_secs(3));
+        let beside = run(to, 50, interval, lasts);
+        show("beside", &beside);
+        stop.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        thread::sleep(Duration::from_secs(1));
+        ratios.push(beside.good as f64 / alone.good as f64);
+    }
+    let total = server.handle.snapshot().total;
+    println!("  {:?}\n  closed {:?}", total.named(), total.closed);
+    ratios
+}

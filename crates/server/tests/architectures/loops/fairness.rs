@@ -1,0 +1,162 @@
+//! One client with many connections, or many jobs, beside others with few.
+
+use std::io::Write;
+use std::time::Duration;
+
+use loadline_proto::CloseReason;
+use loadline_server::{Architecture, ServerOptions};
+
+use super::util::*;
+
+on_loops! {
+    a_quiet_client_gets_in_though_one_has_every_connection,
+    a_client_with_many_idle_connections_makes_room_for_itself,
+    without_fairness_who_was_there_first_stays,
+    a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another,
+    without_fairness_a_full_queue_is_full,
+    jobs_whose_clients_have_left_keep_nobody_out,
+}
+
+const GREEDY: [u8; 4] = [127, 0, 0, 2];
+const QUIET: [u8; 4] = [127, 0, 0, 3];
+
+/// At its cap of 20, all of them the greedy client's, each with half a head or idle.
+fn at_the_cap(options: ServerOptions, sent: &str) -> (Server, Vec<Client>) {
+    let server = start(ServerOptions {
+        connections_max: 20,
+        ..options
+    });
+    let mut greedy: Vec<_> = (0..20).map(|_| server.connect_from(GREEDY)).collect();
+    for client in &mut greedy {
+        client.stream.write_all(sent.as_bytes()).unwrap();
+    }
+    eventually(|| {
+        let total = server.total();
+        total.connections == 20 && total.bytes_in == 20 * sent.len() as u64
+    });
+    (server, greedy)
+}
+
+fn a_quiet_client_gets_in_though_one_has_every_connection(architecture: Architecture) {
+    for loops in [1, 2] {
+        let (server, _greedy) =
+            at_the_cap(options(architecture, loops, 0), "GET / HTTP/1.1\r\nX: ");
+        let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
+        for client in &mut quiet {
+            assert_eq!(client.get("/").status, 200);
+        }
+        eventually(|| server.total().closed_for(CloseReason::OverShare) == 3);
+        assert!(server.total().connections <= 20, "one has gone for each");
+        // The greedy client's own has to wait, or is refused.
+        let mut one_more = server.connect_from(GREEDY);
+        assert_eq!(one_more.answer().unwrap().status, 503);
+        let total = server.total();
+        assert_eq!(total.closed_for(CloseReason::OverShare), 3);
+        assert_eq!(total.refused_over_share, 1);
+        for client in &mut quiet {
+            assert_eq!(client.get("/").status, 200);
+        }
+    }
+}
+
+fn a_client_with_many_idle_connections_makes_room_for_itself(architecture: Architecture) {
+    let (server, greedy) = at_the_cap(options(architecture, 1, 0), "");
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.get("/").status, 200);
+    let more: Vec<_> = (0..10).map(|_| server.connect_from(GREEDY)).collect();
+    eventually(|| server.total().closed_for(CloseReason::Evicted) == 11);
+    for mut client in more {
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert_eq!(quiet.get("/").status, 200, "idle for longer than those");
+    drop(greedy);
+}
+
+fn without_fairness_who_was_there_first_stays(architecture: Architecture) {
+    let (server, mut greedy) = at_the_cap(
+        ServerOptions {
+            fairness: false,
+            ..options(architecture, 1, 0)
+        },
+        "GET / HTTP/1.1\r\nX: ",
+    );
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.answer().unwrap().status, 503);
+    for client in &mut greedy {
+        client.stream.write_all(b"1\r\nHost: h\r\n\r\n").unwrap();
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+}
+
+/// One worker, at the gate.
+fn with_a_held_worker(
+    architecture: Architecture,
+    goal: Duration,
+    fairness: bool,
+) -> (Server, Client) {
+    let server = start(ServerOptions {
+        latency_goal: Some(goal),
+        fairness,
+        ..options(architecture, 1, 1)
+    });
+    let mut held = server.connect();
+    for _ in 0..40 {
+        assert_eq!(held.get("/nap").status, 200);
+    }
+    held.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    (server, held)
+}
+
+/// With as many jobs of the greedy client as it takes.
+fn with_a_full_queue(architecture: Architecture, fairness: bool) -> (Server, Client, Vec<Client>) {
+    let (server, held) = with_a_held_worker(architecture, Duration::from_secs(1), fairness);
+    let mut greedy: Vec<_> = (0..1000).map(|_| server.connect_from(GREEDY)).collect();
+    greedy.iter_mut().for_each(|client| client.ask("/nap"));
+    // The longer no worker comes back, the fewer are taken.
+    eventually(|| server.total().refused_late >= 100);
+    (server, held, greedy)
+}
+
+fn a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another(architecture: Architecture) {
+    let (server, mut held, greedy) = with_a_full_queue(architecture, true);
+    let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
+    let depth = server.total().queue_depth;
+    quiet.iter_mut().for_each(|client| client.ask("/nap"));
+    eventually(|| server.total().queue_depth >= depth + 3);
+    server.handler.gate.open();
+    assert_eq!(held.answer().unwrap().status, 200);
+    for client in &mut quiet {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    assert!(server.total().refused_over_share > 0);
+    drop(greedy);
+}
+
+fn without_fairness_a_full_queue_is_full(architecture: Architecture) {
+    let (server, mut held, greedy) = with_a_full_queue(architecture, false);
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.get("/nap").status, 503);
+    server.handler.gate.open();
+    assert_eq!(held.answer().unwrap().status, 200);
+    drop(greedy);
+}
+
+fn jobs_whose_clients_have_left_keep_nobody_out(architecture: Architecture) {
+    let (server, mut held) = with_a_held_worker(architecture, Duration::from_secs(1), true);
+    let mut greedy: Vec<_> = (0..100).map(|_| server.connect_from(GREEDY)).collect();
+    greedy.iter_mut().for_each(|client| client.ask("/nap"));
+    eventually(|| server.total().queue_depth == 100);
+    greedy.into_iter().for_each(super::events::reset);
+    eventually(|| server.total().connections == 1);
+    // No worker comes back: after some time the queue is too long, and is looked through.
+    let mut more = Vec::new();
+    eventually(|| {
+        let mut client = server.connect_from(GREEDY);
+        client.ask("/nap");
+        more.push(client);
+        server.total().abandoned == 100
+    });
+    server.handler.gate.open();
+    assert_eq!(held.answer().unwrap().status, 200);
+}

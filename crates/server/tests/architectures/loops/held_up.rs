@@ -1,0 +1,72 @@
+//! A loop that was held up finds what has come meanwhile: more than one wait of it brings.
+
+use std::time::Duration;
+
+use loadline_proto::Limits;
+use loadline_server::{Architecture, ServerOptions};
+
+use super::util::*;
+
+on_loops! {
+    a_drain_answers_all_that_had_come,
+    requests_that_came_in_time_are_answered_when_the_idle_time_is_over,
+}
+
+/// A ring's wait brings twenty or so at a time.
+const CLIENTS: usize = 300;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A lone loop at its gate, and clients that have asked meanwhile on connections that were idle.
+fn held_up(architecture: Architecture, limits: Limits) -> (Server, Client, Vec<Client>) {
+    loadline_sys::usage::raise_descriptor_limit();
+    let options = ServerOptions {
+        grace: Duration::from_secs(10),
+        ..options(architecture, 1, 0)
+    };
+    let server = start_with(options, TestHandler::default(), limits);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/").status, 200);
+    }
+    let mut at_gate = server.connect();
+    at_gate.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    clients.iter_mut().for_each(|client| client.ask("/"));
+    (server, at_gate, clients)
+}
+
+fn a_drain_answers_all_that_had_come(architecture: Architecture) {
+    let (server, mut at_gate, mut clients) = held_up(architecture, Limits::default());
+    server.handle.drain();
+    server.handler.gate.open();
+    assert_eq!(at_gate.answer().unwrap().status, 200);
+    for client in &mut clients {
+        let answer = client.answer().unwrap();
+        assert!(
+            answer.status == 200 && answer.says("connection: close"),
+            "{answer:?}"
+        );
+        assert!(client.is_closed());
+    }
+    assert!(server.handle.wait().unwrap().is_clean());
+}
+
+fn requests_that_came_in_time_are_answered_when_the_idle_time_is_over(architecture: Architecture) {
+    let (server, mut at_gate, mut clients) = held_up(
+        architecture,
+        Limits {
+            idle_timeout_ms: IDLE_TIMEOUT.as_millis() as u64,
+            ..Limits::default()
+        },
+    );
+    std::thread::sleep(IDLE_TIMEOUT + Duration::from_millis(100));
+    server.handler.gate.open();
+    assert_eq!(at_gate.answer().unwrap().status, 200);
+    for client in &mut clients {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    for client in &mut clients {
+        assert!(client.is_closed(), "idle again, and for long enough");
+    }
+    assert_eq!(server.total().requests(), 2 * CLIENTS as u64 + 1);
+}

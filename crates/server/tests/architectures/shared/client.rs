@@ -1,0 +1,111 @@
+//! A client with a time limit on everything.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+use super::PATIENCE;
+
+/// A client over any stream.
+pub(crate) struct Client<S = TcpStream> {
+    pub(crate) stream: S,
+    unread: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn says(&self, field: &str) -> bool {
+        self.head.to_ascii_lowercase().contains(field)
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        Self::patient(TcpStream::connect(address).unwrap())
+    }
+
+    /// From this address of the loopback network, as another client.
+    pub(crate) fn connect_from(source: [u8; 4], address: SocketAddr) -> Self {
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        net::connect(&socket, &address).unwrap();
+        Self::patient(socket.into())
+    }
+
+    fn patient(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Self::over(stream)
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub(crate) fn over(stream: S) -> Self {
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, path: &str) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+        self.stream.write_all(request.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
+        self.ask(path);
+        self.answer().unwrap()
+    }
+
+    /// The next answer, by its Content-Length.
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
+        let head_len = loop {
+            if let Some(at) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.read_more()?;
+        };
+        let head: Vec<u8> = self.unread.drain(..head_len).collect();
+        let head = String::from_utf8(head).unwrap();
+        let lower = head.to_ascii_lowercase();
+        let (_, after) = lower.split_once("content-length: ").unwrap();
+        let len: usize = after.split("\r\n").next().unwrap().parse().unwrap();
+        while self.unread.len() < len {
+            self.read_more()?;
+        }
+        Ok(Answer {
+            status: head[9..12].parse().unwrap(),
+            content: self.unread.drain(..len).collect(),
+            head,
+        })
+    }
+
+    fn read_more(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 64 << 10];
+        match self.stream.read(&mut bytes)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                self.unread.extend_from_slice(&bytes[..count]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the server closes within the time limit without another byte.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        match self.stream.read(&mut [0]) {
+            Ok(0) => self.unread.is_empty(),
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+            Ok(_) => false,
+        }
+    }
+}

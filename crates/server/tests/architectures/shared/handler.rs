@@ -1,0 +1,124 @@
+//! A handler made for tests, one for all: the server is compiled for each handler anew.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use loadline_base::OpenFile;
+use loadline_proto::{Body, Context, Exchange, Fields, Handler, Outcome, Status};
+
+use super::Gate;
+
+/// | path | where | what |
+/// |---|---|---|
+/// | `/hello` | at once | says "hello" |
+/// | `/gate`, `/second-gate` | blocking | waits at that gate; the first says "passed" |
+/// | `/spin` | at once | computes for 5 ms |
+/// | `/blocking` | blocking | says the thread's name |
+/// | `/compute` | blocking | the same after 1 ms of CPU time |
+/// | `/nap` | blocking | the same after 2 ms |
+/// | `/work` | blocking | the same after 10 ms |
+/// | `/upload` | blocking | the same, with content that is collected |
+/// | `/encoded` | blocking | has its answer encoded first |
+/// | `/panic`, `/panic-blocking` | either | panics |
+/// | `/shared`, `/big` | at once | some MiB from memory |
+/// | `/file` | at once | the file it was given |
+/// | others | at once | the thread's name |
+#[derive(Default)]
+pub(crate) struct TestHandler {
+    pub(crate) gate: Gate,
+    pub(crate) second_gate: Gate,
+    pub(crate) file: Option<Arc<OpenFile>>,
+}
+
+pub(crate) const SHARED_BYTES: usize = 4 << 20;
+pub(crate) const BIG_BYTES: usize = 8 << 20;
+pub(crate) const UPLOAD_BYTES: u64 = 60_000;
+
+static BIG: LazyLock<Arc<[u8]>> = LazyLock::new(|| vec![b'x'; BIG_BYTES].into());
+
+fn thread_name() -> Vec<u8> {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    name.into_bytes()
+}
+
+fn some(len: usize) -> Body {
+    Body::Shared {
+        bytes: Arc::clone(&BIG),
+        start: 0,
+        end: len,
+    }
+}
+
+impl Handler for TestHandler {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
+        exchange.response.body = match exchange.request.path() {
+            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" | b"/nap" | b"/work"
+            | b"/compute" => {
+                return Outcome::Blocking;
+            }
+            b"/upload" => {
+                return Outcome::Collect {
+                    bytes_max: UPLOAD_BYTES,
+                };
+            }
+            b"/encoded" => {
+                let fields = Fields::default().with("X-Encoded", "1");
+                exchange.answer_as_data = true;
+                exchange.answer_borrowed(Status::OK, &fields, b"encoded", turn);
+                return Outcome::Blocking;
+            }
+            b"/panic" => panic!("on purpose"),
+            b"/spin" => {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(5) {
+                    std::hint::spin_loop();
+                }
+                Body::Bytes(thread_name())
+            }
+            b"/shared" => some(SHARED_BYTES),
+            b"/big" => some(BIG_BYTES),
+            b"/file" => {
+                let file = Arc::clone(self.file.as_ref().unwrap());
+                let len = file.version.size;
+                Body::File {
+                    file,
+                    offset: 0,
+                    len,
+                }
+            }
+            b"/hello" => Body::Bytes(b"hello".to_vec()),
+            _ => Body::Bytes(thread_name()),
+        };
+        Outcome::Ready
+    }
+
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        let mut text = thread_name();
+        match exchange.request.path() {
+            b"/panic-blocking" => panic!("on purpose"),
+            b"/gate" => {
+                self.gate.pass();
+                text = b"passed".to_vec();
+            }
+            b"/second-gate" => self.second_gate.pass(),
+            b"/nap" => std::thread::sleep(Duration::from_millis(2)),
+            b"/work" | b"/upload" => std::thread::sleep(Duration::from_millis(10)),
+            b"/compute" => {
+                let before = loadline_sys::usage::thread_cpu();
+                while loadline_sys::usage::thread_cpu() - before < Duration::from_millis(1) {
+                    std::hint::spin_loop();
+                }
+            }
+            b"/encoded" => {
+                self.gate.pass();
+                return;
+            }
+            _ => {}
+        }
+        exchange.response.body = Body::Bytes(text);
+    }
+}

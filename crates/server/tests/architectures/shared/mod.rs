@@ -1,0 +1,134 @@
+//! What the tests of the architectures have in common: a gate, servers, and waiting that ends.
+
+mod child;
+mod client;
+mod handler;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use loadline_proto::{Limits, SessionConfig};
+use loadline_server::{
+    Architecture, Config, Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
+};
+
+pub(crate) use child::{ChildServer, as_child, test_in};
+pub(crate) use client::{Answer, Client};
+pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
+
+/// Longest wait for anything before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A gate that requests for `/gate` wait at, in their blocking step, until it is opened.
+#[derive(Default)]
+pub(crate) struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+    waiting: AtomicU64,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    /// Waits until `count` requests have come to the gate.
+    pub(crate) fn await_waiting(&self, count: u64) {
+        eventually(|| self.waiting() >= count);
+    }
+
+    /// Requests that have come to the gate so far.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let open = self.open.lock().unwrap();
+        let _open = self.opened.wait_while(open, |open| !*open).unwrap();
+    }
+}
+
+pub(crate) struct Server {
+    pub(crate) handle: ServerHandle,
+    pub(crate) handler: Arc<TestHandler>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    pub(crate) fn start(options: ServerOptions, handler: TestHandler, limits: Limits) -> Self {
+        let handler = Arc::new(handler);
+        let config = ServerConfig {
+            options,
+            ..ServerConfig::default()
+        };
+        let handle = serve(
+            Config::new(
+                Arc::clone(&handler),
+                Arc::new(SessionConfig {
+                    limits,
+                    ..SessionConfig::default()
+                }),
+                vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
+            ),
+            config,
+        )
+        .unwrap();
+        let address = handle.tcp_address().unwrap();
+        Self {
+            handle,
+            handler,
+            address,
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// A client with this address of the loopback network.
+    pub(crate) fn connect_from(&self, source: [u8; 4]) -> Client {
+        Client::connect_from(source, self.address)
+    }
+
+    /// Drains and waits for the end.
+    pub(crate) fn end(self) -> Ending {
+        self.handle.drain();
+        self.handle.wait().unwrap()
+    }
+}
+
+/// Whether this machine offers an architecture; says so visibly if not.
+pub(crate) fn is_offered(architecture: Architecture) -> bool {
+    let offered = loadline_server::check_offered(architecture);
+    if let Err(error) = &offered {
+        // Not by `eprintln`, which nobody would see from a test.
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nskipped, {}: {error}",
+            architecture.name()
+        );
+    }
+    offered.is_ok()
+}
+
+/// For cases that take most of the process's descriptors or of the machine's CPUs: they run beside
+/// others, but not beside each other.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for what comes to be true by itself.
+#[track_caller]
+pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never came to be");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
