@@ -2,8 +2,9 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use loadline_base::Buffer;
 use loadline_tls::{
@@ -17,6 +18,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::answers::{Answer, parse_answers};
+use crate::app::pattern;
 use crate::client::{Client, PATIENCE};
 use crate::fixture::Running;
 use crate::model::Model;
@@ -25,6 +27,8 @@ every_model! {
     the_subject_of_a_clients_certificate,
     early_data_is_marked_and_never_changes_anything,
     an_early_data_field_of_the_clients_own,
+    an_echo_in_records_of_odd_sizes,
+    a_slow_reader_of_much_content,
 }
 
 /// An authority, and a certificate of it for a client.
@@ -76,6 +80,109 @@ fn the_subject_of_a_clients_certificate(model: Model) {
     // Who uses no TLS is nobody without it.
     let plain = Running::start(model);
     assert_eq!(plain.connect().get("/whoami", "").status, 500);
+}
+
+/// A server and a client of a name.
+fn ends() -> (TlsServer, TlsClient) {
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![own]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    (server, client)
+}
+
+/// Lengths of records: the shortest, the longest, and some that fit into nothing.
+const RECORDS: [usize; 7] = [1, 16_384, 4097, 13, 9999, 16_383, 2];
+
+/// Each piece in a record of its own.
+fn send_in_records(tls: &Mutex<ClientConnection>, mut stream: &TcpStream, mut bytes: &[u8]) {
+    for len in RECORDS.into_iter().cycle() {
+        if bytes.is_empty() {
+            return;
+        }
+        let (record, rest) = bytes.split_at(len.min(bytes.len()));
+        let mut out = Vec::new();
+        let mut locked = tls.lock().unwrap();
+        locked.writer().write_all(record).unwrap();
+        while locked.wants_write() {
+            locked.write_tls(&mut out).unwrap();
+        }
+        drop(locked);
+        stream.write_all(&out).unwrap();
+        bytes = rest;
+    }
+}
+
+/// Everything until `close_notify`.
+fn read_all(tls: &Mutex<ClientConnection>, mut stream: &TcpStream) -> Vec<u8> {
+    let (mut plain, mut piece) = (Vec::new(), [0; 10_007]);
+    loop {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the end without close_notify");
+        let (mut locked, mut rest) = (tls.lock().unwrap(), &piece[..count]);
+        while !rest.is_empty() {
+            locked.read_tls(&mut rest).unwrap();
+            let state = locked.process_new_packets().unwrap();
+            let len = plain.len();
+            plain.resize(len + state.plaintext_bytes_to_read(), 0);
+            locked.reader().read_exact(&mut plain[len..]).unwrap();
+            if state.peer_has_closed() {
+                return plain;
+            }
+        }
+    }
+}
+
+/// Content of more than all windows goes through the app in both directions at once.
+fn an_echo_in_records_of_odd_sizes(model: Model) {
+    const LEN: usize = 3 << 20;
+    let (tls, client) = ends();
+    let server = Running::start_tls(model, tls.protocol());
+    let content = pattern(LEN);
+    let mut chunked = Vec::new();
+    for piece in content.chunks(99_999) {
+        write!(chunked, "{:x}\r\n", piece.len()).unwrap();
+        chunked.extend_from_slice(piece);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    for (framing, body) in [
+        (format!("Content-Length: {LEN}"), &content),
+        ("Transfer-Encoding: chunked".to_owned(), &chunked),
+    ] {
+        let stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let mut opened = client.stream("localhost", stream).unwrap();
+        opened.conn.complete_io(&mut opened.sock).unwrap();
+        let (tls, stream) = (Mutex::new(opened.conn), opened.sock);
+        let head = "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+        let received = thread::scope(|scope| {
+            let reading = scope.spawn(|| read_all(&tls, &stream));
+            send_in_records(&tls, &stream, format!("{head}{framing}\r\n\r\n").as_bytes());
+            send_in_records(&tls, &stream, body);
+            reading.join().unwrap()
+        });
+        let answers = parse_answers(&received, |_| false);
+        assert!(answers[0].body == content, "{framing}");
+    }
+}
+
+/// More than sockets hold, so that the app and the layer have to wait for the client.
+fn a_slow_reader_of_much_content(model: Model) {
+    const LEN: usize = 5_000_001;
+    let (tls, client) = ends();
+    let server = Running::start_tls(model, tls.protocol());
+    let mut hello = Buffer::default();
+    let layer = client.connect("localhost", &mut hello).unwrap();
+    let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+    client.receive_little().receive_pieces(4099);
+    let head = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    client.send(format!("GET /unknown/{LEN} {head}"));
+    let answers = parse_answers(&client.rest(), |_| false);
+    assert!(answers[0].body == pattern(LEN));
+    assert!(client.has_ended(), "close_notify");
 }
 
 /// A server that serves early data, and a client that sends it where it may.
@@ -190,7 +297,9 @@ fn is_whole(plain: &[u8]) -> bool {
 fn early_fields(answer: &Answer) -> Vec<String> {
     assert_eq!(answer.status, 200);
     let said = String::from_utf8(answer.body.clone()).unwrap();
-    let values = said.lines().filter_map(|it| it.strip_prefix("early-data: "));
+    let values = said
+        .lines()
+        .filter_map(|it| it.strip_prefix("early-data: "));
     values.map(str::to_owned).collect()
 }
 
@@ -241,7 +350,9 @@ fn an_early_data_field_of_the_clients_own(model: Model) {
     let mut client = EarlyClient::connect(&over_tls, &config);
     assert_eq!(early_fields(&client.ask(&request)), ["1"]);
     assert_eq!(
-        client.ask(&POST.replace("Host", "Early-Data: 1\r\nHost")).body,
+        client
+            .ask(&POST.replace("Host", "Early-Data: 1\r\nHost"))
+            .body,
         b"5"
     );
     assert!(early_fields(&client.ask(GET)).is_empty());
