@@ -84,7 +84,8 @@ fn methods(spec: &ServeSpec) -> Vec<Method01> {
     let is_optional = spec.tls.tls_client_cert.map(|it| it.0) == Some(ClientCertificate::Optional);
     let asks_all = spec.tls.tls_client_ca.is_some() && !is_optional;
     let http = has_plain.then_some(Method01::Http);
-    let tls = (!asks_all).then_some(Method01::TlsAlpn);
+    let has_https = spec.listen.iter().any(|it| matches!(it, Listen::Https(_)));
+    let tls = (has_https && !asks_all).then_some(Method01::TlsAlpn);
     http.into_iter().chain(tls).collect()
 }
 
