@@ -16,7 +16,7 @@ use crate::challenges::{Method01, Shown};
 use crate::failed::{Failed, Why, said};
 use crate::https::{Http, done};
 use crate::state_dir::StateDir;
-use crate::{AcmeError, Reason, UnixTime, Window};
+use crate::{AcmeError, ExternalAccount, Reason, UnixTime, Window};
 
 /// How long an order is waited for at a time; after that it is gone on with later. Authorities take
 /// seconds.
@@ -74,7 +74,11 @@ impl Authority {
     }
 
     /// Makes an account.
-    pub(crate) fn register(&self, email: &str) -> Result<(), Failed> {
+    pub(crate) fn register(
+        &self,
+        email: &str,
+        external: Option<&ExternalAccount>,
+    ) -> Result<(), Failed> {
         let contact = format!("mailto:{email}");
         let account = NewAccount {
             contact: &[&contact],
@@ -82,7 +86,9 @@ impl Authority {
             only_return_existing: false,
         };
         let builder = Account::builder_with_http(Box::new(self.http.clone()));
-        let (_, credentials) = self.ask(builder.create(&account, self.url.clone(), None))?;
+        let external = external.map(ExternalAccount::key);
+        let created = builder.create(&account, self.url.clone(), external.as_ref());
+        let (_, credentials) = self.ask(created)?;
         let kept = serde_json::to_vec(&credentials)
             .map_err(|error| Failed::refused(format!("the account cannot be kept: {error}")))?;
         Ok(self.state.write(ACCOUNT, &kept)?)

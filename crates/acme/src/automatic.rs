@@ -16,7 +16,7 @@ use crate::failed::{Failed, Why};
 use crate::https::Http;
 use crate::schedule::{Draw, Schedule, Step, Validity};
 use crate::state_dir::StateDir;
-use crate::{AcmeError, Reason, UnixTime};
+use crate::{AcmeError, ExternalAccount, Reason, UnixTime};
 
 /// How long the thread sleeps at most: the clock may be set meanwhile.
 const SLEEP_MOST: Duration = Duration::from_secs(600);
@@ -40,6 +40,8 @@ pub struct AcmeOptions {
     pub folder: PathBuf,
     /// The authority's terms are agreed to.
     pub terms_agreed: bool,
+    /// An account that the authority has already, to which the one for certificates is bound.
+    pub external_account: Option<ExternalAccount>,
     /// How names are validated: the next one after each failure.
     pub methods: Vec<Method01>,
     /// Between two looks at an order, if the authority does not say.
@@ -186,7 +188,8 @@ impl Automatic {
         }
         self.schedule.registering(now);
         self.keep()?;
-        self.authority.register(&self.options.email)?;
+        let external = self.options.external_account.as_ref();
+        self.authority.register(&self.options.email, external)?;
         self.schedule.registered(true);
         tracing::info!("acme: an account at {}", self.options.directory);
         Ok(())

@@ -58,6 +58,15 @@ pub enum AcmeError {
         /// What is wrong.
         why: String,
     },
+    /// A file has no key of an account.
+    #[error(
+        "{}: not a key in base64url; right would be the HMAC key as the authority shows it, and nothing \
+         else", path.display()
+    )]
+    ExternalKey {
+        /// The file.
+        path: PathBuf,
+    },
     /// The library of TLS refuses.
     #[error(transparent)]
     Tls(#[from] TlsError),

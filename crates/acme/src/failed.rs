@@ -82,6 +82,11 @@ impl From<Error> for Failed {
             _ => Why::Failed(Reason::Unreachable), // a response that no authority gives
         };
         let message = match &error {
+            Error::Api(problem) if kind(problem) == "externalAccountRequired" => format!(
+                "{}: it issues certificates only to those who have an account with it already (external \
+                 account binding)",
+                said(problem)
+            ),
             Error::Api(problem) => said(problem),
             error => error.to_string(),
         };
@@ -94,8 +99,7 @@ impl From<Error> for Failed {
 
 /// By the types of RFC 8555 section 6.7.
 fn of_problem(problem: &Problem) -> Why {
-    let kind = problem.r#type.as_deref().unwrap_or_default();
-    match kind.rsplit(':').next().unwrap_or_default() {
+    match kind(problem) {
         "accountDoesNotExist" => Why::AccountLost,
         "rateLimited" => Why::Failed(Reason::RateLimited),
         // The library has tried three nonces: an authority that takes none is not well.
@@ -103,6 +107,12 @@ fn of_problem(problem: &Problem) -> Why {
         _ if problem.status.is_some_and(|it| it >= 500) => Why::Failed(Reason::Unreachable),
         _ => Why::Failed(Reason::Refused),
     }
+}
+
+/// `badNonce` of `urn:ietf:params:acme:error:badNonce`.
+fn kind(problem: &Problem) -> &str {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    kind.rsplit(':').next().unwrap_or_default()
 }
 
 /// An authority's own words.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loadline_acme::{
-    AcmeError, AcmeOptions, Automatic, Method01, Report, Tokens, UnixTime, default_state_dir,
+    AcmeError, AcmeOptions, Automatic, ExternalAccount, Method01, Report, Tokens, UnixTime,
+    default_state_dir,
 };
 use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, LETS_ENCRYPT, Listen, ServeSpec};
@@ -42,6 +43,9 @@ pub(crate) fn open(
         is_new
     });
     let directory = acme.acme_directory.as_ref();
+    let external = acme.acme_eab_kid.as_ref().zip(acme.acme_eab_key.as_ref());
+    let external = external.map(|(id, path)| ExternalAccount::from_file(&id.0, &path.0));
+    let external = external.transpose();
     let options = AcmeOptions {
         email: email.0.clone(),
         names,
@@ -49,6 +53,8 @@ pub(crate) fn open(
         trusted: trusted.map_err(|error| Failure::usage(format!("--acme-ca: {error}")))?,
         folder,
         terms_agreed: acme.acme_agree_to_terms,
+        external_account: external
+            .map_err(|error| Failure::usage(format!("--acme-eab-key: {error}")))?,
         methods: methods(spec),
         look_every: LOOK_EVERY,
     };
@@ -84,7 +90,8 @@ fn methods(spec: &ServeSpec) -> Vec<Method01> {
     let is_optional = spec.tls.tls_client_cert.map(|it| it.0) == Some(ClientCertificate::Optional);
     let asks_all = spec.tls.tls_client_ca.is_some() && !is_optional;
     let http = has_plain.then_some(Method01::Http);
-    let tls = (!asks_all).then_some(Method01::TlsAlpn);
+    let has_https = spec.listen.iter().any(|it| matches!(it, Listen::Https(_)));
+    let tls = (has_https && !asks_all).then_some(Method01::TlsAlpn);
     http.into_iter().chain(tls).collect()
 }
 

@@ -18,6 +18,7 @@ use loadline_server::{
     ServerHandle,
 };
 use loadline_spec::serve::{Listen, LogLevel, RunningSpec, WorkSpec};
+use loadline_tls::TlsServer;
 
 use crate::accounts::{self, Mounted};
 use crate::acme;
@@ -41,7 +42,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let tls = Tls::open(plan)?;
     let accounts = Mounted::open(plan, &root)?;
     let status = Status::new(sections(&logs, &files, accounts.as_ref(), tls.as_ref()));
-    let (front, admin) = pages(running, &root, &status)?;
+    let (front, admin) = pages(running, &root, &status, tls.as_ref())?;
     let caught = signals::catch().map_err(Failure::signals)?;
     let log_format = running.log_format.map(|format| format.0);
     let listeners = listeners(plan, error_pages, tls.as_ref());
@@ -83,7 +84,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     diagnostics::print(accounts.as_ref().map_or("", Mounted::text));
     if let Some(admin) = &admin {
         let path = status_path(running).unwrap_or(STATUS_PATH);
-        diagnostics::print(&start_up::admin_text(admin.addresses(), path));
+        diagnostics::print(&start_up::admin_text(running, admin.addresses(), path));
     }
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
@@ -138,12 +139,16 @@ fn pages(
     running: &RunningSpec,
     root: &Path,
     status: &Arc<Status>,
+    tls: Option<&Tls>,
 ) -> Result<(Option<Pages>, Option<ServerHandle>), Failure> {
     let path = status_path(running);
     if !running.admin_listen.is_empty() {
         let pages = Pages::new(Some(path.unwrap_or(STATUS_PATH)), status);
         let unix_mode = running.unix_mode.map(|mode| mode.0);
-        let admin = pages.serve_alone(addresses(&running.admin_listen), unix_mode);
+        let protocol = |listen: &Listen| protocol(listen, tls.and_then(|tls| tls.admin.as_ref()));
+        let addresses = running.admin_listen.iter();
+        let addresses = addresses.map(|listen| (address(listen), protocol(listen)));
+        let admin = pages.serve_alone(addresses.collect(), unix_mode);
         let admin = admin.map_err(|error| refused("--admin-listen", &error))?;
         return Ok((None, Some(admin)));
     }
@@ -221,12 +226,17 @@ fn listeners(plan: &Plan, error_pages: ErrorPages, tls: Option<&Tls>) -> Vec<Lis
     let listener = |listen: &Listen| ListenerConfig {
         address: address(listen),
         session: Arc::clone(&session),
-        protocol: match tls.filter(|_| tls::https(listen).is_some()) {
-            Some(tls) => tls.server.protocol(),
-            None => Protocol::Http1,
-        },
+        protocol: protocol(listen, tls.map(|tls| &tls.server)),
     };
     plan.flags.listen.iter().map(listener).collect()
+}
+
+/// What is spoken at an address.
+fn protocol(listen: &Listen, tls: Option<&TlsServer>) -> Protocol {
+    match tls.filter(|_| tls::https(listen).is_some()) {
+        Some(tls) => tls.protocol(),
+        None => Protocol::Http1,
+    }
 }
 
 /// The first address that speaks TLS, as it was bound.
@@ -324,10 +334,6 @@ fn directory(option: &str, path: &Path) -> Result<PathBuf, Failure> {
 /// The names of the levels are the same.
 fn level(level: LogLevel) -> tracing::Level {
     level.name().parse().unwrap_or(tracing::Level::INFO)
-}
-
-fn addresses(listen: &[Listen]) -> Vec<ListenAddr> {
-    listen.iter().map(address).collect()
 }
 
 fn address(listen: &Listen) -> ListenAddr {

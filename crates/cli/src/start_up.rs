@@ -6,7 +6,7 @@ use std::path::Path;
 use loadline_server::{Accept, Architecture, Balance, ListenAddr, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
-use loadline_spec::serve::Listen;
+use loadline_spec::serve::{Listen, RunningSpec};
 use loadline_spec::values::Auto;
 
 /// The lines, each ending in a newline.
@@ -40,16 +40,21 @@ pub(crate) fn text(
 }
 
 /// Where the server's own pages are, if not at the addresses that it serves.
-pub(crate) fn admin_text(addresses: &[ListenAddr], status_path: &str) -> String {
-    let line = |address: &ListenAddr| {
-        let (base, note) = url(address, HTTP);
+pub(crate) fn admin_text(
+    running: &RunningSpec,
+    addresses: &[ListenAddr],
+    status_path: &str,
+) -> String {
+    let line = |(address, listen): (&ListenAddr, &Listen)| {
+        let (base, note) = url(address, scheme(listen));
         let comma = match address {
             ListenAddr::Tcp(_) => "",
             ListenAddr::Unix(_) => ", ",
         };
         format!("loadline: status page at {base}{comma}{status_path}{note}\n")
     };
-    addresses.iter().map(line).collect()
+    let addresses = addresses.iter().zip(&running.admin_listen);
+    addresses.map(line).collect()
 }
 
 fn found(machine: &Machine) -> String {

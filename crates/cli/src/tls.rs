@@ -29,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) server: TlsServer,
+    /// For the server's own pages: with handshakes and counts of its own, so that they respond whatever the
+    /// site has to do.
+    pub(crate) admin: Option<TlsServer>,
     certificates: Arc<Certificates>,
     files: Arc<Mutex<Files>>,
     /// The certificate was made here.
@@ -59,7 +62,9 @@ impl Tls {
     /// Reads certificates and keys; `None`: no address speaks TLS.
     pub(crate) fn open(plan: &Plan) -> Result<Option<Self>, Failure> {
         let spec = &plan.flags.tls;
-        let addresses: Vec<SocketAddr> = plan.flags.listen.iter().filter_map(https).collect();
+        let of_pages = &plan.flags.running.admin_listen;
+        let addresses = plan.flags.listen.iter().chain(of_pages);
+        let addresses: Vec<SocketAddr> = addresses.filter_map(https).collect();
         if addresses.is_empty() {
             return Ok(None);
         }
@@ -82,11 +87,16 @@ impl Tls {
             }
         };
         let options = options(spec, tickets.as_ref())?;
-        let server = TlsServer::new(&certificates, &options);
+        let server = || {
+            let server = TlsServer::new(&certificates, &options);
+            server.map_err(|error| refused("--tls-client-ca", &error))
+        };
+        let has_admin = of_pages.iter().any(|listen| https(listen).is_some());
         let tokens = Tokens::default();
         let automatic = acme::open(&plan.flags, &certificates, &tokens)?;
         let tls = Self {
-            server: server.map_err(|error| refused("--tls-client-ca", &error))?,
+            server: server()?,
+            admin: has_admin.then(server).transpose()?,
             automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
             certificates,
             is_self_signed: spec.tls.is_some(),

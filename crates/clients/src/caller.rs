@@ -164,7 +164,8 @@ impl Caller {
                 let _ = self.received(bytes, &mut (), true, context);
             }
             Event::Woken => self.woken(context),
-            Event::Closed => self.closed(context),
+            Event::Closed => self.closed(false, context),
+            Event::Cut => self.closed(true, context),
             Event::Failed(kind) => self.failed(kind, context),
             Event::Abandoned => {
                 self.exchange.given_up(context);
@@ -258,10 +259,10 @@ impl Caller {
         }
     }
 
-    /// The server has ended the connection in good order: that may be the end of the answer.
-    fn closed(&mut self, context: &mut UserContext<'_>) {
+    /// The connection has ended: that may be the end of the answer, unless it was cut.
+    fn closed(&mut self, is_cut: bool, context: &mut UserContext<'_>) {
         let progress = match self.exchange.has_request() {
-            true => self.exchange.closed(&self.spec, context),
+            true => self.exchange.closed(is_cut, &self.spec, context),
             false => Progress::More,
         };
         let until_ns = match progress {

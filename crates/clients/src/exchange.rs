@@ -103,10 +103,16 @@ impl Exchange {
         self.take(received, spec, watch, context)
     }
 
-    /// The server has ended the connection in good order.
-    pub(crate) fn closed(&mut self, spec: &RequestSpec, context: &mut UserContext<'_>) -> Progress {
+    /// The connection has ended, in good order or cut.
+    pub(crate) fn closed(
+        &mut self,
+        is_cut: bool,
+        spec: &RequestSpec,
+        context: &mut UserContext<'_>,
+    ) -> Progress {
         let received = match self.standing {
             RequestState::Due => Received::Fault(ReplyFault::ClosedEarly),
+            _ if is_cut => self.session.received_cut(),
             _ => self.session.received_eof(),
         };
         self.take(received, spec, &(), context)

@@ -116,10 +116,10 @@ impl Idle {
         }
     }
 
-    fn closed(&mut self, context: &mut UserContext<'_>) {
+    fn closed(&mut self, is_cut: bool, context: &mut UserContext<'_>) {
         match (self.exchange.take(), self.first.clone()) {
             (Some(mut exchange), Some(spec)) => {
-                let progress = exchange.closed(&spec, context);
+                let progress = exchange.closed(is_cut, &spec, context);
                 let is_complete = matches!(progress, Progress::Complete(_));
                 context.recorder.tally(context.phase).closes += u64::from(is_complete);
             }
@@ -195,7 +195,8 @@ impl VirtualUser for Idle {
                     self.state = State::Leaving;
                 }
             }
-            Event::Closed => self.closed(context),
+            Event::Closed => self.closed(false, context),
+            Event::Cut => self.closed(true, context),
             Event::Failed(kind) => self.failed(kind, context),
             Event::Abandoned => {
                 if let Some(exchange) = &mut self.exchange {

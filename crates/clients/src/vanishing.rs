@@ -106,7 +106,7 @@ impl Behaviour for Vanishing {
             Event::Connected => self.unread_bytes = None,
             Event::Sent if self.manner() != Manner::HalfAnAnswer => self.vanish(caller, context),
             Event::Received(_) if self.has_enough(caller) => self.vanish(caller, context),
-            Event::Closed => self.turn += 1,
+            Event::Closed | Event::Cut => self.turn += 1,
             _ => {}
         }
     }

@@ -59,6 +59,9 @@ pub enum Event<'b> {
     Woken,
     /// The peer has closed its side in good order; the executor has closed the connection.
     Closed,
+    /// The same over TLS without its own end: anybody could have cut the connection, so no content ends
+    /// there.
+    Cut,
     /// The connection could not be opened, or broke; the executor has closed it.
     Failed(ErrorKind),
     /// It is removed before it was `Done`: a stop was asked for, or the time to wait for

@@ -4,9 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use loadline_apps::{LivePage, Mounts, Probes, StatusPage};
-use loadline_proto::{Context, Exchange, Handler, Outcome, SessionConfig, Status as Code};
+use loadline_proto::{
+    Context, Exchange, Handler, Outcome, Protocol, SessionConfig, Status as Code,
+};
 use loadline_server::{
-    Architecture, Config, ListenAddr, Server, ServerConfig, ServerHandle, ServerOptions, serve,
+    Architecture, Config, ListenAddr, ListenerConfig, Server, ServerConfig, ServerHandle,
+    ServerOptions, serve,
 };
 
 use crate::status::Status;
@@ -66,12 +69,17 @@ impl Pages {
     /// As [`serve`].
     pub fn serve_alone(
         self,
-        addresses: Vec<ListenAddr>,
+        addresses: Vec<(ListenAddr, Protocol)>,
         unix_mode: Option<u32>,
     ) -> io::Result<ServerHandle> {
-        let session = SessionConfig {
+        let session = Arc::new(SessionConfig {
             error_pages: loadline_apps::error_pages(),
             ..SessionConfig::default()
+        });
+        let listener = |(address, protocol)| ListenerConfig {
+            address,
+            session: Arc::clone(&session),
+            protocol,
         };
         let options = ServerOptions {
             architecture: Architecture::Reactor,
@@ -86,8 +94,11 @@ impl Pages {
             unix_mode,
             ..ServerConfig::default()
         };
-        let handler = Arc::new(self.in_front_of(Nothing));
-        serve(Config::new(handler, Arc::new(session), addresses), config)
+        let served = Config {
+            handler: Arc::new(self.in_front_of(Nothing)),
+            listeners: addresses.into_iter().map(listener).collect(),
+        };
+        serve(served, config)
     }
 }
 

@@ -229,6 +229,17 @@ impl ClientSession {
         }
     }
 
+    /// The peer's bytes have ended, and anybody could have made them end (TLS without `close_notify`): a
+    /// fault, also where the end would have been that of an answer.
+    pub fn received_cut(&mut self) -> Received {
+        match self.state {
+            State::UntilClose => self.fault(ReplyFault::CutContent {
+                content_bytes: self.content_bytes,
+            }),
+            _ => self.received_eof(),
+        }
+    }
+
     /// Whether the first byte of the answer has come, or of an interim answer before it.
     #[inline]
     #[must_use]

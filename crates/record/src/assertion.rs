@@ -8,6 +8,8 @@
 //! answer took longer than any that had; a percentile that falls among those does not hold, whatever
 //! it is compared with. An answer that was not expected has its time: `errors` counts it. Mean,
 //! deviation and extremes are of complete answers, and the line says how many requests had none.
+//! Connect and handshake times are of those that were done, since nobody counts connections that were
+//! wanted: the others are in `errors`.
 
 mod sample;
 
@@ -88,6 +90,8 @@ enum Times {
     Service,
     FirstByte,
     Lag,
+    Connect,
+    Handshake,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,7 +133,7 @@ enum Scale {
 
 /// What may stand on the left, for messages.
 const KNOWN: &str = "p50, p90, p99, p99.9 (any percentile), mean, stdev, min or max, each also of \
-    'service', 'first-byte' or 'lag' (as in 'service p99'); rate, offered, sent, completed, good; \
+    'service', 'first-byte', 'connect', 'handshake' or 'lag' (as in 'service p99'); rate, offered, sent, completed, good; \
     sent/offered, completed/offered, good/completed and the like; errors or one kind of them";
 
 impl Statistic {
@@ -254,6 +258,8 @@ fn quantity(text: &str) -> Result<Quantity, AssertionError> {
                 "service" => Times::Service,
                 "first-byte" => Times::FirstByte,
                 "lag" => Times::Lag,
+                "connect" => Times::Connect,
+                "handshake" => Times::Handshake,
                 _ => return Err(unknown()),
             };
             let statistic = statistic(word)?.ok_or_else(unknown)?;

@@ -128,7 +128,12 @@ const TEST_EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "loadline-tower",
-        &["loadline-apps", "loadline-observe", "loadline-server"],
+        &[
+            "loadline-apps",
+            "loadline-observe",
+            "loadline-server",
+            "loadline-tls",
+        ],
     ),
     ("loadline-observe", &["loadline-tower"]),
     ("loadline-acme", &["loadline-server"]),

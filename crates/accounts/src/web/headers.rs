@@ -1,10 +1,11 @@
-//! Fields that every answer has: what a browser may do with these pages.
+//! Fields that every answer has: what a browser may do with these pages. And the field of requests that may
+//! be copies.
 
 use axum::Extension;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
 use super::visitor::Visitor;
 
@@ -53,4 +54,14 @@ pub(super) async fn secure(
         fields.insert(header::STRICT_TRANSPORT_SECURITY, transport);
     }
     response
+}
+
+/// A proxy marks what came before its client's handshake was done: anybody may have recorded it and send it
+/// again (RFC 8470). So it changes nothing here, and is to be sent again after the handshake.
+pub(super) async fn refuse_early(request: Request, next: Next) -> Response {
+    let is_early = request.headers().contains_key("early-data");
+    match is_early && !request.method().is_safe() {
+        true => StatusCode::TOO_EARLY.into_response(),
+        false => next.run(request).await,
+    }
 }

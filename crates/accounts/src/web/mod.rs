@@ -153,6 +153,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .nest(&format!("{base}/"), pages)
         .layer(map_response_with_state(app, pages::with_failure_shown))
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .layer(from_fn(headers::refuse_early))
         .layer(from_fn(headers::secure))
         .layer(from_fn(visitor::recognise))
 }

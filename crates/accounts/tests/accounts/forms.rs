@@ -230,3 +230,19 @@ async fn forms_that_cannot_be_read_are_refused_with_the_reason() {
         .says("No such page");
     client.get("/accounts/logout").await.is(405);
 }
+
+#[tokio::test]
+async fn what_may_be_a_copy_changes_nothing() {
+    let site = Site::on_sqlite().await;
+    let mut client = Client::new(&site.router);
+    client.fields.push(("early-data", "1".to_owned()));
+    client.get("/accounts/register").await.is(200);
+    client.register("early", PASSWORD).await.is(425);
+    assert_eq!(site.accounts.counters().registered, 0);
+    client.fields.clear();
+    client
+        .register("early", PASSWORD)
+        .await
+        .leads_to("/accounts/login?after=registered");
+    assert_eq!(site.accounts.counters().registered, 1);
+}

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "modules of a test")]
 
 mod dns;
+mod external;
 mod front;
 mod pebble;
 mod player;

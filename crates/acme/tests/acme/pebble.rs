@@ -1,5 +1,6 @@
 //! Pebble, the test server of Let's Encrypt, as a process of its own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -42,6 +43,8 @@ pub struct Trouble {
     pub nonces_rejected_percent: u32,
     /// Names that are refused.
     pub blocked: Vec<String>,
+    /// The key of an account, in base64url and by its identifier, without which nobody gets one.
+    pub external_key: Option<(String, String)>,
 }
 
 impl Pebble {
@@ -61,6 +64,7 @@ impl Pebble {
         fs::write(path("c.pem"), certificate.pem()).unwrap();
         fs::write(path("k.pem"), key.serialize_pem()).unwrap();
         let [address, management] = free_addresses();
+        let external_keys: BTreeMap<_, _> = trouble.external_key.iter().cloned().collect();
         let config = serde_json::json!({ "pebble": {
             "listenAddress": address,
             "managementListenAddress": management,
@@ -69,6 +73,8 @@ impl Pebble {
             "httpPort": http,
             "tlsPort": tls,
             "domainBlocklist": trouble.blocked,
+            "externalAccountBindingRequired": trouble.external_key.is_some(),
+            "externalAccountMACKeys": external_keys,
             "retryAfter": { "authz": 1, "order": 1 },
             "keyAlgorithm": "ecdsa",
             "profiles": { "default": { "description": "six days", "validityPeriod": 6 * 24 * 3600 } },

@@ -101,6 +101,7 @@ impl World {
             trusted: self.played.front.trusted(),
             folder: self.state(),
             terms_agreed,
+            external_account: None,
             methods: vec![Method01::Http],
             look_every: Duration::from_millis(5),
         };

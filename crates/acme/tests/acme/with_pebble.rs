@@ -12,12 +12,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
 use http::{Request, Response};
 use http_body::Body as _;
 use instant_acme::{
     Account, AccountCredentials, BodyWrapper, BytesResponse, Error, HttpClient, RevocationRequest,
 };
-use loadline_acme::{AcmeOptions, Automatic, Method01, Report, UnixTime};
+use loadline_acme::{AcmeOptions, Automatic, ExternalAccount, Method01, Report, UnixTime};
 use loadline_tls::Authorities;
 use tempfile::TempDir;
 
@@ -39,6 +40,7 @@ struct World {
     folder: TempDir,
     names: Vec<String>,
     methods: Vec<Method01>,
+    external_account: Option<ExternalAccount>,
     automatic: Option<Automatic>,
     now: UnixTime,
     /// Requests that are not passed on: those whose path has this part.
@@ -82,6 +84,7 @@ impl World {
             folder,
             names: names.iter().map(|it| (*it).to_owned()).collect(),
             methods: methods.to_vec(),
+            external_account: None,
             automatic: None,
             now: UnixTime::now(),
             held_up,
@@ -102,6 +105,7 @@ impl World {
             trusted: self.front.trusted(),
             folder: self.state(),
             terms_agreed: true,
+            external_account: self.external_account.clone(),
             methods: self.methods.clone(),
             look_every: Duration::from_millis(50),
         };
@@ -169,10 +173,19 @@ fn kept_file(state: &Path, name: &str) -> Option<String> {
 }
 
 fn start_pebble(site: &Site, http: bool) -> Option<Pebble> {
+    start_pebble_for(site, http, None)
+}
+
+fn start_pebble_for(
+    site: &Site,
+    http: bool,
+    external_key: Option<(String, String)>,
+) -> Option<Pebble> {
     let trouble = Trouble {
         sleep_s: 2,
         nonces_rejected_percent: 25,
         blocked: vec!["blocked.example.org".into()],
+        external_key,
     };
     let http_port = match http {
         true => site.http().port(),
@@ -322,6 +335,38 @@ fn an_authority_that_knows_nothing_any_more() {
     world.until("another account", |it| it.served(NAME).is_some());
     let asked = world.front.take_asked();
     assert!(asked.iter().any(|path| path.contains("sign-me-up")));
+}
+
+/// An authority that issues certificates only to those who have an account with it already.
+#[test]
+#[ignore = "long: Pebble takes its time"]
+fn an_account_that_is_bound_to_one_of_before() {
+    let Some(mut world) = World::start(&[NAME], &[Method01::Http], true) else {
+        return;
+    };
+    let key = BASE64URL_NOPAD.encode(&[7; 32]);
+    let known = Some(("kid-1".to_owned(), key.clone()));
+    let Some(strict) = start_pebble_for(&world.site, true, known) else {
+        return;
+    };
+    *world.pebble.lock().unwrap() = strict;
+    world.until("an account without it is refused", |it| {
+        it.report().last_error.contains("external account binding")
+    });
+    let path = world.folder.path().join("eab.key");
+    for (id, is_known) in [("kid-2", false), ("kid-1", true)] {
+        fs::write(&path, &key).unwrap();
+        world.external_account = Some(ExternalAccount::from_file(id, &path).unwrap());
+        world.restart();
+        if is_known {
+            world.until_renewed("the certificate");
+        } else {
+            world.until("another one is refused", |it| {
+                !it.report().last_error.is_empty()
+            });
+        }
+        assert_eq!(world.served(NAME).is_some(), is_known, "{id}");
+    }
 }
 
 /// Writes the exchange that `recorded` plays: one with a nonce that is rejected, and an order that is not

@@ -47,6 +47,9 @@ const RULES: &[Rule] = &[
     Rule::Needs("acme-domain", &["acme"], "--acme"),
     Rule::Needs("acme-agree-to-terms", &["acme"], "--acme"),
     Rule::Needs("acme-directory", &["acme"], "--acme"),
+    Rule::Needs("acme-eab-kid", &["acme"], "--acme"),
+    Rule::Needs("acme-eab-kid", &["acme-eab-key"], "--acme-eab-key"),
+    Rule::Needs("acme-eab-key", &["acme-eab-kid"], "--acme-eab-kid"),
     Rule::Needs("acme-ca", &["acme"], "--acme"),
     Rule::Needs("acme-dir", &["acme"], "--acme"),
     Rule::Needs("accounts-pool", &["accounts"], "--accounts"),
@@ -83,12 +86,10 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
                          self-signed to try things out";
     let is_https = |listen: &&Listen| matches!(listen, Listen::Https(_));
     let tls = &spec.tls;
-    if let Some(address) = spec.running.admin_listen.iter().find(is_https) {
-        let problem = "these pages do not speak TLS";
-        let error = SpecError::new("admin-listen", problem, "127.0.0.1:9100");
-        return Err(error.with_value(address));
-    }
-    let Some(address) = spec.listen.iter().find(is_https) else {
+    let of_site = spec.listen.iter().find(is_https).map(|it| ("listen", it));
+    let of_pages = || spec.running.admin_listen.iter().find(is_https);
+    let first = of_site.or_else(|| of_pages().map(|it| ("admin-listen", it)));
+    let Some((option, address)) = first else {
         return match rules::first_of(given, OF_TLS) {
             Some(option) => Err(SpecError::new(
                 option,
@@ -99,7 +100,7 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
         };
     };
     if tls.tls_cert.is_empty() && tls.tls.is_none() && spec.acme.acme.is_none() {
-        let error = SpecError::new("listen", "there is no certificate", RIGHT);
+        let error = SpecError::new(option, "there is no certificate", RIGHT);
         return Err(error.with_value(address));
     }
     if tls.tls_early_data.0 {
@@ -116,6 +117,11 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
         return Err(SpecError::new("tls-key", problem, right));
     }
     check_acme(spec)?;
+    if tls.https_redirect && of_site.is_none() {
+        let problem = "there is no https address to lead to";
+        let right = "--listen https://0.0.0.0:443";
+        return Err(SpecError::new("https-redirect", problem, right));
+    }
     if tls.https_redirect && !spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_))) {
         let problem = "there is no http address to be redirected";
         return Err(SpecError::new(
@@ -138,14 +144,14 @@ fn check_acme(spec: &ServeSpec) -> Result<(), SpecError> {
     let asks_all = spec.tls.tls_client_ca.is_some()
         && spec.tls.tls_client_cert.map(|it| it.0) != Some(ClientCertificate::Optional);
     let has_plain = spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_)));
-    if spec.acme.acme.is_some() && asks_all && !has_plain {
-        let problem =
-            "the authority has no client certificate to show, and there is no http address";
-        return Err(SpecError::new(
-            "acme",
-            problem,
-            "--listen 0.0.0.0:80 as well",
-        ));
+    let has_https = (spec.listen.iter()).any(|it| matches!(it, Listen::Https(_)));
+    if spec.acme.acme.is_some() && !has_plain && (asks_all || !has_https) {
+        let problem = match asks_all {
+            true => "the authority has no client certificate to show, and there is no http address",
+            false => "the site has no address at which the authority could reach it",
+        };
+        let right = "--listen 0.0.0.0:80 as well";
+        return Err(SpecError::new("acme", problem, right));
     }
     Ok(())
 }

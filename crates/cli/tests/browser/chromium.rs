@@ -128,6 +128,12 @@ impl Browser {
         browser
     }
 
+    /// Trusts every server, as a person does who clicks the warning away.
+    pub(crate) fn accept_any_certificate(&mut self) {
+        let any = json!({ "ignore": true });
+        self.call("Security.setIgnoreCertificateErrors", any);
+    }
+
     /// Goes to `url` and waits until it is loaded, with its images decoded.
     pub(crate) fn visit(&mut self, url: &str) -> Visit {
         self.events.clear();

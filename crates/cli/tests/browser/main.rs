@@ -91,6 +91,55 @@ fn every_page_of_the_demo_site_loads_whole() {
     }
 }
 
+/// Serves the demo site by https and loads every page whole.
+fn load_every_page_by_https(architecture: &str) {
+    let options = ["--tls", "self-signed", "--architecture", architecture];
+    let server = Program::serve_at("https://127.0.0.1:0", &demo_site(), &options);
+    let mut browser = Browser::start();
+    browser.accept_any_certificate();
+    for page in PAGES {
+        let what = format!("{page} by https, {architecture}");
+        let visit = browser.visit(&server.url(&format!("/{page}.html")));
+        assert_clean(&visit, &what);
+        assert!(!visit.answers.is_empty(), "{what}");
+        for (url, _) in &visit.answers {
+            let is_secure = url.starts_with("https://") || url.starts_with("data:");
+            assert!(is_secure, "{what}: {url}");
+        }
+        assert!(assert_images(&mut browser, &what) > 0, "{what}: no image");
+        let rules = browser.evaluate("document.styleSheets[0].cssRules.length");
+        assert!(rules.as_u64() > Some(50), "{what}: {rules} rules");
+        let secure = browser.evaluate(
+            "isSecureContext && location.protocol === 'https:' && performance
+                .getEntriesByType('navigation')[0].nextHopProtocol === 'http/1.1'",
+        );
+        assert_eq!(secure, true, "{what}");
+    }
+    assert_clean(&browser.visit(&server.url("/http.html")), "http");
+    let answers = browser.evaluate(EXPERIMENTS);
+    for answer in answers.as_array().expect("a list") {
+        assert_eq!(answer[2], false, "{architecture}: {answer:#}");
+    }
+}
+
+#[test]
+fn every_page_of_the_demo_site_loads_by_https() {
+    load_every_page_by_https("auto");
+}
+
+#[test]
+#[ignore = "long: the site under every architecture"]
+fn every_page_of_the_demo_site_loads_by_https_under_every_architecture() {
+    for architecture in loadline_server::Architecture::ALL {
+        match loadline_server::check_offered(*architecture) {
+            Ok(_) => load_every_page_by_https(architecture.name()),
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "\nskipped: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_directory_itself_shows_the_home_page() {
     let server = Program::serve(&demo_site(), &[]);

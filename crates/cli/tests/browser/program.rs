@@ -28,12 +28,17 @@ pub(crate) struct Program {
 impl Program {
     /// Serves `root` and waits until the program has said where.
     pub(crate) fn serve(root: &Path, options: &[&str]) -> Self {
+        Self::serve_at("127.0.0.1:0", root, options)
+    }
+
+    /// The same at this address, by https for instance.
+    pub(crate) fn serve_at(address: &str, root: &Path, options: &[&str]) -> Self {
         let (reader, writer) = io::pipe().expect("a pipe");
         let errors = writer.try_clone().expect("a second end of the pipe");
         let child = Command::new(env!("CARGO_BIN_EXE_loadline"))
             .arg("serve")
             .arg(root)
-            .args(["--listen", "127.0.0.1:0"])
+            .args(["--listen", address])
             .args(options)
             .stdin(Stdio::null())
             .stdout(writer)
@@ -69,10 +74,13 @@ impl Drop for Program {
     }
 }
 
-/// `http://127.0.0.1:PORT` in a start-up line.
+/// `http://127.0.0.1:PORT`, or with https, in a start-up line.
 fn origin_in(line: &str) -> Option<String> {
-    let start = line.find("http://127.0.0.1:")?;
-    let (scheme_and_host, port) = line[start..].split_at("http://127.0.0.1:".len());
+    let (scheme_and_host, port) = ["http", "https"].into_iter().find_map(|scheme| {
+        let before = format!("{scheme}://127.0.0.1:");
+        let start = line.find(&before)?;
+        Some(line[start..].split_at(before.len()))
+    })?;
     let digits = port.bytes().take_while(u8::is_ascii_digit).count();
     (digits > 0).then(|| format!("{scheme_and_host}{}", &port[..digits]))
 }

@@ -5,6 +5,7 @@
 mod counts;
 mod outputs;
 mod overload;
+mod peer;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
 #[path = "../program/util.rs"]
 mod program;

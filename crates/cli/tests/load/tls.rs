@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::Ordering::SeqCst;
 
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -10,8 +11,9 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
+use crate::peer::{Ending, Peer};
 use crate::program::{Server, site};
-use crate::util::{counted, load, measured, number, text};
+use crate::util::{counted, load, measured, measured_to, number, text};
 
 /// A server by http and by https, with its site and a folder of its certificate.
 struct Https {
@@ -303,4 +305,80 @@ fn clients_of_every_kind_speak_tls() {
     assert_eq!(number(&users["everything"]["good"]), 6);
     let player = https.measured("--player 1Mbps --players 1 -d 300ms");
     assert!(number(&player["everything"]["good"]) > 0);
+}
+
+/// The tally of a run, of plain clients or of users with a scenario of one step.
+fn tally_of(peer: &Peer, is_good: bool, has_users: bool) -> serde_json::Value {
+    let code = if is_good { 0 } else { 1 }; // no response came
+    let load = match has_users {
+        false => "-c 2 -n 6".to_owned(),
+        true => {
+            let scenario = peer.path("visit.toml");
+            std::fs::write(&scenario, "repeat = 3\n[[step]]\npath = \"/\"\n").unwrap();
+            format!("--users 2 --scenario {scenario}")
+        }
+    };
+    let record = measured_to(code, &format!("{} {load}", peer.trusted()));
+    record["groups"][0]["total"]["tally"].clone()
+}
+
+#[test]
+fn an_end_that_anybody_could_have_made_completes_nothing() {
+    const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello";
+    const OF_LENGTH: &str =
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
+                           Connection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    const SHORT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello";
+    for (response, ending, error) in [
+        (UNTIL_CLOSE, Ending::Said, None),
+        (UNTIL_CLOSE, Ending::Cut, Some("short_body")),
+        ("HTTP/1.0 200 OK\r\n\r\n", Ending::Cut, Some("short_body")),
+        // These say themselves that they are whole.
+        (OF_LENGTH, Ending::Cut, None),
+        (CHUNKED, Ending::Cut, None),
+        (SHORT, Ending::Said, Some("short_body")),
+        (&UNTIL_CLOSE[..20], Ending::Cut, Some("short_body")),
+        ("", Ending::Cut, Some("closed_early")),
+    ] {
+        let peer = Peer::start(rustls::ALL_VERSIONS, false, (response, ending));
+        for has_users in [false, true] {
+            let tally = tally_of(&peer, error.is_none(), has_users);
+            let what = format!("{response:?} {ending:?}, users: {has_users}: {tally}");
+            let good = if error.is_none() { 6 } else { 0 };
+            assert_eq!(number(&tally["good"]), good, "{what}");
+            let errors = error.map_or(0, |kind| tally["errors"].get(kind).map_or(0, number));
+            assert_eq!(good + errors, 6, "{what}");
+        }
+    }
+}
+
+#[test]
+fn handshakes_of_tls_1_2_are_full_or_resumed() {
+    const RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    for has_tickets in [false, true] {
+        let versions = [&rustls::version::TLS12];
+        let peer = Peer::start(&versions, has_tickets, (RESPONSE, Ending::None));
+        for (options, requests, full, resumed) in [
+            ("-c 4 -n 40", 40, 4, 0),
+            ("-c 1 -n 10 --new-connection", 10, 10, 0),
+            ("-c 1 -n 10 --new-connection --tls-resume on", 10, 1, 9),
+        ] {
+            let before =
+                [&peer.handshakes.full, &peer.handshakes.resumed].map(|it| it.load(SeqCst));
+            let record = measured(&format!("{} {options}", peer.trusted()));
+            let tally = &record["groups"][0]["total"]["tally"];
+            let what = format!("tickets: {has_tickets}, {options}: {tally}");
+            assert_eq!(number(&tally["good"]), requests, "{what}");
+            assert_eq!(number(&tally["handshakes_full"]), full, "{what}");
+            assert_eq!(number(&tally["handshakes_resumed"]), resumed, "{what}");
+            let after = [&peer.handshakes.full, &peer.handshakes.resumed].map(|it| it.load(SeqCst));
+            let counted = [after[0] - before[0], after[1] - before[1]];
+            assert_eq!(counted, [full, resumed], "{what}");
+        }
+        let scenario = peer.path("visit.toml");
+        std::fs::write(&scenario, "repeat = 2\n[[step]]\npath = \"/\"\n").unwrap();
+        let users = format!("{} --users 3 --scenario {scenario}", peer.trusted());
+        assert_eq!(number(&measured(&users)["everything"]["good"]), 6);
+    }
 }

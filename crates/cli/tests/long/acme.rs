@@ -14,6 +14,9 @@ use crate::program::{Server, architectures, site};
 
 const NAMES: [&str; 2] = ["a.example.org", "b.example.org"];
 
+/// Of an account that Pebble asks for.
+const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
+
 /// The content of the start page, and the names of the certificate that came with it.
 fn get(address: SocketAddr, name: &str, trusted: &Authorities) -> String {
     let client = TlsClient::new(trusted, Profile::Intermediate).unwrap();
@@ -38,6 +41,7 @@ fn certificates_of_pebble_under_every_architecture() {
             sleep_s: 1,
             nonces_rejected_percent: 5,
             blocked: Vec::new(),
+            external_key: Some(("kid-1".to_owned(), KEY.to_owned())),
         };
         // Over HTTP and over TLS in turn: without an http address it is TLS.
         let is_plain = turn % 2 == 0;
@@ -47,6 +51,8 @@ fn certificates_of_pebble_under_every_architecture() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::write(path("ca.pem"), pebble.certificate()).unwrap();
+        fs::write(path("eab.key"), KEY).unwrap();
+        let key = path("eab.key");
         let directory = format!("https://{}/dir", pebble.address());
         let (http, listen) = (http.to_string(), format!("https://{https}"));
         let (ca, state) = (path("ca.pem"), path("state"));
@@ -55,6 +61,7 @@ fn certificates_of_pebble_under_every_architecture() {
             all.extend(["--listen", &http, "--https-redirect"]);
         }
         all.extend(["--acme", "you@example.org", "--acme-agree-to-terms"]);
+        all.extend(["--acme-eab-kid", "kid-1", "--acme-eab-key", &key]);
         all.extend(["--acme-domain", NAMES[0], "--acme-domain", NAMES[1]]);
         all.extend([
             "--acme-directory",

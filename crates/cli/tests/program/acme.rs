@@ -146,6 +146,22 @@ fn what_does_not_fit_is_said_in_one_line() {
             &["client certificate", "--listen 0.0.0.0:80"],
         ),
         (
+            "--acme you@example.org --acme-domain example.org --acme-eab-kid kid-1",
+            &["--acme-eab-kid", "goes with --acme-eab-key"],
+        ),
+        (
+            "--acme you@example.org --acme-domain example.org --acme-eab-key /dev/null",
+            &["--acme-eab-key", "goes with --acme-eab-kid"],
+        ),
+        (
+            "--acme-eab-kid kid-1 --acme-eab-key /dev/null",
+            &["--acme-eab-kid", "goes with --acme"],
+        ),
+        (
+            "--acme you@example.org --acme-domain example.org --acme-eab-kid k --acme-eab-key /dev/null",
+            &["--acme-eab-key: /dev/null: not a key in base64url"],
+        ),
+        (
             "--acme-directory http://a/dir",
             &["--acme-directory http://a/dir", "https://"],
         ),

@@ -49,14 +49,18 @@ fn https_address(server: &Server) -> SocketAddr {
     url.trim_end_matches('/').parse().unwrap()
 }
 
+fn get_by_https(server: &Server, trusted: &Path, target: &str) -> Option<String> {
+    get_at(https_address(server), trusted, target)
+}
+
 /// The response to a GET by a client that trusts the certificate in this folder; `None`: it does not
 /// trust the server.
-fn get_by_https(server: &Server, trusted: &Path, target: &str) -> Option<String> {
+fn get_at(address: SocketAddr, trusted: &Path, target: &str) -> Option<String> {
     let authorities = Authorities::from_file(&trusted.join("c.pem")).unwrap();
     let client = TlsClient::new(&authorities, Profile::Intermediate).unwrap();
     let (mut plain, mut out) = (Buffer::default(), Buffer::default());
     let mut layer = client.connect("localhost", &mut out).unwrap();
-    let mut stream = TcpStream::connect(https_address(server)).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
     let mut is_asked = false;
     let mut piece = [0; 4096];
     while !layer.has_ended() {
@@ -189,4 +193,34 @@ fn what_cannot_be_served_is_refused_in_one_line() {
         );
         assert_eq!(message.trim_end().lines().count(), 1, "{message}");
     }
+}
+
+#[test]
+fn the_servers_own_pages_by_https() {
+    let (site, folder) = (site(), tempfile::tempdir().unwrap());
+    write_pair(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (path("c.pem"), path("k.pem"));
+    let pages = ["--admin-listen", "https://127.0.0.1:0"];
+    let pair = ["--tls-cert", &certificate, "--tls-key", &key];
+    let server = Server::start(site.path(), &[&pages[..], &pair].concat());
+    let line = server.line_with("status page at https://127.0.0.1:");
+    let (_, url) = line.split_once("https://").unwrap();
+    let (address, path) = url.split_once('/').unwrap();
+    assert_eq!(path, "-/status");
+    let address: SocketAddr = address.parse().unwrap();
+    let get = |target: &str| get_at(address, folder.path(), target).unwrap();
+    assert!(get("/-/health").ends_with("alive\n"));
+    let response = get("/-/status");
+    let (_, content) = response.split_once("\r\n\r\n").unwrap();
+    let page: serde_json::Value = serde_json::from_str(content).expect(content);
+    assert_eq!(page["tls"]["handshakes_full"], 0, "none of its own");
+    assert_eq!(page["tls"]["certificates"], 1);
+    assert!(get("/").starts_with("HTTP/1.1 404 "));
+    let plain = TcpStream::connect(address).unwrap();
+    assert!(exchange(plain, "/-/health").0.starts_with("HTTP/1.1 400 "));
+    // The site has an address of its own, without TLS.
+    let (head, content) = exchange(server.connect(), "/");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(content, "<p>hello</p>");
 }

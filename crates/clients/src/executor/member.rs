@@ -208,6 +208,12 @@ impl Link {
         }
     }
 
+    /// Whether an end of it, now, is one that anybody could have made: its layer has not said so.
+    pub(super) fn is_cut(&self) -> bool {
+        let secure = self.secure.as_ref();
+        secure.is_some_and(|secure| !secure.layer.has_ended())
+    }
+
     /// Why its layer has failed.
     pub(super) fn failure(&self) -> Option<&LayerFailure> {
         self.secure.as_ref()?.layer.failure()

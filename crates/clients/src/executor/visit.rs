@@ -4,7 +4,7 @@ use loadline_load::judge::connect_fault;
 use loadline_record::ErrorKind;
 use loadline_sys::connect::{self, Unread};
 
-use super::member::Doing;
+use super::member::{Doing, Link};
 use super::{Executor, RECEIVE_BYTES};
 use crate::{Event, Order};
 
@@ -227,10 +227,13 @@ impl Executor<'_> {
         step
     }
 
-    /// The peer has ended the connection in good order.
+    /// The peer has ended the connection in good order, as far as TCP can tell.
     fn closed(&mut self, index: u32) -> Option<GoesOn> {
+        let member = self.members[index as usize].as_ref();
+        let link = member.and_then(|member| member.link.as_ref());
+        let is_cut = link.is_some_and(Link::is_cut);
         self.drop_link(index);
-        self.notify(index, Event::Closed)
+        self.notify(index, if is_cut { Event::Cut } else { Event::Closed })
     }
 
     /// The connection did not come to be, or broke.

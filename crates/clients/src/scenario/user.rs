@@ -462,11 +462,14 @@ impl User {
         }
     }
 
-    fn closed(&mut self, context: &mut UserContext<'_>) {
+    fn closed(&mut self, is_cut: bool, context: &mut UserContext<'_>) {
         self.is_connected = false;
         self.must_close = None;
         if matches!(self.stage, Stage::Sending | Stage::Awaiting { .. }) {
-            let received = self.session.received_eof();
+            let received = match is_cut {
+                true => self.session.received_cut(),
+                false => self.session.received_eof(),
+            };
             self.take(received, context);
         }
         self.must_close = None;
@@ -559,7 +562,8 @@ impl VirtualUser for User {
             Event::Sent => self.sent(),
             Event::Received(bytes) => self.received(bytes, context),
             Event::Woken => self.woken(context),
-            Event::Closed => self.closed(context),
+            Event::Closed => self.closed(false, context),
+            Event::Cut => self.closed(true, context),
             Event::Failed(kind) => self.failed(kind, context),
             Event::Abandoned => {
                 if self.stage != Stage::Done && self.ask.take().is_some() {

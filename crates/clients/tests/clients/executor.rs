@@ -18,6 +18,7 @@ enum Fact {
     Received(Vec<u8>),
     Woken,
     Closed,
+    Cut,
     Failed(ErrorKind),
     Abandoned,
 }
@@ -58,6 +59,7 @@ impl VirtualUser for Scripted {
             Event::Received(bytes) => Fact::Received(bytes.to_vec()),
             Event::Woken => Fact::Woken,
             Event::Closed => Fact::Closed,
+            Event::Cut => Fact::Cut,
             Event::Failed(kind) => Fact::Failed(kind),
             Event::Abandoned => Fact::Abandoned,
         });

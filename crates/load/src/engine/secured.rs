@@ -235,7 +235,7 @@ impl Engine<'_> {
         match (client.stage, client.has_request) {
             (Stage::Handshaking, _) => self.not_connected(index, ErrorKind::ClosedEarly),
             // The end of the connection, which anybody can make, is not that of the content.
-            (_, true) if !has_ended => match client.session.received_eof() {
+            (_, true) if !has_ended => match client.session.received_cut() {
                 Received::Fault(fault) => self.faulted(index, fault),
                 Received::Reply(_) | Received::More => self.fail(index, ErrorKind::ShortBody),
             },

@@ -48,7 +48,10 @@ impl Sample {
             Times::Latency => (of(&results.latency), tally.offered, "due"),
             Times::Service => (of(&results.service), tally.sent, "sent"),
             Times::FirstByte => (of(&results.first_byte), tally.sent, "sent"),
-            Times::Lag => (lag(record), 0, "sent"), // of what was sent, answered or not
+            // Of what was sent, answered or not; and of what was done, whatever was not.
+            Times::Lag => (lag(record), 0, "sent"),
+            Times::Connect => (of(&results.connect), 0, "sent"),
+            Times::Handshake => (of(&results.handshake), 0, "sent"),
         };
         Self {
             missing: all.saturating_sub(times.len()),

@@ -208,6 +208,37 @@ proptest! {
     }
 }
 
+#[test]
+fn times_of_connections_and_handshakes() {
+    let mut record = records::open();
+    let total = &mut record.groups[0].total;
+    let (mut connect, mut handshake) = (latencies(), latencies());
+    connect.saturating_record_n(100, 10_000);
+    handshake.saturating_record_n(900, 9_950);
+    handshake.saturating_record_n(30_000, 50);
+    total.connect = Distribution::new(connect);
+    total.handshake = Distribution::new(handshake);
+    for (text, holds) in [
+        ("connect p99 < 1ms", true),
+        ("connect max < 100us", false),
+        ("handshake p50 < 1ms", true),
+        ("handshake p99.5 <= 1ms", true),
+        ("handshake p99.6 < 10ms", false),
+        ("handshake max < 31ms", true),
+        ("handshake mean > 1ms", true),
+    ] {
+        assert_eq!(check(text, &record).0, holds, "{text}");
+    }
+    // The kind of error of that name.
+    assert!(check("handshake == 0", &record).0);
+    // Nothing was encrypted.
+    let plain = records::open();
+    assert_eq!(
+        check("handshake p50 < 1s", &plain).1,
+        "handshake p50 < 1s does not hold: not enough samples: 0 of the 20 that are needed"
+    );
+}
+
 /// 10,000 requests were due, of which so many had no answer: 1 ms each, and 9 of them of 30 ms.
 fn unanswered(missing: u64, sent: u64) -> TrialRecord {
     let mut record = records::open();

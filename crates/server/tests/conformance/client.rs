@@ -16,6 +16,8 @@ pub struct Client {
     pub stream: TcpStream,
     layer: Option<Box<dyn Layer>>,
     unread: Vec<u8>,
+    /// What it reads at once, at most.
+    piece_bytes: usize,
     /// Bytes that came, all in all.
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -31,6 +33,7 @@ impl Client {
             stream,
             layer: None,
             unread: Vec::new(),
+            piece_bytes: 65_536,
             bytes_in: 0,
             bytes_out: 0,
         }
@@ -39,6 +42,12 @@ impl Client {
     /// Bounds what the kernel takes in before it is read, however large its buffers may become.
     pub fn receive_little(&mut self) -> &mut Self {
         rustix::net::sockopt::set_socket_recv_buffer_size(&self.stream, 1 << 16).unwrap();
+        self
+    }
+
+    /// Reads less at once.
+    pub fn receive_pieces(&mut self, bytes: usize) -> &mut Self {
+        self.piece_bytes = bytes.min(65_536);
         self
     }
 
@@ -173,7 +182,7 @@ impl Client {
     /// What comes next, into `unread`; 0: the end.
     fn read(&mut self) -> io::Result<usize> {
         let mut chunk = [0; 65_536];
-        let count = self.stream.read(&mut chunk)?;
+        let count = self.stream.read(&mut chunk[..self.piece_bytes])?;
         self.bytes_in += count as u64;
         let bytes = &mut chunk[..count];
         let Some(layer) = &mut self.layer else {

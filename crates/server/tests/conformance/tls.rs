@@ -2,9 +2,16 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use loadline_proto::Limits;
-use loadline_tls::TlsOptions;
+use loadline_tls::{
+    Authorities, Certificate, Certificates, Profile, TlsClient, TlsOptions, TlsServer, self_signed,
+};
+use rustls::client::{Resumption, Tls12Resumption};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::version::TLS12;
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned};
 
 use crate::client::PATIENCE;
 use crate::failures::LARGE;
@@ -47,6 +54,8 @@ every_model! {
     what_is_no_tls_ends_at_once,
     a_client_that_stops_in_the_middle_is_closed,
     handshakes_of_many_clients_at_once,
+    handshakes_of_tls_1_2_are_full_or_resumed,
+    a_large_file_to_a_slow_reader,
 }
 
 const GET: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -75,6 +84,72 @@ fn an_end_without_close_notify_is_counted(model: Model) {
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
     client.end();
     eventually("it is counted", || tls.counts().truncated == 1);
+}
+
+/// A client of rustls alone that offers nothing newer than TLS 1.2.
+fn client_of_tls_1_2(trusted: &Certificate, resumption: Resumption) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let der = CertificateDer::from(trusted.der().to_vec());
+    roots.add(der).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_protocol_versions(&[&TLS12]).unwrap();
+    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    config.resumption = resumption;
+    Arc::new(config)
+}
+
+fn handshakes_of_tls_1_2_are_full_or_resumed(model: Model) {
+    const LEN: usize = 200_000;
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let tls = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    let server = Server::start_tls(model.options(), limits(), (tls.clone(), client));
+    let content = pattern(LEN);
+    let head = format!("POST /-/echo HTTP/1.1\r\nHost: h\r\nContent-Length: {LEN}\r\n");
+    let tickets = Resumption::in_memory_sessions(8);
+    let ids = Resumption::in_memory_sessions(8).tls12_resumption(Tls12Resumption::SessionIdOnly);
+    for (resumption, full, resumed) in
+        [(tickets, 1, 2), (ids, 1, 2), (Resumption::disabled(), 3, 0)]
+    {
+        let before = tls.counts();
+        let config = client_of_tls_1_2(&own, resumption);
+        for _ in 0..3 {
+            let name = ServerName::try_from("localhost").unwrap();
+            let connection = ClientConnection::new(Arc::clone(&config), name).unwrap();
+            let socket = TcpStream::connect(server.address).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut stream = StreamOwned::new(connection, socket);
+            write!(stream, "{head}Connection: close\r\n\r\n").unwrap();
+            stream.write_all(&content).unwrap();
+            let mut response = Vec::new();
+            stream.read_to_end(&mut response).unwrap(); // fails without close_notify
+            assert!(response.starts_with(b"HTTP/1.1 200 "));
+            assert!(response.ends_with(&content));
+            assert_eq!(
+                stream.conn.protocol_version(),
+                Some(ProtocolVersion::TLSv1_2)
+            );
+        }
+        let after = tls.counts();
+        let counted = (after.full - before.full, after.resumed - before.resumed);
+        assert_eq!(counted, (full, resumed));
+        assert_eq!((after.failed, after.refused), (0, 0));
+    }
+}
+
+/// More than sockets hold: pieces are read, encrypted and sent as the client takes them.
+fn a_large_file_to_a_slow_reader(model: Model) {
+    let server = start(model, limits());
+    let content = pattern(*LARGE);
+    std::fs::write(server.path().join("large.bin"), &content).unwrap();
+    let mut client = server.connect();
+    client.receive_little().receive_pieces(4099);
+    assert!(client.get("/large.bin", "").body == content);
+    client.send(GET).answer();
+    client.half_close().end();
 }
 
 fn a_cut_response_has_no_end(model: Model) {

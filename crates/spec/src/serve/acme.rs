@@ -35,6 +35,15 @@ spec! {
         #[arg(long, value_name = "URL")]
         pub acme_directory: Option<DirectoryUrl>,
 
+        /// Your account with the authority, by its key identifier, if the authority asks for one (external
+        /// account binding). It is needed when an account for certificates is made: at the first start.
+        #[arg(long, value_name = "KID")]
+        pub acme_eab_kid: Option<KeyId>,
+
+        /// A file with the HMAC key of that account, in base64url as the authority shows it.
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        pub acme_eab_key: Option<FilePath>,
+
         /// Who signs the certificate of the authority's own server, in PEM, if it is an authority within an
         /// organisation [default: those that the system trusts].
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -124,6 +133,28 @@ as_text!(
     |it, f| { f.write_str(&it.0) }
 );
 
+/// The longest key identifier: authorities' have 20 to 60 characters.
+const KEY_ID_LEN_MAX: usize = 256;
+
+/// By which an authority knows the key of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyId(pub String);
+
+as_text!(
+    KeyId,
+    |text| {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        match is_plain && (1..=KEY_ID_LEN_MAX).contains(&text.len()) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(ValueError::new(
+                "not a key identifier",
+                "the one that the authority shows, without spaces",
+            )),
+        }
+    },
+    |it, f| { f.write_str(&it.0) }
+);
+
 /// The URL of an authority's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryUrl(pub String);
@@ -184,6 +215,10 @@ mod tests {
                 .parse::<DirectoryUrl>()
                 .is_ok()
         );
+        assert!("kid-1_A=".parse::<KeyId>().is_ok());
+        for text in ["", "two words", "k\u{fc}", &"k".repeat(257)] {
+            assert!(text.parse::<KeyId>().is_err(), "{text}");
+        }
         for text in ["http://a/dir", "https://", "https:///dir", "a.example"] {
             assert!(text.parse::<DirectoryUrl>().is_err(), "{text}");
         }

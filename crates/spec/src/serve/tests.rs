@@ -37,6 +37,8 @@ const EVERY: &[(&str, &str)] = &[
     ("acme-domain", r#"["example.org", "www.example.org"]"#),
     ("acme-agree-to-terms", "true"),
     ("acme-directory", r#""https://acme.example/dir""#),
+    ("acme-eab-kid", r#""kid-1""#),
+    ("acme-eab-key", r#""eab.key""#),
     ("acme-ca", r#""ca.pem""#),
     ("acme-dir", r#""state""#),
     ("architecture", r#""reactor""#),

@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use futures_util::stream::{self, StreamExt as _};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use loadline_tower::Addresses;
+use loadline_tower::{Addresses, Security};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc};
@@ -68,6 +68,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/saw", any(saw))
         .route("/saw/{*rest}", any(saw))
+        .route("/whoami", get(whoami))
         .route("/hello", get(|| async { "hello" }))
         .route("/status/{code}", any(status))
         .route("/fields", get(fields))
@@ -106,6 +107,13 @@ async fn saw(request: Request) -> String {
     let content = body.collect().await.unwrap().to_bytes();
     writeln!(said, "content {}", content.escape_ascii()).unwrap();
     said
+}
+
+/// As the manual has it.
+async fn whoami(Extension(tls): Extension<Arc<Security>>) -> String {
+    let subject = tls.client_subject.as_deref().unwrap_or("nobody");
+    let name = tls.server_name.as_deref().unwrap_or("no name");
+    format!("{subject} by {} at {name}", tls.version)
 }
 
 async fn status(Path(code): Path<u16>) -> StatusCode {

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use loadline_proto::Limits;
-use loadline_server::{Counts, Server, ServerHandle, ServerOptions};
+use loadline_proto::{Limits, Protocol, SessionConfig};
+use loadline_server::{
+    Config, Counts, ListenerConfig, Server, ServerConfig, ServerHandle, ServerOptions, serve,
+};
 use loadline_tower::Tower;
 
 use crate::app::{self, Shared};
@@ -57,6 +59,33 @@ impl Running {
             .listen(([127, 0, 0, 1], 0))
             .start()
             .unwrap();
+        Self {
+            address: handle.tcp_address().unwrap(),
+            shared,
+            handle: Some(handle),
+        }
+    }
+
+    /// That speaks another protocol: TLS.
+    pub fn start_tls(model: Model, protocol: Protocol) -> Self {
+        let shared = Arc::<Shared>::default();
+        let app = app::router(Arc::clone(&shared));
+        let served = Config {
+            handler: Arc::new(Tower::new(app).unwrap()),
+            listeners: vec![ListenerConfig {
+                address: ([127, 0, 0, 1], 0).into(),
+                session: Arc::<SessionConfig>::default(),
+                protocol,
+            }],
+        };
+        let config = ServerConfig {
+            options: model.options(),
+            memory: None,
+            unix_mode: None,
+            access_log: None,
+            connection_log: None,
+        };
+        let handle = serve(served, config).unwrap();
         Self {
             address: handle.tcp_address().unwrap(),
             shared,

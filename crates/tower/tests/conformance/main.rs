@@ -21,5 +21,6 @@ mod fixture;
 mod ends;
 mod given;
 mod proxies;
+mod secured;
 mod seen;
 mod streams;

@@ -105,6 +105,20 @@ fn ends_in_the_middle() {
 }
 
 #[test]
+fn a_connection_that_was_cut_completes_nothing() {
+    let cut = |bytes: &[u8]| {
+        let mut session = asked(Method::Get);
+        assert_eq!(feed(&mut session, bytes), Received::More);
+        session.received_cut()
+    };
+    let fault = ReplyFault::CutContent { content_bytes: 5 };
+    let without_length = b"HTTP/1.1 200 OK\r\n\r\nhello";
+    assert_eq!(cut(without_length), Received::Fault(fault));
+    assert_eq!(cut(b""), Received::Fault(ReplyFault::ClosedEarly));
+    assert_eq!(cut(&OK[..10]), Received::Fault(ReplyFault::CutHead));
+}
+
+#[test]
 fn nothing_follows_the_end_of_a_connection() {
     let mut session = asked(Method::Get);
     assert_eq!(

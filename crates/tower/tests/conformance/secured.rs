@@ -1,0 +1,365 @@
+//! What reaches the app over TLS: who the client's certificate says it is, and early data.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use loadline_base::Buffer;
+use loadline_tls::{
+    Authorities, Certificate, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions,
+    TlsServer, self_signed,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use crate::answers::{Answer, parse_answers};
+use crate::app::pattern;
+use crate::client::{Client, PATIENCE};
+use crate::fixture::Running;
+use crate::model::Model;
+
+every_model! {
+    the_subject_of_a_clients_certificate,
+    early_data_is_marked_and_never_changes_anything,
+    an_early_data_field_of_the_clients_own,
+    an_echo_in_records_of_odd_sizes,
+    a_slow_reader_of_much_content,
+}
+
+/// An authority, and a certificate of it for a client.
+fn authority_and_client() -> (Authorities, Certificate) {
+    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let mut ca = CertificateParams::new([]).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+    let mut params = CertificateParams::new([]).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "ada");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let pem = params.signed_by(&key, &Issuer::new(ca, ca_key));
+    let certificate = Certificate::from_pem(
+        ("client.pem", pem.unwrap().pem().as_bytes()),
+        ("key.pem", key.serialize_pem().as_bytes()),
+    );
+    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes());
+    (authority.unwrap(), certificate.unwrap())
+}
+
+fn the_subject_of_a_clients_certificate(model: Model) {
+    let (authority, certificate_of_ada) = authority_and_client();
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let options = TlsOptions {
+        client_certificates: ClientCertificates::Optional(authority),
+        ..TlsOptions::default()
+    };
+    let tls = TlsServer::new(&Arc::new(Certificates::new(vec![own])), &options).unwrap();
+    let server = Running::start_tls(model, tls.protocol());
+    let nobody = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let ada =
+        TlsClient::with_certificate(&trusted, Profile::Intermediate, &certificate_of_ada).unwrap();
+    // The second round is of resumed sessions.
+    for resumed in [0, 2] {
+        for (client, subject) in [(&ada, "CN=ada"), (&nobody, "nobody")] {
+            let mut hello = Buffer::default();
+            let layer = client.connect("localhost", &mut hello).unwrap();
+            let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+            for _ in 0..2 {
+                let said = String::from_utf8(client.get("/whoami", "").body).unwrap();
+                assert_eq!(said, format!("{subject} by TLSv1.3 at localhost"));
+            }
+            client.half_close().end();
+        }
+        assert_eq!(tls.counts().resumed, resumed);
+    }
+    // Who uses no TLS is nobody without it.
+    let plain = Running::start(model);
+    assert_eq!(plain.connect().get("/whoami", "").status, 500);
+}
+
+/// A server and a client of a name.
+fn ends() -> (TlsServer, TlsClient) {
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![own]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    (server, client)
+}
+
+/// Lengths of records: the shortest, the longest, and some that fit into nothing.
+const RECORDS: [usize; 7] = [1, 16_384, 4097, 13, 9999, 16_383, 2];
+
+/// Each piece in a record of its own.
+fn send_in_records(tls: &Mutex<ClientConnection>, mut stream: &TcpStream, mut bytes: &[u8]) {
+    for len in RECORDS.into_iter().cycle() {
+        if bytes.is_empty() {
+            return;
+        }
+        let (record, rest) = bytes.split_at(len.min(bytes.len()));
+        let mut out = Vec::new();
+        let mut locked = tls.lock().unwrap();
+        locked.writer().write_all(record).unwrap();
+        while locked.wants_write() {
+            locked.write_tls(&mut out).unwrap();
+        }
+        drop(locked);
+        stream.write_all(&out).unwrap();
+        bytes = rest;
+    }
+}
+
+/// Everything until `close_notify`.
+fn read_all(tls: &Mutex<ClientConnection>, mut stream: &TcpStream) -> Vec<u8> {
+    let (mut plain, mut piece) = (Vec::new(), [0; 10_007]);
+    loop {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the end without close_notify");
+        let (mut locked, mut rest) = (tls.lock().unwrap(), &piece[..count]);
+        while !rest.is_empty() {
+            locked.read_tls(&mut rest).unwrap();
+            let state = locked.process_new_packets().unwrap();
+            let len = plain.len();
+            plain.resize(len + state.plaintext_bytes_to_read(), 0);
+            locked.reader().read_exact(&mut plain[len..]).unwrap();
+            if state.peer_has_closed() {
+                return plain;
+            }
+        }
+    }
+}
+
+/// Content of more than all windows goes through the app in both directions at once.
+fn an_echo_in_records_of_odd_sizes(model: Model) {
+    const LEN: usize = 3 << 20;
+    let (tls, client) = ends();
+    let server = Running::start_tls(model, tls.protocol());
+    let content = pattern(LEN);
+    let mut chunked = Vec::new();
+    for piece in content.chunks(99_999) {
+        write!(chunked, "{:x}\r\n", piece.len()).unwrap();
+        chunked.extend_from_slice(piece);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    chunked.extend_from_slice(b"0\r\n\r\n");
+    for (framing, body) in [
+        (format!("Content-Length: {LEN}"), &content),
+        ("Transfer-Encoding: chunked".to_owned(), &chunked),
+    ] {
+        let stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let mut opened = client.stream("localhost", stream).unwrap();
+        opened.conn.complete_io(&mut opened.sock).unwrap();
+        let (tls, stream) = (Mutex::new(opened.conn), opened.sock);
+        let head = "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+        let received = thread::scope(|scope| {
+            let reading = scope.spawn(|| read_all(&tls, &stream));
+            send_in_records(&tls, &stream, format!("{head}{framing}\r\n\r\n").as_bytes());
+            send_in_records(&tls, &stream, body);
+            reading.join().unwrap()
+        });
+        let answers = parse_answers(&received, |_| false);
+        assert!(answers[0].body == content, "{framing}");
+    }
+}
+
+/// More than sockets hold, so that the app and the layer have to wait for the client.
+fn a_slow_reader_of_much_content(model: Model) {
+    const LEN: usize = 5_000_001;
+    let (tls, client) = ends();
+    let server = Running::start_tls(model, tls.protocol());
+    let mut hello = Buffer::default();
+    let layer = client.connect("localhost", &mut hello).unwrap();
+    let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+    client.receive_little().receive_pieces(4099);
+    let head = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    client.send(format!("GET /unknown/{LEN} {head}"));
+    let answers = parse_answers(&client.rest(), |_| false);
+    assert!(answers[0].body == pattern(LEN));
+    assert!(client.has_ended(), "close_notify");
+}
+
+/// A server that serves early data, and a client that sends it where it may.
+fn early_ends() -> (TlsServer, Arc<ClientConfig>) {
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from(own.der().to_vec())).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let mut client = builder.with_root_certificates(roots).with_no_client_auth();
+    client.enable_early_data = true;
+    client.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let options = TlsOptions {
+        early_data: true,
+        ..TlsOptions::default()
+    };
+    let server = TlsServer::new(&Arc::new(Certificates::new(vec![own])), &options);
+    (server.unwrap(), Arc::new(client))
+}
+
+/// A client of rustls alone, which finishes its handshake when the test says so.
+struct EarlyClient {
+    stream: TcpStream,
+    tls: ClientConnection,
+    /// Its handshake waits: what it has to send is not sent.
+    is_holding: bool,
+}
+
+impl EarlyClient {
+    fn connect(server: &Running, config: &Arc<ClientConfig>) -> Self {
+        let stream = TcpStream::connect(server.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        Self {
+            stream,
+            tls: ClientConnection::new(Arc::clone(config), name).unwrap(),
+            is_holding: false,
+        }
+    }
+
+    /// With a request in its first message, and no more of the handshake.
+    fn connect_with(server: &Running, config: &Arc<ClientConfig>, early: &str) -> Self {
+        let mut client = Self::connect(server, config);
+        let mut writer = client.tls.early_data().expect("a session for it");
+        writer.write_all(early.as_bytes()).unwrap();
+        client.flush();
+        client.is_holding = true;
+        client
+    }
+
+    fn finish_handshake(&mut self) {
+        self.is_holding = false;
+        self.flush();
+        assert!(self.tls.is_early_data_accepted());
+    }
+
+    fn flush(&mut self) {
+        let mut out = Vec::new(); // one write, so that the first message and its early data stay together
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut out).unwrap();
+        }
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn ask(&mut self, request: &str) -> Answer {
+        self.tls.writer().write_all(request.as_bytes()).unwrap();
+        self.answer()
+    }
+
+    /// The next response, whose length its head says.
+    fn answer(&mut self) -> Answer {
+        let mut plain = Vec::new();
+        loop {
+            if !self.is_holding {
+                self.flush();
+            }
+            match self.tls.reader().read_to_end(&mut plain) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+            if is_whole(&plain) {
+                return parse_answers(&plain, |_| false).remove(0);
+            }
+            assert!(self.tls.read_tls(&mut self.stream).unwrap() > 0, "the end");
+            self.tls.process_new_packets().unwrap();
+        }
+    }
+
+    /// Ends it, so that a sequential server goes on.
+    fn end(mut self) {
+        self.tls.send_close_notify();
+        self.flush();
+        let mut rest = Vec::new();
+        self.stream.read_to_end(&mut rest).unwrap();
+    }
+}
+
+fn is_whole(plain: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(plain);
+    let Some((head, content)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let length = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    content.len() == length.unwrap().1.parse::<usize>().unwrap()
+}
+
+/// The `Early-Data` fields that the app saw.
+fn early_fields(answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.status, 200);
+    let said = String::from_utf8(answer.body.clone()).unwrap();
+    let values = said
+        .lines()
+        .filter_map(|it| it.strip_prefix("early-data: "));
+    values.map(str::to_owned).collect()
+}
+
+const GET: &str = "GET /saw HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const POST: &str = "POST /swallow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
+
+fn early_data_is_marked_and_never_changes_anything(model: Model) {
+    let (tls, config) = early_ends();
+    let server = Running::start_tls(model, tls.protocol());
+    let mut first = EarlyClient::connect(&server, &config);
+    assert!(first.tls.early_data().is_none(), "there is no session yet");
+    assert!(early_fields(&first.ask(GET)).is_empty());
+    first.end();
+
+    // Served before the handshake is done. After it the same connection is like any other.
+    let mut get = EarlyClient::connect_with(&server, &config, GET);
+    assert_eq!(early_fields(&get.answer()), ["1"]);
+    get.finish_handshake();
+    assert!(early_fields(&get.ask(GET)).is_empty());
+    assert_eq!(get.ask(POST).body, b"5");
+    get.end();
+
+    // What the client says itself is replaced, however often it says so.
+    let own = GET.replace("\r\n\r\n", "\r\nEarly-Data: 0\r\nEarly-Data: x\r\n\r\n");
+    let mut marked = EarlyClient::connect_with(&server, &config, &own);
+    assert_eq!(early_fields(&marked.answer()), ["1"]);
+    marked.finish_handshake();
+    marked.end();
+
+    // Not even begun: the app sees the request that is sent again, and that one alone.
+    let mut post = EarlyClient::connect_with(&server, &config, POST);
+    assert_eq!(post.answer().status, 425);
+    assert_eq!(server.shared.read.load(SeqCst), 5, "of the request before");
+    post.finish_handshake();
+    assert_eq!(post.ask(POST).body, b"5", "on the same connection");
+    assert_eq!(server.shared.read.load(SeqCst), 10);
+    post.end();
+    let counts = tls.counts();
+    assert_eq!((counts.full, counts.resumed, counts.failed), (1, 3, 0));
+}
+
+/// RFC 8470 section 5.1: it is passed on, since it says that the request was early on its way to whoever
+/// sent it; only the app knows whether that matters.
+fn an_early_data_field_of_the_clients_own(model: Model) {
+    let (tls, config) = early_ends();
+    let over_tls = Running::start_tls(model, tls.protocol());
+    let request = GET.replace("\r\n\r\n", "\r\nEarly-Data: 1\r\n\r\n");
+    let mut client = EarlyClient::connect(&over_tls, &config);
+    assert_eq!(early_fields(&client.ask(&request)), ["1"]);
+    assert_eq!(
+        client
+            .ask(&POST.replace("Host", "Early-Data: 1\r\nHost"))
+            .body,
+        b"5"
+    );
+    assert!(early_fields(&client.ask(GET)).is_empty());
+    client.end();
+    let plain = Running::start(model);
+    assert_eq!(
+        early_fields(&plain.connect().get("/saw", "Early-Data: 1\r\n")),
+        ["1"]
+    );
+}
