@@ -27,6 +27,7 @@ class Scenario:
     close: bool = False
     idle: bool = False
     stretch: int = 1  # times --seconds: many connections take long to set up
+    tls: bool = False
 
 
 SCENARIOS = {
