@@ -574,6 +574,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.session.client_address()
     }
 
+    fn is_handshaking(&self) -> bool {
+        !self.layer.is_open()
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         match self.layer.is_open() && matches!(self.end, End::Open | End::Said) {
             _ if self.computing != Computing::No => None,
