@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from peers import Scenario
@@ -96,6 +97,7 @@ class LoadRun:
         return json.loads(self.json.read_text())
 
 
+@cache
 def any_certificate() -> ssl.SSLContext:
     """A client's side of TLS that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -142,7 +144,7 @@ class IdleCrowd:
         self.errors = 0
         for _ in range(sc.conns):
             try:
-                s = socket.create_connection(("127.0.0.1", port), timeout=10)
+                s = connect(port, sc, 10)
                 self.errors += fetch(s, sc) is not None
                 self.socks.append(s)
             except OSError:

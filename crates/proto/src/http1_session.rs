@@ -396,7 +396,7 @@ impl Http1Session {
 
     /// No handshake comes before its requests.
     #[must_use]
-    pub fn is_handshaking(&self) -> bool {
+    pub fn is_before_handshake(&self) -> bool {
         false
     }
 

@@ -222,8 +222,8 @@ session! {
         /// trusted proxy.
         fn client_address() -> Option<IpAddr>;
 
-        /// Whether a handshake comes before its requests, and is not done.
-        fn is_handshaking() -> bool;
+        /// Whether a handshake comes before its requests, of which nothing was understood yet.
+        fn is_before_handshake() -> bool;
 
         /// Since when it waits for its client in the middle of a request or a response: `None` if it
         /// does not.

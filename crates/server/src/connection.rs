@@ -524,9 +524,9 @@ impl<T> Connection<T> {
         address.map_or(ClientKey::NOBODY, ClientKey::of)
     }
 
-    /// Whether a handshake comes before its requests.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        self.session.is_handshaking()
+    /// Whether a handshake comes before its requests, of which nothing was understood yet.
+    pub(crate) fn is_before_handshake(&self) -> bool {
+        self.session.is_before_handshake()
     }
 
     /// Since when it waits for its client in the middle of a request or a response.

@@ -293,6 +293,10 @@ impl Layer for TlsLayer {
         matches!(self.state, State::Open(_))
     }
 
+    fn has_begun(&self) -> bool {
+        !matches!(self.state, State::Silent)
+    }
+
     fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -61,7 +61,7 @@ impl LaneControl {
 
     /// What the other lanes have to do.
     fn beside(&self, lane: Lane, ahead: Ahead) -> Beside {
-        let mut beside = Beside::default();
+        let mut beside = Beside::of(lane);
         for other in lane.others() {
             let jobs = ahead.beside[other as usize];
             beside.add(other, self.lanes[other as usize].mean_us(), jobs);
@@ -116,27 +116,24 @@ mod tests {
         assert_eq!(control.offer(now_us, Lane::Files, ahead(1_100, 0)), Ok(()));
     }
 
-    /// Steps of handshakes are refused by what they take, and not by the requests behind them.
     #[test]
-    fn handshakes_wait_for_handshakes_and_as_long_for_others_at_most() {
+    fn handshakes_are_refused_by_what_they_take() {
         let mut control = after_some_jobs();
         let now_us = 500_000;
         (0..64).for_each(|index| control.of(Lane::Handshakes).done(index * 5_000, 200));
         assert_eq!(control.of(Lane::Handshakes).take(now_us, 0, 0), Ok(()));
-        // 4,000 of 0.1 ms each: 400 ms, and as long for apps.
-        assert_eq!(
-            control.offer(now_us, Lane::Handshakes, ahead(4_000, 1_000)),
-            Ok(())
-        );
-        assert!(
-            control
-                .offer(now_us, Lane::Handshakes, ahead(6_000, 1_000))
-                .is_err()
-        );
-        assert_eq!(
-            control.offer(now_us, Lane::Handshakes, ahead(9_000, 0)),
-            Ok(())
-        );
+        let mut offer = |jobs, apps| {
+            let offered = control.offer(now_us, Lane::Handshakes, ahead(jobs, apps));
+            offered.is_ok()
+        };
+        // 9,000 of 0.1 ms each wait for 900 ms.
+        assert!(offer(9_000, 0));
+        assert!(!offer(11_000, 0));
+        // While apps wait they have 16 times as much time: 500 take 50 and 800 ms.
+        assert!(offer(500, 1_000));
+        assert!(!offer(700, 1_000));
+        // Three that wait need 75 ms.
+        assert!(offer(8_000, 3));
     }
 
     #[test]

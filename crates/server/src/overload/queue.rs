@@ -22,6 +22,8 @@ const STALL_INTERVALS: u64 = 4;
 /// Other work of the same workers, which comes in turn with this.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
+    /// Whose it is.
+    lane: Lane,
     /// What waits in each of its lanes, in workers' time.
     work_us: [u64; LANES],
     /// How long one of its jobs keeps a worker, at most.
@@ -29,6 +31,22 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
+    pub(super) fn of(lane: Lane) -> Self {
+        Self {
+            lane,
+            ..Self::default()
+        }
+    }
+
+    /// The time that other lanes have while this one has so much, if they need it.
+    fn others_us(&self, own_us: u64, workers: u64) -> u64 {
+        let of_lane = |other: Lane| {
+            let most_us = own_us.saturating_mul(self.lane.cost()) / other.cost();
+            most_us.min(self.work_us[other as usize] / workers)
+        };
+        (self.lane.others().map(of_lane)).fold(0, u64::saturating_add)
+    }
+
     /// So many jobs of another lane, which take so long in the mean.
     pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize) {
         self.work_us[lane as usize] = mean_us.saturating_mul(jobs as u64);
@@ -84,10 +102,7 @@ impl QueueControl {
             return true;
         };
         let own_us = (self.interval_us(now_us, beside)).saturating_mul(depth as u64);
-        // Others have as much time meanwhile, each lane of them, if they need it.
-        let others_us = beside.work_us.iter();
-        let others_us = others_us.map(|work_us| own_us.min(work_us / self.workers));
-        let others_us = others_us.fold(0, u64::saturating_add);
+        let others_us = beside.others_us(own_us, self.workers);
         own_us.saturating_add(others_us) <= self.wait_max_us(service_us)
     }
 
@@ -204,6 +219,7 @@ mod tests {
     use super::*;
 
     const ALONE: Beside = Beside {
+        lane: Lane::Files,
         work_us: [0; LANES],
         service_us: 0,
     };

@@ -90,7 +90,7 @@ impl Work {
             Self::Compute(_) => Lane::Handshakes,
             Self::Serve(served) => {
                 let connection = served.connection.as_ref();
-                match connection.is_some_and(Connection::is_handshaking) {
+                match connection.is_some_and(Connection::is_before_handshake) {
                     true => Lane::Handshakes,
                     false => Lane::Files,
                 }

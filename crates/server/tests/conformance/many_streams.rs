@@ -355,7 +355,7 @@ impl Session for ManyStreams {
         self.streams.first().and_then(|it| it.http.client_address())
     }
 
-    fn is_handshaking(&self) -> bool {
+    fn is_before_handshake(&self) -> bool {
         false
     }
 
