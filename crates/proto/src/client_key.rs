@@ -1,6 +1,6 @@
 //! What makes two requests those of one client.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use crate::Exchange;
 

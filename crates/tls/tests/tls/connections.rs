@@ -162,7 +162,7 @@ fn a_changed_record_ends_the_connection() {
 
 #[test]
 fn both_versions() {
-    let certificate = crate::pair::certificate(&["localhost"]);
+    let certificate = certificate(&["localhost"]);
     let certificates = Arc::new(Certificates::new(vec![certificate.clone()]));
     for (profile, theirs, version) in [
         (Profile::Intermediate, Profile::Intermediate, "TLSv1.3"),
