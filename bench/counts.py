@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from load import IdleCrowd, wrk
@@ -21,7 +22,7 @@ def idle(rig: Rig, server: Server, sc: Scenario) -> Figures:
     rig.wait_quiet()
     with rig.running(server, sc, rest_seconds=0.5) as (proc, url):
         port = port_of(url)
-        IdleCrowd(port, Scenario(sc.path, sc.size, 10)).close()
+        IdleCrowd(port, replace(sc, conns=10)).close()
         time.sleep(1)
         pss0, kernel0 = pss_bytes(proc.pid), kernel_bytes()
         crowd = IdleCrowd(port, sc)

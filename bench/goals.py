@@ -12,6 +12,8 @@ Parts:
                CPU time of a request beside bare loops, in slices: a file of 600 bytes over
                keep-alive connections, and over a connection for each request
   idle         memory with 10,000 idle connections
+  idle-tls-2000, idle-tls-10000
+               the same over TLS 1.3, beside nginx, h2o and Caddy
   calls, calls-new
                system calls a request (needs perf, and to be root)
   lab          all other goals, which lab/compare.toml has: `loadline lab compare`, into
@@ -61,6 +63,8 @@ LAB /= "compare-profiled" if PROFILED in os.environ else "compare"
 
 CEILING = {"reactor": "ceil-epoll", "proactor": "ceil-uring"}
 PEERS = ["nginx-tuned", "h2o", "lighttpd"]
+OWN_TLS = ["reactor-tls", "proactor-tls", "thread-pool-tls"]
+PEERS_TLS = ["nginx-tls", "h2o-tls", "caddy-tls"]
 BESIDE = ["ceil-epoll", "reactor", "ceil-uring", "proactor"]
 
 
@@ -72,8 +76,11 @@ class Part:
     count: Callable[[Rig, str, int], counts.Figures] | None = None  # None: in slices
 
 
-def idle(rig: Rig, server: str, _: int) -> counts.Figures:
-    return counts.idle(rig, of_lab(server), SCENARIOS["idle-10000"])
+def idle(scenario: str) -> Callable[[Rig, str, int], counts.Figures]:
+    def count(rig: Rig, server: str, _: int) -> counts.Figures:
+        return counts.idle(rig, of_lab(server), SCENARIOS[scenario])
+
+    return count
 
 
 def calls(scenario: str) -> Callable[[Rig, str, int], counts.Figures]:
@@ -93,7 +100,16 @@ PARTS = {
         "close-64",
         ["ceil-epoll-eager", "reactor", "proactor"],
     ),
-    "idle": Part("Memory with 10,000 idle keep-alive connections", "", list(CEILING), idle),
+    "idle": Part("Memory with 10,000 idle keep-alive connections", "", list(CEILING), idle("idle-10000")),
+    **{
+        f"idle-tls-{count}": Part(
+            f"Memory with {int(count):,} idle keep-alive connections over TLS 1.3",
+            "",
+            [*OWN_TLS, *PEERS_TLS],
+            idle(f"idle-tls-{count}"),
+        )
+        for count in ["2000", "10000"]
+    },
     "calls": Part(
         "System calls of a keep-alive request, 64 connections",
         "",
@@ -211,6 +227,12 @@ def goals(results: dict) -> list[list[str]]:
     of_idle = [("user bytes of each of 10,000 idle", "user", 256), ("MiB with them", "end", 4)]
     for text, key, most in [*of_idle, ("MiB at start", "start", 2)]:
         add(f"idle: {text}, reactor", values("idle", key, "reactor"), most=most)
+    for part in ["idle-tls-2000", "idle-tls-10000"]:
+        peers = [values(part, "user", peer) for peer in PEERS_TLS]
+        best = min((statistics.median(found) for found in peers if found), default=0)
+        for server in OWN_TLS:
+            text = f"{part}: user bytes of {server} over those of the best of the others"
+            add(text, [own / best for own in values(part, "user", server) if best], most=1)
     text = "calls: system calls a request, reactor, as wrk batches them"
     add(text, values("calls", "all", "reactor"), most=2.05)
     enters = [values("calls", "enters", server) for server in ["proactor", "ceil-uring"]]

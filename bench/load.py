@@ -1,16 +1,22 @@
 """What loads a server: wrk, one checked request, a crowd of idle connections."""
 
+import json
 import os
 import re
 import selectors
 import socket
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from peers import Scenario
-from processes import spawn
+from processes import find_program, spawn
+
+# Exit codes of `loadline load`: the client's limit and nothing good are results, too.
+ACCEPTABLE = (0, 5, 6)
 
 WRK_DONE = """
 done = function(s, l, r)
@@ -74,6 +80,37 @@ def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> 
     return loaded(f[0], f[1] / 1e6, sum(f[2:7]), f[7], f[8], cpu)
 
 
+class LoadRun:
+    """A run of `loadline load`, from its start. What it writes is in files of this name."""
+
+    def __init__(self, argv: list[str], files: Path, cores: set[int], yields: bool = False):
+        self.json, self.log = files.with_suffix(".json"), files.with_suffix(".log")
+        self.argv = [find_program("loadline"), "load", *argv, f"--json={self.json}"]
+        with open(self.log, "wb") as log:
+            self.proc = spawn(self.argv, cores, log, yields)
+
+    def record(self) -> dict:
+        """What was measured, once it has ended."""
+        if self.proc.wait() not in ACCEPTABLE:
+            said = self.log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{' '.join(self.argv)}: {said}")
+        return json.loads(self.json.read_text())
+
+
+@cache
+def any_certificate() -> ssl.SSLContext:
+    """A client's side of TLS that trusts every server."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def connect(port: int, sc: Scenario, timeout: float) -> socket.socket:
+    """A connection as the scenario has them."""
+    s = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    return any_certificate().wrap_socket(s) if sc.tls else s
+
+
 def fetch(s: socket.socket, sc: Scenario) -> str | None:
     """One GET on an open connection; what is wrong with the answer, or None."""
     close = "Connection: close\r\n" if sc.close else ""
@@ -107,7 +144,7 @@ class IdleCrowd:
         self.errors = 0
         for _ in range(sc.conns):
             try:
-                s = socket.create_connection(("127.0.0.1", port), timeout=10)
+                s = connect(port, sc, 10)
                 self.errors += fetch(s, sc) is not None
                 self.socks.append(s)
             except OSError:

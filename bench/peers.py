@@ -27,6 +27,7 @@ class Scenario:
     close: bool = False
     idle: bool = False
     stretch: int = 1  # times --seconds: many connections take long to set up
+    tls: bool = False
 
 
 SCENARIOS = {
@@ -36,6 +37,8 @@ SCENARIOS = {
     "big-64": Scenario("/large.bin", BIG, 64),
     "close-64": Scenario("/small.html", SMALL, 64, close=True),
     "idle-10000": Scenario("/small.html", SMALL, 10000, idle=True),
+    "idle-tls-2000": Scenario("/small.html", SMALL, 2000, idle=True, tls=True),
+    "idle-tls-10000": Scenario("/small.html", SMALL, 10000, idle=True, tls=True),
     "hello": Scenario("/", len("hello"), 64),  # crates/tower/examples/hello.rs
 }
 

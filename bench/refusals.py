@@ -15,13 +15,13 @@ used, for responses or for refusals, then (1 - 2 C r) / (1 / C - r) good respons
 """
 
 import argparse
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from load import LoadRun
 from page import middle, table, write_between
 from peers import SCENARIOS, Ctx, Server
-from processes import find_program, measured_here, spawn
+from processes import measured_here
 from rig import Failed, Rig, options, require_programs, rigged
 
 BEGIN, END = "<!-- refusals -->", "<!-- end of the refusals -->"
@@ -34,7 +34,6 @@ WORK = "--service-time 200us --service-kind spin"
 LONG_WORK = "--service-time 1500ms --service-kind sleep"
 # More than there are responses in a second: none waits for a connection.
 CONNECTIONS = 10_000
-ACCEPTABLE = (0, 5, 6)  # exit codes of `loadline load`: the client's limit, nothing good
 
 ARCHITECTURES = {
     "reactor": "--loops 1 --workers 2",
@@ -69,15 +68,9 @@ def server(architecture: str, work: str) -> Server:
 
 def load(rig: Rig, pid: int, url: str, seconds: float, options: str) -> dict:
     """What a load came to: `total`, and what the server used, `watched`."""
-    result = rig.scratch() / "load.json"
-    argv = [find_program("loadline"), "load", url, *options.split(), f"--duration={seconds}s"]
-    argv += ["--latency-goal=1s", f"--server-pid={pid}", f"--json={result}"]
-    with open(rig.scratch() / "load", "wb") as log:
-        code = spawn(argv, rig.client_cores, log).wait()
-    if code not in ACCEPTABLE:
-        said = (rig.scratch() / "load").read_text(errors="replace")[-2000:]
-        raise Failed(f"{' '.join(argv)}: {said}")
-    record = json.loads(result.read_text())
+    argv = [url, *options.split(), f"--duration={seconds}s"]
+    argv += ["--latency-goal=1s", f"--server-pid={pid}"]
+    record = LoadRun(argv, rig.scratch() / "load", rig.client_cores).record()
     return {"total": record["groups"][0]["total"], "watched": record["watched"][0]}
 
 

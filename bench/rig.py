@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import WRK_DONE, fetch
+from load import WRK_DONE, connect, fetch
 from peers import BIG, SMALL, Ctx, Scenario, Server
 from processes import BIN_DIRS, become_reaper, find_program, machine_busy, pss_bytes, spawn, stop
 
@@ -102,7 +102,7 @@ class Rig:
             if wrong := self.await_start(proc, port) or self.check(port, sc):
                 said = (scratch / "output").read_text(errors="replace")[-2000:]
                 raise Failed(f"{server.name}: {wrong}: {shlex.join(argv)}\n{said}")
-            yield proc, f"http://127.0.0.1:{port}{sc.path}"
+            yield proc, f"{'https' if sc.tls else 'http'}://127.0.0.1:{port}{sc.path}"
         finally:
             stop(proc)
 
@@ -120,7 +120,7 @@ class Rig:
     def check(self, port: int, sc: Scenario) -> str | None:
         """Only a server that answers correctly is worth measuring: what is wrong, or None."""
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+            with connect(port, sc, 5) as s:
                 return fetch(s, sc)
         except OSError as error:
             return str(error)

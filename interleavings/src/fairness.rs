@@ -1,8 +1,6 @@
 //! As `src/fairness.rs` of the server: the order of jobs.
 
-#[path = "../../crates/server/src/fairness/client.rs"]
-mod client;
 #[path = "../../crates/server/src/fairness/lanes.rs"]
 pub(crate) mod lanes;
 
-pub(crate) use client::ClientKey;
+pub(crate) use loadline_proto::ClientKey;

@@ -86,7 +86,8 @@ impl Tls {
                 Some(files.map_err(|error| refused("--tls-ticket-key", &error))?)
             }
         };
-        let options = options(spec, tickets.as_ref())?;
+        let handshakes_shared = plan.flags.requests.fairness.0;
+        let options = options(spec, handshakes_shared, tickets.as_ref())?;
         let server = || {
             let server = TlsServer::new(&certificates, &options);
             server.map_err(|error| refused("--tls-client-ca", &error))
@@ -275,7 +276,11 @@ fn of_files(spec: &TlsSpec) -> Result<Option<CertificateFiles>, Failure> {
     Ok(Some(files.map_err(|error| refused("--tls-cert", &error))?))
 }
 
-fn options(spec: &TlsSpec, tickets: Option<&TicketFiles>) -> Result<TlsOptions, Failure> {
+fn options(
+    spec: &TlsSpec,
+    handshakes_shared: bool,
+    tickets: Option<&TicketFiles>,
+) -> Result<TlsOptions, Failure> {
     let defaults = TlsOptions::default();
     let authorities = match &spec.tls_client_ca {
         None => None,
@@ -298,6 +303,7 @@ fn options(spec: &TlsSpec, tickets: Option<&TicketFiles>) -> Result<TlsOptions, 
         },
         early_data: spec.tls_early_data.0,
         handshakes_max: spec.tls_handshakes_max.get(),
+        handshakes_shared,
         hsts_max_age_s: spec.hsts.map(|days| days.get() as u64 * DAY_S),
     })
 }

@@ -394,6 +394,12 @@ impl Http1Session {
         Some(peer.ip())
     }
 
+    /// No handshake comes before its requests.
+    #[must_use]
+    pub fn is_before_handshake(&self) -> bool {
+        false
+    }
+
     /// Since when it waits for its client in the middle of a request or a response.
     #[must_use]
     pub fn awaits_client_since(&self) -> Option<Millis> {

@@ -513,6 +513,10 @@ impl Session for Http2Session {
         Some(peer.ip())
     }
 
+    fn is_before_handshake(&self) -> bool {
+        false // a layer below says when its own is over
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         self.client_awaited_since()
     }

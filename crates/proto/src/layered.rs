@@ -49,6 +49,11 @@ pub trait Layer: Debug + Send {
     /// Whether the session's bytes can be sent: the handshake is over.
     fn is_open(&self) -> bool;
 
+    /// Whether something of the peer's was understood: the handshake has begun.
+    fn has_begun(&self) -> bool {
+        true
+    }
+
     /// Whether the peer has said that its output ends.
     fn has_ended(&self) -> bool;
 
@@ -572,6 +577,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn client_address(&self) -> Option<IpAddr> {
         self.session.client_address()
+    }
+
+    fn is_before_handshake(&self) -> bool {
+        !self.layer.has_begun()
     }
 
     fn awaits_client_since(&self) -> Option<Millis> {

@@ -222,6 +222,9 @@ session! {
         /// trusted proxy.
         fn client_address() -> Option<IpAddr>;
 
+        /// Whether a handshake comes before its requests, of which nothing was understood yet.
+        fn is_before_handshake() -> bool;
+
         /// Since when it waits for its client in the middle of a request or a response: `None` if it
         /// does not.
         fn awaits_client_since() -> Option<Millis>;

@@ -524,6 +524,11 @@ impl<T> Connection<T> {
         address.map_or(ClientKey::NOBODY, ClientKey::of)
     }
 
+    /// Whether a handshake comes before its requests, of which nothing was understood yet.
+    pub(crate) fn is_before_handshake(&self) -> bool {
+        self.session.is_before_handshake()
+    }
+
     /// Since when it waits for its client in the middle of a request or a response.
     pub(crate) fn awaits_client_since(&self) -> Option<Millis> {
         self.session.awaits_client_since()

@@ -4,11 +4,10 @@
 //! Clients are counted exactly, and only while they hold something: so there are never more of them
 //! than connections or jobs, and nobody pays for sharing a cell of a sketch with somebody else.
 
-mod client;
 mod holdings;
 pub(crate) mod lanes;
 mod occupation;
 
-pub(crate) use client::ClientKey;
 pub(crate) use holdings::{Holdings, Share};
+pub(crate) use loadline_proto::ClientKey;
 pub(crate) use occupation::Occupation;

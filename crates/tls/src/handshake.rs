@@ -2,10 +2,11 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use loadline_proto::Computation;
 use rustls::{Connection, ServerConfig, ServerConnection};
+
+use crate::places::Place;
 
 /// What was received, to be understood and answered: key exchange, signature, the check of a client's
 /// certificate.
@@ -128,39 +129,5 @@ pub(crate) fn write(connection: &mut Connection, out: &mut Vec<u8>) {
         if connection.write_tls(out).is_err() {
             break; // memory takes everything
         }
-    }
-}
-
-/// How many handshakes are computed or wait for it.
-#[derive(Debug)]
-pub(crate) struct Places {
-    taken: Arc<AtomicUsize>,
-    max: usize,
-}
-
-/// A place among them, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
-
-impl Places {
-    pub(crate) fn new(max: usize) -> Self {
-        Self {
-            taken: Arc::default(),
-            max,
-        }
-    }
-
-    pub(crate) fn take(&self) -> Option<Place> {
-        if self.taken.fetch_add(1, Relaxed) >= self.max {
-            self.taken.fetch_sub(1, Relaxed);
-            return None;
-        }
-        Some(Place(Arc::clone(&self.taken)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
     }
 }

@@ -11,7 +11,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use loadline_base::Buffer;
-use loadline_proto::{ClientLayer, Computation, Fault, Layer, LayerFailure, Security, Status};
+use loadline_proto::{
+    ClientKey, ClientLayer, Computation, Fault, Layer, LayerFailure, Security, Status,
+};
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
 use crate::certificates::ACME_TLS_ALPN;
@@ -44,6 +46,8 @@ pub struct TlsLayer {
     input: Vec<u8>,
     /// `None`: this is the client's end.
     server: Option<Arc<Shared>>,
+    /// Who is at the other end, of a server's.
+    peer: ClientKey,
     security: Option<Arc<Security>>,
     /// Of a client's end.
     failure: Option<Box<LayerFailure>>,
@@ -66,8 +70,11 @@ enum State {
 
 impl TlsLayer {
     /// A server's end of a new connection.
-    pub(crate) fn server(server: &Arc<Shared>) -> Self {
-        Self::new(State::Silent, Some(Arc::clone(server)))
+    pub(crate) fn server(server: &Arc<Shared>, peer: ClientKey) -> Self {
+        Self {
+            peer,
+            ..Self::new(State::Silent, Some(Arc::clone(server)))
+        }
     }
 
     /// A client's end of a new connection. What it opens with is in `out`.
@@ -83,6 +90,7 @@ impl TlsLayer {
             state,
             input: Vec::new(),
             server,
+            peer: ClientKey::NOBODY,
             security: None,
             failure: None,
             is_early: false,
@@ -136,7 +144,7 @@ impl TlsLayer {
         let Some(server) = &self.server else {
             return Ok(());
         };
-        let Some(place) = server.places.take() else {
+        let Some(place) = server.places.take(self.peer) else {
             return self.refuse();
         };
         let input = std::mem::take(&mut self.input);
@@ -283,6 +291,10 @@ impl Layer for TlsLayer {
 
     fn is_open(&self) -> bool {
         matches!(self.state, State::Open(_))
+    }
+
+    fn has_begun(&self) -> bool {
+        !matches!(self.state, State::Silent)
     }
 
     fn has_ended(&self) -> bool {

@@ -36,6 +36,7 @@ mod failure;
 mod files;
 mod handshake;
 mod layer;
+mod places;
 mod profile;
 mod self_signed;
 mod server;

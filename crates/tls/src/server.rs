@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use loadline_proto::{
-    Context, Http1Session, Layered, Protocol, Session, SessionConfig, SharedProtocol,
+    ClientKey, Context, Http1Session, Layered, Protocol, Session, SessionConfig, SharedProtocol,
 };
 use rustls::ServerConfig;
 use rustls::server::{NoClientAuth, ServerSessionMemoryCache};
 
 use crate::certificates::ACME_TLS_ALPN;
 use crate::counters::Counters;
-use crate::handshake::Places;
+use crate::places::Places;
 use crate::shared::Shared;
 use crate::{
     Certificates, ClientCertificates, HandshakeCounts, Profile, Tickets, TlsError, TlsLayer,
@@ -42,6 +42,8 @@ pub struct TlsOptions {
     pub client_certificates: ClientCertificates,
     /// Handshakes that are computed or wait for it; further ones end at once.
     pub handshakes_max: usize,
+    /// Whether the last quarter of them is for clients that have few.
+    pub handshakes_shared: bool,
     /// Whether safe requests are served that come before the handshake is done. Then sessions are in
     /// memory, each for one use, and there are no tickets.
     pub early_data: bool,
@@ -56,6 +58,7 @@ impl Default for TlsOptions {
             tickets: Arc::new(Tickets::rotating()),
             client_certificates: ClientCertificates::default(),
             handshakes_max: HANDSHAKES_MAX,
+            handshakes_shared: true,
             early_data: false,
             hsts_max_age_s: None,
         }
@@ -95,7 +98,7 @@ impl TlsServer {
         Ok(Self(Arc::new(Shared {
             config: Arc::new(config),
             asks_clients,
-            places: Places::new(options.handshakes_max),
+            places: Places::new(options.handshakes_max, options.handshakes_shared),
             counters: Counters::default(),
             response_lines: match options.hsts_max_age_s {
                 Some(max_age_s) => hsts(max_age_s).into_bytes().into(),
@@ -116,10 +119,10 @@ impl TlsServer {
         self.0.counters.counts()
     }
 
-    /// A server's end of a new connection.
+    /// A server's end of a new connection with this client.
     #[must_use]
-    pub fn accept(&self) -> TlsLayer {
-        TlsLayer::server(&self.0)
+    pub fn accept(&self, client: ClientKey) -> TlsLayer {
+        TlsLayer::server(&self.0, client)
     }
 }
 
@@ -131,7 +134,12 @@ impl SharedProtocol for TlsServer {
         cx: &mut Context<'_>,
     ) -> Box<dyn Session> {
         let http = Http1Session::new(config, peer, cx);
-        Box::new(Layered::new(self.accept(), http, config, cx))
+        let client = match peer {
+            // Trusted proxies stand for many clients.
+            Some(peer) if !config.trusted_proxies.trusts(Some(peer)) => ClientKey::of(peer.ip()),
+            _ => ClientKey::NOBODY,
+        };
+        Box::new(Layered::new(self.accept(client), http, config, cx))
     }
 }
 

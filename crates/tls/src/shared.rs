@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use crate::counters::Counters;
-use crate::handshake::Places;
+use crate::places::Places;
 
 /// What the connections of a server share.
 #[derive(Debug)]

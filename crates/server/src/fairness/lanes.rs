@@ -1,4 +1,4 @@
-//! Jobs in two lanes, files and apps, and in each lane a line for each client.
+//! Jobs in lanes (files, apps, handshakes), and in each lane a line for each client.
 //!
 //! The lane that has had less of the workers' time comes first, and in it the client that has. Whoever
 //! comes to an idle lane begins where the others are: nobody saves time up. So a lane or a client with
@@ -22,16 +22,28 @@ pub(crate) enum Lane {
     Files,
     /// Polls of apps' tasks.
     Apps,
+    /// What comes before a connection's first request.
+    Handshakes,
 }
 
-impl Lane {
-    pub(crate) const ALL: [Self; 2] = [Self::Files, Self::Apps];
+/// How many lanes there are.
+pub(crate) const LANES: usize = 3;
 
-    pub(crate) fn other(self) -> Self {
+impl Lane {
+    pub(crate) const ALL: [Self; LANES] = [Self::Files, Self::Apps, Self::Handshakes];
+
+    /// What its time counts for, where it is compared with that of other lanes. So handshakes have a
+    /// seventeenth of the workers' time while requests wait: for one worker, 300 full ones a second. Most
+    /// of those who come then are refused in the end, and should not cost what the others came for.
+    pub(crate) fn cost(self) -> u64 {
         match self {
-            Self::Files => Self::Apps,
-            Self::Apps => Self::Files,
+            Self::Files | Self::Apps => 1,
+            Self::Handshakes => 16,
         }
+    }
+
+    pub(crate) fn others(self) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |lane| *lane != self)
     }
 }
 
@@ -67,8 +79,8 @@ pub(crate) struct Ahead {
     pub(crate) jobs: usize,
     /// Those that would come before the first job of another client.
     pub(crate) jobs_of_others: usize,
-    /// Jobs of the other lane.
-    pub(crate) beside: usize,
+    /// Jobs of each of the other lanes.
+    pub(crate) beside: [usize; LANES],
 }
 
 /// One job in so many counts for the mean.
@@ -80,7 +92,7 @@ const SPARE_MAX: usize = 64;
 /// Jobs that wait, and their order.
 #[derive(Debug)]
 pub(crate) struct Lanes<J> {
-    lanes: [LaneOfJobs<J>; 2],
+    lanes: [LaneOfJobs<J>; LANES],
     /// How far the lane was that came last.
     time_us: u64,
 }
@@ -88,7 +100,7 @@ pub(crate) struct Lanes<J> {
 /// One lane.
 #[derive(Debug)]
 struct LaneOfJobs<J> {
-    /// Workers' time that it has had.
+    /// Workers' time that it has had, times what it counts for.
     used_us: u64,
     jobs: usize,
     clients: HashMap<ClientKey, Line<J>>,
@@ -155,15 +167,16 @@ impl<J> Lanes<J> {
         self.time_us = of_lane.used_us;
         let us = of_lane.mean_us;
         let (client, job) = of_lane.pop()?;
-        of_lane.used_us += us;
+        of_lane.used_us += us * lane.cost();
         let place = Place { lane, client };
         Some((job, Charge { place, us }))
     }
 
     /// A job that was taken out has kept a worker for so long.
     pub(crate) fn done(&mut self, charge: Charge, took_us: u64) {
+        let cost = charge.place.lane.cost();
         let lane = &mut self.lanes[charge.place.lane as usize];
-        lane.used_us = (lane.used_us + took_us).saturating_sub(charge.us);
+        lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
         if let Some(line) = lane.clients.get_mut(&charge.place.client) {
             line.used_us = (line.used_us + took_us).saturating_sub(charge.us);
         }
@@ -178,6 +191,10 @@ impl<J> Lanes<J> {
     /// What a job would find here.
     pub(crate) fn ahead(&self, place: Place) -> Ahead {
         let lane = &self.lanes[place.lane as usize];
+        let mut beside = [0; LANES];
+        for other in place.lane.others() {
+            beside[other as usize] = self.lanes[other as usize].jobs;
+        }
         let own = lane.clients.get(&place.client);
         let own = own.map_or(0, |line| line.jobs.len());
         let clients = lane.waiting + usize::from(own == 0);
@@ -186,7 +203,7 @@ impl<J> Lanes<J> {
         Ahead {
             jobs: jobs.min(lane.jobs),
             jobs_of_others: lane.waiting.min(lane.jobs),
-            beside: self.lanes[place.lane.other() as usize].jobs,
+            beside,
         }
     }
 
@@ -366,6 +383,24 @@ mod tests {
     }
 
     #[test]
+    fn handshakes_do_not_wait_for_all_requests_before_them() {
+        let mut lanes = Lanes::default();
+        let took_us = |place: Place| if place.lane == FILES { 10_000 } else { 200 };
+        for client in 0..100 {
+            lanes.push(of(FILES, client), of(FILES, client));
+        }
+        serve(&mut lanes, 10, took_us);
+        let handshakes = 40;
+        for client in 0..handshakes {
+            lanes.push(of(Lane::Handshakes, client), of(Lane::Handshakes, client));
+        }
+        // 40 of 0.2 ms count as 128 ms: as much time as 13 of the requests take.
+        let served = serve(&mut lanes, 55, took_us);
+        let files = served.iter().filter(|place| place.lane == FILES).count();
+        assert_eq!(served.len() - files, usize::from(handshakes), "{served:?}");
+    }
+
+    #[test]
     fn a_job_finds_as_many_ahead_of_each_client_as_its_own_has() {
         let mut lanes = Lanes::default();
         (0..100).for_each(|_| lanes.push(of(FILES, 1), ()));
@@ -374,7 +409,7 @@ mod tests {
         let jobs = |client| lanes.ahead(of(FILES, client)).jobs;
         assert_eq!((jobs(1), jobs(2), jobs(3)), (102, 5, 2));
         let ahead = lanes.ahead(of(FILES, 1));
-        assert_eq!((ahead.jobs_of_others, ahead.beside), (2, 7));
+        assert_eq!((ahead.jobs_of_others, ahead.beside), (2, [0, 7, 0]));
         assert_eq!(lanes.ahead(of(APPS, 2)).jobs, 7);
         assert_eq!(Lanes::<()>::default().ahead(of(APPS, 2)), Ahead::default());
     }

@@ -1,17 +1,17 @@
-//! Which jobs workers take that serve files and apps in turn.
+//! Which jobs workers take that serve files, apps and handshakes in turn.
 //!
 //! Each lane has its own mean and its own overload: a slow app is refused, and a cold file beside it
 //! is not.
 
 use std::time::Duration;
 
-use super::queue::QueueControl;
-use crate::fairness::lanes::{Ahead, Lane};
+use super::queue::{Beside, QueueControl};
+use crate::fairness::lanes::{Ahead, LANES, Lane};
 
 /// Decides for each lane whether a job would be done in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneControl {
-    lanes: [QueueControl; 2],
+    lanes: [QueueControl; LANES],
 }
 
 /// A job is refused.
@@ -39,7 +39,7 @@ impl LaneControl {
 
     /// A job comes to a lane. `Err`: it is refused.
     pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
-        let beside = self.lanes[lane.other() as usize].beside(ahead.beside);
+        let beside = self.beside(lane, ahead);
         let control = &mut self.lanes[lane as usize];
         let offered = control.offer(now_us, ahead.jobs, beside);
         offered.map_err(|retry_after_s| Refusal {
@@ -50,13 +50,23 @@ impl LaneControl {
 
     /// Whether it would be taken.
     pub(crate) fn is_in_time(&self, now_us: u64, lane: Lane, ahead: Ahead) -> bool {
-        let beside = self.lanes[lane.other() as usize].beside(ahead.beside);
+        let beside = self.beside(lane, ahead);
         self.lanes[lane as usize].is_in_time(now_us, ahead.jobs, beside)
     }
 
     /// Of one lane.
     pub(crate) fn of(&mut self, lane: Lane) -> &mut QueueControl {
         &mut self.lanes[lane as usize]
+    }
+
+    /// What the other lanes have to do.
+    fn beside(&self, lane: Lane, ahead: Ahead) -> Beside {
+        let mut beside = Beside::of(lane);
+        for other in lane.others() {
+            let jobs = ahead.beside[other as usize];
+            beside.add(other, self.lanes[other as usize].mean_us(), jobs);
+        }
+        beside
     }
 }
 
@@ -70,7 +80,7 @@ mod tests {
         Ahead {
             jobs,
             jobs_of_others: 1,
-            beside,
+            beside: [0, beside, 0], // apps
         }
     }
 
@@ -104,6 +114,26 @@ mod tests {
                 .is_err()
         );
         assert_eq!(control.offer(now_us, Lane::Files, ahead(1_100, 0)), Ok(()));
+    }
+
+    #[test]
+    fn handshakes_are_refused_by_what_they_take() {
+        let mut control = after_some_jobs();
+        let now_us = 500_000;
+        (0..64).for_each(|index| control.of(Lane::Handshakes).done(index * 5_000, 200));
+        assert_eq!(control.of(Lane::Handshakes).take(now_us, 0, 0), Ok(()));
+        let mut offer = |jobs, apps| {
+            let offered = control.offer(now_us, Lane::Handshakes, ahead(jobs, apps));
+            offered.is_ok()
+        };
+        // 9,000 of 0.1 ms each wait for 900 ms.
+        assert!(offer(9_000, 0));
+        assert!(!offer(11_000, 0));
+        // While apps wait they have 16 times as much time: 500 take 50 and 800 ms.
+        assert!(offer(500, 1_000));
+        assert!(!offer(700, 1_000));
+        // Three that wait need 75 ms.
+        assert!(offer(8_000, 3));
     }
 
     #[test]

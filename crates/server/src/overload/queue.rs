@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
+use crate::fairness::lanes::{LANES, Lane};
 
 /// Jobs that show a change: enough that one slow job does not decide.
 const JOBS_OF_A_MEAN: u64 = 32;
@@ -21,10 +22,38 @@ const STALL_INTERVALS: u64 = 4;
 /// Other work of the same workers, which comes in turn with this.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
-    /// What waits, in workers' time.
-    work_us: u64,
-    /// How long one of its jobs keeps a worker.
+    /// Whose it is.
+    lane: Lane,
+    /// What waits in each of its lanes, in workers' time.
+    work_us: [u64; LANES],
+    /// How long one of its jobs keeps a worker, at most.
     service_us: u64,
+}
+
+impl Beside {
+    pub(super) fn of(lane: Lane) -> Self {
+        Self {
+            lane,
+            ..Self::default()
+        }
+    }
+
+    /// The time that other lanes have while this one has so much, if they need it.
+    fn others_us(&self, own_us: u64, workers: u64) -> u64 {
+        let of_lane = |other: Lane| {
+            let most_us = own_us.saturating_mul(self.lane.cost()) / other.cost();
+            most_us.min(self.work_us[other as usize] / workers)
+        };
+        (self.lane.others().map(of_lane)).fold(0, u64::saturating_add)
+    }
+
+    /// So many jobs of another lane, which take so long in the mean.
+    pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize) {
+        self.work_us[lane as usize] = mean_us.saturating_mul(jobs as u64);
+        if jobs > 0 {
+            self.service_us = self.service_us.max(mean_us);
+        }
+    }
 }
 
 /// Decides whether a job would be done in time.
@@ -73,8 +102,7 @@ impl QueueControl {
             return true;
         };
         let own_us = (self.interval_us(now_us, beside)).saturating_mul(depth as u64);
-        // Others have as much time meanwhile, if they need it.
-        let others_us = own_us.min(beside.work_us / self.workers);
+        let others_us = beside.others_us(own_us, self.workers);
         own_us.saturating_add(others_us) <= self.wait_max_us(service_us)
     }
 
@@ -86,16 +114,9 @@ impl QueueControl {
         stalled_us.max(service_us / self.workers)
     }
 
-    /// What so many of its jobs are to others that have the workers in turn.
-    pub(crate) fn beside(&self, jobs: usize) -> Beside {
-        let service_us = self.service.mean_us().unwrap_or(0);
-        Beside {
-            work_us: service_us.saturating_mul(jobs as u64),
-            service_us: match jobs {
-                0 => 0,
-                _ => service_us,
-            },
-        }
+    /// How long a job keeps a worker, in the mean; 0: not known.
+    pub(super) fn mean_us(&self) -> u64 {
+        self.service.mean_us().unwrap_or(0)
     }
 
     /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
@@ -198,7 +219,8 @@ mod tests {
     use super::*;
 
     const ALONE: Beside = Beside {
-        work_us: 0,
+        lane: Lane::Files,
+        work_us: [0; LANES],
         service_us: 0,
     };
     const GOAL: Duration = Duration::from_secs(1);

@@ -87,7 +87,15 @@ impl Work {
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Self::Task(_) => Lane::Apps,
-            Self::Block(..) | Self::Prefetch(_) | Self::Compute(_) | Self::Serve(_) => Lane::Files,
+            Self::Compute(_) => Lane::Handshakes,
+            Self::Serve(served) => {
+                let connection = served.connection.as_ref();
+                match connection.is_some_and(Connection::is_before_handshake) {
+                    true => Lane::Handshakes,
+                    false => Lane::Files,
+                }
+            }
+            Self::Block(..) | Self::Prefetch(_) => Lane::Files,
         }
     }
 

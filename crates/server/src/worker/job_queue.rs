@@ -2,7 +2,7 @@
 //!
 //! A job that does not fit is given back at once: waiting is the client's decision, not a loop's.
 //!
-//! Files and apps are served in turn. In the shared queue so are clients; a deque keeps the order.
+//! Files, apps and handshakes are served in turn. In the shared queue so are clients; a deque keeps the order.
 //!
 //! The number of workers may change. One that is too many leaves between two jobs, and passes on the
 //! wake-up that it may have got for a job.
@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use crate::fairness::lanes::{Ahead, Charge, Lane, Lanes, Place};
+use crate::fairness::lanes::{Ahead, Charge, LANES, Lane, Lanes, Place};
 use crate::options::Queue;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::deque::{Injector, Steal, Stealer, Worker};
@@ -40,10 +40,10 @@ enum Kind<J> {
     },
     Stealing {
         /// By lane.
-        injectors: [Injector<J>; 2],
-        stealers: [Box<[Stealer<J>]>; 2],
+        injectors: [Injector<J>; LANES],
+        stealers: [Box<[Stealer<J>]>; LANES],
         /// Jobs that wait in each lane, about. Nobody's sleep depends on it.
-        waiting: [Count; 2],
+        waiting: [Count; LANES],
         /// Workers that found nothing; changed only under `parking`.
         asleep: AtomicUsize,
         closed: AtomicBool,
@@ -67,12 +67,12 @@ struct SharedState<J> {
 pub(crate) struct JobSource<J> {
     queue: Arc<JobQueue<J>>,
     /// By lane.
-    own: Option<[Worker<J>; 2]>,
+    own: Option<[Worker<J>; LANES]>,
     index: usize,
     /// What the last job was charged for, and took.
     done: Cell<Option<(Charge, u64)>>,
     /// Time that it has spent for each lane, where it has a deque.
-    used_us: Cell<[u64; 2]>,
+    used_us: Cell<[u64; LANES]>,
 }
 
 /// A job that was taken, and whether from another worker's deque.
@@ -333,10 +333,14 @@ impl<J> JobQueue<J> {
             Kind::Shared { state, .. } => lock(state).jobs.ahead(place),
             Kind::Stealing { waiting, .. } => {
                 let jobs = waiting[place.lane as usize].load(Relaxed);
+                let mut beside = [0; LANES];
+                for other in place.lane.others() {
+                    beside[other as usize] = waiting[other as usize].load(Relaxed);
+                }
                 Ahead {
                     jobs,
                     jobs_of_others: jobs,
-                    beside: waiting[place.lane.other() as usize].load(Relaxed),
+                    beside,
                 }
             }
         }
@@ -503,7 +507,7 @@ impl<J> JobSource<J> {
     fn find(&self) -> Option<Taken<J>> {
         let mut used_us = self.used_us.get();
         if let Some((charge, took_us)) = self.done.take() {
-            used_us[charge.place.lane as usize] += took_us;
+            used_us[charge.place.lane as usize] += took_us * charge.place.lane.cost();
         }
         let mut lanes = Lane::ALL;
         lanes.sort_unstable_by_key(|lane| used_us[*lane as usize]);
@@ -514,9 +518,9 @@ impl<J> JobSource<J> {
                 break;
             }
             // Who has nothing to do saves no time up.
-            let other_us = used_us[lane.other() as usize];
+            let others_us = lane.others().map(|other| used_us[other as usize]).min();
             let own_us = &mut used_us[lane as usize];
-            *own_us = other_us.max(*own_us);
+            *own_us = others_us.unwrap_or(0).max(*own_us);
         }
         self.used_us.set(used_us);
         found

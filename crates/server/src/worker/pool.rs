@@ -410,7 +410,7 @@ impl<H: Handler> WorkerDesk<H> {
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
-            let took_us = self.keep(served, token, &seats, &reply, site);
+            let took_us = self.keep(served, lane, token, &seats, &reply, site);
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
@@ -461,6 +461,7 @@ impl<H: Handler> WorkerDesk<H> {
     fn keep(
         &mut self,
         served: &mut Served,
+        lane: Lane,
         token: Token,
         seats: &Seats,
         mailbox: &Mailbox<Message>,
@@ -487,7 +488,7 @@ impl<H: Handler> WorkerDesk<H> {
                 self.row.jobs.add(1);
                 if let Some(control) = &self.control {
                     let now_us = site.clock.now_us();
-                    (lock(control).of(Lane::Files)).done_many(now_us, busy.visits, busy.us);
+                    (lock(control).of(lane)).done_many(now_us, busy.visits, busy.us);
                 }
                 match left {
                     Left::AtEnd => After::Close,

@@ -1,5 +1,6 @@
 //! Which ends of a queue have workers, while their number changes.
 
+use crate::fairness::lanes::LANES;
 use crate::sync::deque::Worker;
 
 /// Which ends of the queue have workers.
@@ -14,7 +15,7 @@ pub(super) struct Ends<J> {
 /// Of one worker.
 pub(super) struct End<J> {
     /// By lane.
-    pub(super) own: Option<[Worker<J>; 2]>,
+    pub(super) own: Option<[Worker<J>; LANES]>,
     pub(super) index: usize,
 }
 

@@ -355,6 +355,10 @@ impl Session for ManyStreams {
         self.streams.first().and_then(|it| it.http.client_address())
     }
 
+    fn is_before_handshake(&self) -> bool {
+        false
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         let since = self.streams.iter().map(|it| it.http.awaits_client_since());
         since.min().flatten()

@@ -5,11 +5,15 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use loadline_base::{Buffer, ContentVersion, OpenFile};
-use loadline_proto::{Body, CloseReason, Context, Exchange, Layer as _, Outcome};
-use loadline_tls::{Profile, TlsOptions};
+use loadline_proto::{Body, CloseReason, Context, Exchange, Layer as _, Limits, Outcome};
+use loadline_tls::{Certificates, Profile, TlsOptions, TlsServer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use crate::drive::parse_answers;
-use crate::pair::{Pair, ends, trusting_by};
+use crate::drive::{Driver, config, echo, parse_answers};
+use crate::pair::{Pair, certificate, ends, trusting_by};
+
+/// KeyUpdates in a row that rustls takes between two pieces of content.
+const KEY_UPDATES_MAX: usize = 32;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -158,8 +162,8 @@ fn a_changed_record_ends_the_connection() {
 
 #[test]
 fn both_versions() {
-    let certificate = crate::pair::certificate(&["localhost"]);
-    let certificates = Arc::new(loadline_tls::Certificates::new(vec![certificate.clone()]));
+    let certificate = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![certificate.clone()]));
     for (profile, theirs, version) in [
         (Profile::Intermediate, Profile::Intermediate, "TLSv1.3"),
         (Profile::Intermediate, Profile::Modern, "TLSv1.3"),
@@ -169,7 +173,7 @@ fn both_versions() {
             profile,
             ..TlsOptions::default()
         };
-        let server = loadline_tls::TlsServer::new(&certificates, &options).unwrap();
+        let server = TlsServer::new(&certificates, &options).unwrap();
         let mut pair = Pair::new(&server, &trusting_by(&certificate, theirs));
         pair.open();
         assert_eq!(pair.client.security().unwrap().version, version);
@@ -185,4 +189,68 @@ fn plain_bytes_go_nowhere_before_the_handshake() {
     layer.send(b"secret", &mut out);
     assert_eq!(out.len(), hello);
     assert!(client.connect("not a name", &mut out).is_err());
+}
+
+/// Passes on what either end has to say.
+fn exchange(client: &mut ClientConnection, server: &mut Driver<'_>, seen: &mut usize) {
+    loop {
+        let mut out = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut out).unwrap();
+        }
+        if out.is_empty() || server.is_closed() {
+            return;
+        }
+        server.feed(&out);
+        let new = server.output[*seen..].to_vec();
+        *seen += new.len();
+        let mut new = &new[..];
+        while !new.is_empty() {
+            client.read_tls(&mut new).unwrap();
+            let _ = client.process_new_packets(); // the server's alert is an error here
+        }
+    }
+}
+
+#[test]
+fn key_updates_without_content_end_the_connection() {
+    let certificate = certificate(&["localhost"]);
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.der().to_vec().into()).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![certificate]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let client = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
+    let open = || {
+        let name = "localhost".try_into().unwrap();
+        let mut client = ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let mut driver = Driver::speaking(server.protocol(), &config(Limits::default()), echo);
+        let mut seen = 0;
+        exchange(&mut client, &mut driver, &mut seen);
+        assert!(!client.is_handshaking());
+        (client, driver, seen)
+    };
+    // As many as may be, and a request; twice.
+    let (mut client, mut driver, mut seen) = open();
+    for _ in 0..2 {
+        for _ in 0..KEY_UPDATES_MAX {
+            client.refresh_traffic_keys().unwrap();
+            exchange(&mut client, &mut driver, &mut seen);
+        }
+        client.writer().write_all(GET.as_bytes()).unwrap();
+        exchange(&mut client, &mut driver, &mut seen);
+    }
+    assert!(!driver.is_closed());
+    assert_eq!(driver.seen.len(), 2);
+    // One more of them, and none of the rest is computed.
+    let (mut client, mut driver, mut seen) = open();
+    for _ in 0..=KEY_UPDATES_MAX {
+        assert!(!driver.is_closed());
+        client.refresh_traffic_keys().unwrap();
+        exchange(&mut client, &mut driver, &mut seen);
+    }
+    assert!(driver.is_closed());
+    assert_eq!(driver.closes(CloseReason::BadRequest), 1);
 }

@@ -1,19 +1,21 @@
 //! What makes two requests those of one client.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
-use loadline_proto::Exchange;
+use crate::Exchange;
 
 /// A client, as far as shares are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ClientKey(u64);
+pub struct ClientKey(u64);
 
 impl ClientKey {
     /// Of those who have no address, or are counted with nobody.
-    pub(crate) const NOBODY: Self = Self(0);
+    pub const NOBODY: Self = Self(0);
 
-    /// IPv4 addresses stand where IPv6 has no networks to give out (`0:ffff::/32`).
-    pub(crate) fn of(address: IpAddr) -> Self {
+    /// An address of IPv4, or the /64 network of one of IPv6. The former stand where IPv6 has no networks
+    /// to give out (`0:ffff::/32`).
+    #[must_use]
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(0xffff << 32 | u64::from(u32::from(address))),
             IpAddr::V6(address) => {
@@ -24,12 +26,15 @@ impl ClientKey {
     }
 
     /// Who has sent a request, perhaps by a proxy.
-    pub(crate) fn of_request(exchange: &Exchange) -> Self {
+    #[must_use]
+    pub fn of_request(exchange: &Exchange) -> Self {
         let client = exchange.client();
         client.map_or(Self::NOBODY, |client| Self::of(client.address))
     }
 
-    pub(crate) fn is_nobody(self) -> bool {
+    /// Whether it is counted with nobody.
+    #[must_use]
+    pub fn is_nobody(self) -> bool {
         self == Self::NOBODY
     }
 }
