@@ -100,6 +100,7 @@ fn write(request: &Request) -> Vec<u8> {
     let version = match request.version {
         Version::Http10 => "HTTP/1.0",
         Version::Http11 => "HTTP/1.1",
+        Version::Http2 => panic!("a head of HTTP/1"),
     };
     let mut head = [request.method_name(), b" ", request.target()].concat();
     head.extend_from_slice(format!(" {version}\r\n").as_bytes());
