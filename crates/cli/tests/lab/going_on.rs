@@ -15,7 +15,7 @@ fn plan(replicates: u32) -> String {
          options = {{ architecture = \"thread-pool\", threads = 4 }}\n\
          [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = {replicates}\n\
          duration_s = 0.02\nwarm_up_s = 0\nload = {{ connections = 2, rate = 500 }}\n\
-         allow = {{ steal = 1, others = 1 }}"
+         allow = {{ steal = 1, others = 1, client_limited = true }}"
     )
 }
 

@@ -21,10 +21,52 @@ pub(crate) struct SpareThreads<W> {
 #[derive(Debug)]
 struct State<W> {
     threads_max: usize,
+    is_closed: bool,
     /// Threads that wait.
     waiting: usize,
+    /// Threads without work: those that wait, and those that are about to wait or to end.
+    idle: usize,
     /// No more than threads that wait.
     work: VecDeque<W>,
+}
+
+/// A thread whose work is done, until it is dropped or has work again.
+#[derive(Debug)]
+pub(crate) struct Idle<'t, W>(&'t SpareThreads<W>);
+
+impl<W> Idle<'_, W> {
+    /// This thread waits for work. `Err`: it is to end.
+    pub(crate) fn wait(self) -> Result<W, Self> {
+        let threads = self.0;
+        let mut state = threads.lock();
+        if state.is_closed || state.waiting >= state.threads_max {
+            drop(state);
+            return Err(self);
+        }
+        state.waiting += 1;
+        let is_to_wait = |state: &mut State<W>| state.work.is_empty() && !state.is_closed;
+        let waited = (threads.changed).wait_timeout_while(state, threads.wait_max, is_to_wait);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        let work = state.work.pop_front();
+        drop(state);
+        work.ok_or(self)
+    }
+
+    /// Whether all are to end.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.lock().is_closed
+    }
+}
+
+impl<W> Drop for Idle<'_, W> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.idle -= 1;
+        if state.is_closed {
+            self.0.changed.notify_all();
+        }
+    }
 }
 
 impl<W> SpareThreads<W> {
@@ -33,7 +75,9 @@ impl<W> SpareThreads<W> {
         Self {
             state: Mutex::new(State {
                 threads_max,
+                is_closed: false,
                 waiting: 0,
+                idle: 0,
                 work: VecDeque::new(),
             }),
             changed: Condvar::new(),
@@ -52,24 +96,18 @@ impl<W> SpareThreads<W> {
         None
     }
 
-    /// This thread waits for work. `None`: it is to end.
-    pub(crate) fn wait(&self) -> Option<W> {
-        let mut state = self.lock();
-        if state.waiting >= state.threads_max {
-            return None;
-        }
-        state.waiting += 1;
-        let is_to_wait = |state: &mut State<W>| state.work.is_empty() && state.threads_max > 0;
-        let waited = (self.changed).wait_timeout_while(state, self.wait_max, is_to_wait);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.waiting -= 1;
-        state.work.pop_front()
+    /// This thread's work is done.
+    pub(crate) fn idle(&self) -> Idle<'_, W> {
+        self.lock().idle += 1;
+        Idle(self)
     }
 
-    /// All that wait are to end; none waits any more.
+    /// Threads without work are to end, and have ended then.
     pub(crate) fn close(&self) {
-        self.lock().threads_max = 0;
+        let mut state = self.lock();
+        state.is_closed = true;
         self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| state.idle > 0));
     }
 
     fn lock(&self) -> MutexGuard<'_, State<W>> {
@@ -101,11 +139,11 @@ mod tests {
         assert_eq!(threads.give(1), Some(1), "nobody waits");
         let wait = || {
             let threads = Arc::clone(&threads);
-            thread::spawn(move || threads.wait())
+            thread::spawn(move || threads.idle().wait().ok())
         };
         let waiting = [wait(), wait()];
         await_waiting(&threads, 2);
-        assert_eq!(threads.wait(), None, "there are two already");
+        assert!(threads.idle().wait().is_err(), "there are two already");
         assert_eq!((threads.give(2), threads.give(3)), (None, None));
         let mut taken = waiting.map(|thread| thread.join().unwrap());
         taken.sort_unstable();
@@ -114,19 +152,20 @@ mod tests {
     }
 
     #[test]
-    fn threads_end_at_once_when_it_is_closed_and_what_was_given_is_still_taken() {
+    fn threads_have_ended_when_it_is_closed_and_what_was_given_is_still_taken() {
         let threads = Arc::new(SpareThreads::new(2));
-        let waiting = [0, 1].map(|_| {
+        let ending = [0, 1].map(|_| {
             let threads = Arc::clone(&threads);
-            thread::spawn(move || threads.wait())
+            thread::spawn(move || threads.idle().wait().ok())
         });
         await_waiting(&threads, 2);
         assert_eq!(threads.give(1), None);
         threads.close();
-        let mut taken = waiting.map(|thread| thread.join().unwrap());
+        assert_eq!(waiting(&threads), 0);
+        let mut taken = ending.map(|thread| thread.join().unwrap());
         taken.sort_unstable();
         assert_eq!(taken, [None, Some(1)]);
-        assert_eq!(threads.wait(), None);
+        assert!(threads.idle().wait().is_err_and(|idle| idle.is_closed()));
     }
 
     #[test]
@@ -135,8 +174,8 @@ mod tests {
             wait_max: Duration::from_millis(1),
             ..SpareThreads::new(1)
         };
-        assert_eq!(threads.wait(), None);
+        assert!(threads.idle().wait().is_err_and(|idle| !idle.is_closed()));
         assert_eq!(waiting(&threads), 0);
-        assert_eq!(SpareThreads::<u32>::new(0).wait(), None);
+        assert!(SpareThreads::<u32>::new(0).idle().wait().is_err());
     }
 }

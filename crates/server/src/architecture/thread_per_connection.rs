@@ -72,7 +72,9 @@ pub(crate) fn run<H: Handler>(
     drop(acceptor);
     drop(thread);
     connections.shared.spare_threads.close();
-    connections.threads.wait_empty(site)
+    connections.threads.wait_empty(site)?;
+    connections.shared.close();
+    Ok(())
 }
 
 /// Where connections are served.
@@ -181,8 +183,9 @@ impl<H: Handler> Shared<H> {
     /// A thread's work: its connection, and others after it.
     fn serve(&self, first: Served<H>, site: &Site<H>) {
         let mut thread = self.take_context(site);
-        let mut next = Some(first);
-        while let Some(Served { held, verdict }) = next {
+        let mut served = first;
+        let idle = loop {
+            let Served { held, verdict } = served;
             let accepted = &held.slot.accepted;
             thread.tick();
             let record = thread.journal_accepted(accepted.peer);
@@ -190,10 +193,27 @@ impl<H: Handler> Shared<H> {
             if site.memory.pressure() >= MemoryPressure::Spare {
                 return drop((thread, held));
             }
+            let idle = self.spare_threads.idle();
             drop(held); // all of it, also its member of the threads
-            next = self.spare_threads.wait();
+            served = match idle.wait() {
+                Ok(next) => next,
+                Err(idle) => break idle,
+            };
+        };
+        match idle.is_closed() {
+            true => drop(thread),
+            false => self.give_context(thread),
         }
-        self.give_context(thread);
+    }
+
+    /// No connection is left. What is kept for others goes.
+    fn close(&self) {
+        self.spare_threads.close();
+        let mut contexts = self
+            .spare_contexts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        contexts.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {

@@ -269,7 +269,7 @@ fn a_drain_does_not_gather_what_it_cannot_answer(architecture: Architecture) {
         let mut client = server.connect();
         let mut sending = client.stream.try_clone().unwrap();
         let sender = std::thread::spawn(move || {
-            let naps = "GET /nap HTTP/1.1\r\nHost: h\r\n\r\n".repeat(100_000);
+            let naps = "GET /nap HTTP/1.1\r\nHost: h\r\n\r\n".repeat(300_000); // 10 MB
             sending.write_all(naps.as_bytes())
         });
         assert_eq!(client.answer().unwrap().status, 200);
@@ -277,8 +277,9 @@ fn a_drain_does_not_gather_what_it_cannot_answer(architecture: Architecture) {
         for _ in 0..60 {
             assert_eq!(client.answer().unwrap().status, 200);
         }
+        // A ring's buffers come to 2 MiB, which the kernel fills before a loop without a CPU says stop.
         let bytes_in = server.total().bytes_in;
-        assert!(bytes_in < 1_000_000, "{bytes_in}");
+        assert!(bytes_in < 3_000_000, "{bytes_in}");
         server.handle.stop_now();
         drop(client);
         let _ = sender.join().unwrap(); // cut, if it was still sending
