@@ -27,7 +27,7 @@ use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::thread::group::{Member, STACK_BYTES, ThreadGroup};
 
-/// Kits of ended threads that are kept for new ones: as many as come and go in a moment.
+/// Contexts of ended threads that are kept for new ones: as many as come and go in a moment.
 const SPARE_CONTEXTS_MAX: usize = 256;
 
 pub(crate) fn run<H: Handler>(
