@@ -114,7 +114,7 @@ pub struct Http2Session {
 enum Stage {
     /// It serves.
     Open,
-    /// The client was told to begin no more streams; those that come all the same are served.
+    /// GOAWAY without a last stream was sent; streams that come all the same are served.
     Draining,
     /// GOAWAY is in the output: no stream is begun, and what has begun is finished.
     Ending,
@@ -198,7 +198,7 @@ impl Http2Session {
         }
     }
 
-    /// A connection error (section 5.4.1): the client is told, and the connection ends.
+    /// A connection error (section 5.4.1): GOAWAY says so, and the connection ends.
     #[cold]
     fn fail(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {
         if self.stage >= Stage::Ending {

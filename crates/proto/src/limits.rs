@@ -121,6 +121,16 @@ pub struct Limits {
     pub write_pace: Pace,
 }
 
+impl Limits {
+    /// How long a connection may be idle; `u64::MAX`: without end.
+    pub(crate) fn idle_ms(&self, is_of_trusted_proxy: bool) -> u64 {
+        match is_of_trusted_proxy {
+            true => self.idle_timeout_ms.max(self.proxy_idle_timeout_ms),
+            false => self.idle_timeout_ms,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

@@ -17,7 +17,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::client::Forwarded;
 use crate::http1::forwarded::{self, Hop};
-use crate::{ForwardedField, Request};
+use crate::{Exchange, ForwardedField, Request};
 
 /// A proxy, or a network of them: `10.0.0.7`, `10.0.0.0/8`, or `unix` for all peers on a Unix
 /// socket.
@@ -114,8 +114,21 @@ impl TrustedProxies {
         }
     }
 
+    /// What a request from this peer says of its client. Whether it is a proxy that nobody has named is looked
+    /// at once for a connection.
+    pub(crate) fn note(&self, standing: &mut Standing, exchange: &mut Exchange) {
+        match standing {
+            Standing::Client => {}
+            Standing::Proxy => exchange.forwarded = self.forwarded(&exchange.request),
+            Standing::Unnamed => {
+                exchange.unnamed_proxy = forwarded::field_of_a_proxy(&exchange.request);
+                *standing = Standing::Client;
+            }
+        }
+    }
+
     /// What is said about a request that came from one of them.
-    pub(crate) fn forwarded(&self, request: &Request) -> Forwarded {
+    fn forwarded(&self, request: &Request) -> Forwarded {
         match self.field {
             ForwardedField::XForwardedFor => Forwarded {
                 is_secure: forwarded::proto_is_https(request),

@@ -6,11 +6,7 @@ use crate::Version;
 impl Http1Session {
     /// How long it may be idle; `u64::MAX`: without end.
     pub(super) fn idle_timeout_ms(&self) -> u64 {
-        let limits = &self.config.limits;
-        match self.peer_is_trusted() {
-            true => limits.idle_timeout_ms.max(limits.proxy_idle_timeout_ms),
-            false => limits.idle_timeout_ms,
-        }
+        self.config.limits.idle_ms(self.peer_is_trusted())
     }
 
     /// The idle time that a response promises, in seconds, to clients that keep connections for

@@ -1,13 +1,10 @@
 //! What a connection holds in memory, for the budget of the process.
 
 use super::Http1Session;
-use crate::progress::{BodyReader, Progress};
+use crate::progress::{BodyReader, Progress, SMALL_CONTENT_BYTES, no_memory_for_content};
 use crate::session_state::State;
 use crate::stream::Awaited;
-use crate::{Context, Exchange, Fault, RequestBody, Status};
-
-/// Content that is gathered even while memory is short: what a login sends, or a small form.
-const SMALL_CONTENT_BYTES: u64 = 16 << 10;
+use crate::{Context, Exchange, Fault, RequestBody};
 
 impl Http1Session {
     /// Memory that the connection holds beside itself, in bytes.
@@ -37,10 +34,7 @@ impl Http1Session {
         }
         let content_bytes = self.progress.as_ref().map_or(0, |it| it.gathering_bytes());
         match content_bytes > SMALL_CONTENT_BYTES {
-            true => Err(Fault::limit(
-                Status::SERVICE_UNAVAILABLE,
-                "no memory for so much content",
-            )),
+            true => Err(no_memory_for_content()),
             false => Ok(()),
         }
     }

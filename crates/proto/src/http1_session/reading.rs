@@ -4,10 +4,8 @@ use loadline_base::Millis;
 
 use super::Http1Session;
 use crate::http1::HeadScan;
-use crate::http1::forwarded::field_of_a_proxy;
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
-use crate::trusted_proxies::Standing;
 use crate::{CloseReason, Context, Exchange, Fault, RequestBody, Status};
 
 impl Http1Session {
@@ -58,16 +56,7 @@ impl Http1Session {
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
         progress.persist = facts.persist && self.config.keep_alive;
-        match self.standing {
-            Standing::Client => {}
-            Standing::Proxy => {
-                exchange.forwarded = self.config.trusted_proxies.forwarded(&exchange.request);
-            }
-            Standing::Unnamed => {
-                exchange.unnamed_proxy = field_of_a_proxy(&exchange.request);
-                self.standing = Standing::Client;
-            }
-        }
+        (self.config.trusted_proxies).note(&mut self.standing, exchange);
         exchange.request.body = match progress.body {
             BodyReader::Done => RequestBody::Empty,
             BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use loadline_base::{Buffer, Segment};
 
-use super::stream::{Phase, Sent, Stream};
+use super::stream::{Phase, Stream};
 use super::{Http2Session, abandon};
 use crate::ascii::push_decimal;
 use crate::error_pages::fill_error_page;
@@ -88,7 +88,7 @@ impl Http2Session {
         put_content(&mut stream.content, body, cx);
         stream.since = cx.now;
         stream.moved = 0;
-        stream.sent = Sent::Head;
+        stream.has_head = true;
         let is_end = stream.content.is_empty() && !stream.is_produced;
         self.head.clear();
         encode_head(&exchange, stated, &mut self.encoder, &mut self.head, cx);
@@ -210,10 +210,9 @@ impl Http2Session {
 
     /// The response is in the output, all of it.
     fn finish(&mut self, id: StreamId, cx: &mut Context<'_>) {
-        let Some(mut stream) = self.streams.remove(id) else {
+        let Some(stream) = self.streams.remove(id) else {
             return;
         };
-        stream.sent = Sent::All;
         let has_all = stream.has_all;
         self.discard(stream, cx);
         if !has_all {

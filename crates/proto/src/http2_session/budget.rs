@@ -1,5 +1,5 @@
-//! What a client may do that costs the server something and brings nobody anything: resets, pings,
-//! settings, empty frames.
+//! What a client may do that costs the server something and brings nobody anything: resets, settings,
+//! priorities, empty frames. Pings are bounded by the output: clients of gRPC send one each round trip.
 
 use loadline_base::Millis;
 

@@ -59,10 +59,7 @@ impl Http2Session {
                     .deadline(self.since, self.unread.len() as u64),
             );
         }
-        let timeout_ms = match self.peer_is_trusted() {
-            true => limits.idle_timeout_ms.max(limits.proxy_idle_timeout_ms),
-            false => limits.idle_timeout_ms,
-        };
+        let timeout_ms = limits.idle_ms(self.peer_is_trusted());
         (timeout_ms < u64::MAX).then(|| Millis(self.since.0.saturating_add(timeout_ms)))
     }
 

@@ -3,16 +3,14 @@
 use loadline_base::Millis;
 
 use super::priority::Priority;
-use super::stream::{Phase, Sent, Stream};
+use super::stream::{Phase, Stream};
 use super::{CONNECTION, Http2Session, Stage};
 use crate::http1::Framing;
-use crate::http1::forwarded::field_of_a_proxy;
 use crate::http2::frame::{
     ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, WINDOW_BYTES_MAX, flags, number,
     unwrapped,
 };
 use crate::http2::request::{RequestError, check_trailer};
-use crate::trusted_proxies::Standing;
 use crate::{Context, Exchange, Fault, RequestBody, StreamId};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
@@ -192,7 +190,8 @@ impl Http2Session {
             Kind::Settings => self.settings(payload, cx),
             Kind::Ping if head.has(flags::ACK) => Ok(()),
             Kind::Ping => {
-                self.spend(cx)?;
+                // Clients of gRPC measure with one each round trip. Who does not take the answers is not
+                // read from: that bounds them.
                 self.output
                     .frame(Kind::Ping, flags::ACK, CONNECTION, payload, cx);
                 Ok(())
@@ -218,7 +217,7 @@ impl Http2Session {
             true => Ok(()),
             false => Err(Failure(
                 ErrorCode::EnhanceYourCalm,
-                "too many resets, pings, settings or empty frames",
+                "too many resets, settings, priorities or empty frames",
             )),
         }
     }
@@ -410,24 +409,11 @@ impl Http2Session {
             },
         };
         stream.priority = Priority::of(&exchange.request);
-        self.note_proxy(&mut exchange);
+        (self.config.trusted_proxies).note(&mut self.standing, &mut exchange);
         stream.exchange = Some(exchange);
         self.streams.push(stream);
         self.mark_due(id);
         Ok(())
-    }
-
-    fn note_proxy(&mut self, exchange: &mut Exchange) {
-        match self.standing {
-            Standing::Client => {}
-            Standing::Proxy => {
-                exchange.forwarded = self.config.trusted_proxies.forwarded(&exchange.request);
-            }
-            Standing::Unnamed => {
-                exchange.unnamed_proxy = field_of_a_proxy(&exchange.request);
-                self.standing = Standing::Client;
-            }
-        }
     }
 
     /// Fields behind the content of a request (section 8.1), which are looked at and dropped.
@@ -574,9 +560,7 @@ impl Http2Session {
 
     /// The client will send no more: what is incomplete stays so.
     pub(super) fn end_input(&mut self, cx: &mut Context<'_>) {
-        let is_hopeless = |stream: &&Stream| {
-            !stream.has_all || stream.task.cancel_on_half_close && stream.sent != Sent::All
-        };
+        let is_hopeless = |stream: &&Stream| !stream.has_all || stream.task.cancel_on_half_close;
         let hopeless = self.streams.iter().filter(is_hopeless);
         let hopeless: Vec<_> = hopeless.map(|stream| stream.id).collect();
         for id in hopeless {

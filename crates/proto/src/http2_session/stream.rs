@@ -39,18 +39,6 @@ pub(super) enum Phase {
     Reset,
 }
 
-/// What is known of the response.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// Nothing has been sent.
-    #[default]
-    Nothing,
-    /// Its head, and some of its content.
-    Head,
-    /// All of it.
-    All,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) id: StreamId,
@@ -73,7 +61,8 @@ pub(super) struct Stream {
     pub(super) window: u32,
     pub(super) credit: u32,
 
-    pub(super) sent: Sent,
+    /// The head of the response is in the output.
+    pub(super) has_head: bool,
     /// How much content the client takes; below zero after it has made its windows smaller (section
     /// 6.9.2).
     pub(super) send_window: i64,
@@ -110,11 +99,11 @@ impl Stream {
 
     /// Whether something can be sent now: content, or its end.
     pub(super) fn can_send(&self, connection_window: i64) -> bool {
-        match (self.sent, self.content.is_empty()) {
-            (Sent::Head, true) => !self.is_produced,
-            (Sent::Head, false) => self.send_window.min(connection_window) > 0,
-            _ => false,
-        }
+        self.has_head
+            && match self.content.is_empty() {
+                true => !self.is_produced,
+                false => self.send_window.min(connection_window) > 0,
+            }
     }
 
     /// Takes content of this length at most from what waits.

@@ -3,18 +3,15 @@
 use super::Http2Session;
 use loadline_base::Segment;
 
-use super::stream::{Phase, Sent};
+use super::stream::Phase;
 use crate::http2::frame::ErrorCode;
 use crate::http2::hpack::Indexing;
-use crate::progress::too_much_content;
+use crate::progress::{SMALL_CONTENT_BYTES, no_memory_for_content, too_much_content};
 use crate::stream::AnswerEnd;
 use crate::{
     Action, Blame, Body, Context, Exchange, Fault, Piece, RequestBody, Status, StreamId,
     TaskOptions,
 };
-
-/// Content that is gathered even while memory is short: what a login sends, or a small form.
-const SMALL_CONTENT_BYTES: u64 = 16 << 10;
 
 impl Http2Session {
     /// The handler wants the content first.
@@ -137,10 +134,7 @@ impl Http2Session {
             return;
         };
         let fault = match () {
-            () if is_short => Some(Fault::limit(
-                Status::SERVICE_UNAVAILABLE,
-                "no memory for so much content",
-            )),
+            () if is_short => Some(no_memory_for_content()),
             () if content_bytes > bytes_max => Some(too_much_content()),
             () => None,
         };
@@ -181,7 +175,7 @@ impl Http2Session {
             return;
         };
         let is_awaited = std::mem::take(&mut stream.expects_continue);
-        if !is_awaited || stream.app.received_bytes > 0 || stream.sent != Sent::Nothing {
+        if !is_awaited || stream.app.received_bytes > 0 || stream.has_head {
             return;
         }
         cx.counters.answer(Status::CONTINUE);
@@ -222,7 +216,7 @@ impl Http2Session {
 
     pub(super) fn task_answered(&mut self, exchange: Box<Exchange>, cx: &mut Context<'_>) {
         let stream = match self.streams.get_mut(exchange.stream) {
-            Some(stream) if stream.phase == Phase::Task && stream.sent == Sent::Nothing => stream,
+            Some(stream) if stream.phase == Phase::Task && !stream.has_head => stream,
             // Too late, or a second time.
             _ => return cx.pool.give_exchange(exchange),
         };
@@ -262,7 +256,7 @@ impl Http2Session {
             return;
         }
         stream.app.app_moved(cx.now);
-        let has_head = stream.sent == Sent::Head;
+        let has_head = stream.has_head;
         match piece {
             Piece::Abort => self.broken_off(id, cx),
             _ if !has_head => {} // nowhere to put it
@@ -309,7 +303,7 @@ impl Http2Session {
             return;
         };
         let request_copy = stream.app.request_copy.take();
-        match request_copy.filter(|_| stream.sent == Sent::Nothing) {
+        match request_copy.filter(|_| !stream.has_head) {
             Some(mut exchange) => {
                 exchange
                     .response

@@ -282,7 +282,7 @@ impl Connection {
         frames.iter().filter_map(of).collect()
     }
 
-    /// Time passes; deadlines are told when they pass.
+    /// Time passes, and the session learns of each deadline when it passes.
     pub fn pass(&mut self, ms: u64) -> &mut Self {
         let end = Millis(self.now.0 + ms);
         for _ in 0..10_000 {
