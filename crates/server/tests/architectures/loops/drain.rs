@@ -269,7 +269,7 @@ fn a_drain_does_not_gather_what_it_cannot_answer(architecture: Architecture) {
         let mut client = server.connect();
         let mut sending = client.stream.try_clone().unwrap();
         let sender = std::thread::spawn(move || {
-            let naps = "GET /nap HTTP/1.1\r\nHost: h\r\n\r\n".repeat(300_000); // 10 MB
+            let naps = "GET /nap HTTP/1.1\r\nHost: h\r\n\r\n".repeat(300_000); // 9 MB
             sending.write_all(naps.as_bytes())
         });
         assert_eq!(client.answer().unwrap().status, 200);
