@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use loadline_fuzz::driver::{Driver, Ending};
 use loadline_fuzz::first_line;
-use loadline_proto::{Limits, SessionConfig};
+use loadline_proto::{Http2, Limits, SessionConfig};
 
 const TIGHT_LIMITS: u8 = 1;
 const NO_KEEP_ALIVE: u8 = 2;
@@ -40,6 +40,7 @@ static CONFIGS: LazyLock<[Arc<SessionConfig>; 4]> = LazyLock::new(|| {
         Arc::new(SessionConfig {
             limits,
             keep_alive,
+            http2: Http2::Off,
             ..SessionConfig::default()
         })
     })

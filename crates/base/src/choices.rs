@@ -191,6 +191,20 @@ choice! {
 }
 
 choice! {
+    /// Which versions of HTTP are served.
+    #[derive(Default)]
+    Http2 {
+        /// HTTP/2 to clients that ask for it, HTTP/1 to others.
+        #[default]
+        On "on",
+        /// HTTP/1 alone.
+        Off "off",
+        /// HTTP/2 alone.
+        Only "only",
+    }
+}
+
+choice! {
     /// A page that says whether the server is well.
     Probe {
         /// Does anything respond?

@@ -219,6 +219,7 @@ fn listeners(plan: &Plan, error_pages: ErrorPages, tls: Option<&Tls>) -> Vec<Lis
     let session = Arc::new(SessionConfig {
         limits: plan.limits.clone(),
         keep_alive: plan.flags.connections.keep_alive.0,
+        http2: plan.flags.requests.http2.map(|it| it.0).unwrap_or_default(),
         error_pages,
         trusted_proxies: plan.trusted_proxies.clone(),
         ..SessionConfig::default()
@@ -235,7 +236,7 @@ fn listeners(plan: &Plan, error_pages: ErrorPages, tls: Option<&Tls>) -> Vec<Lis
 fn protocol(listen: &Listen, tls: Option<&TlsServer>) -> Protocol {
     match tls.filter(|_| tls::https(listen).is_some()) {
         Some(tls) => tls.protocol(),
-        None => Protocol::Http1,
+        None => Protocol::Http,
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use loadline_acme::{Automatic, Report, Tokens};
 use loadline_observe::{Figure, Section};
-use loadline_spec::serve::{ClientCertificate, Listen, TlsProfile, TlsSpec};
+use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
     Authorities, CertificateFiles, CertificatePair, Certificates, ClientCertificates, Profile,
     TicketFiles, TlsError, TlsOptions, TlsServer, self_signed,
@@ -86,8 +86,7 @@ impl Tls {
                 Some(files.map_err(|error| refused("--tls-ticket-key", &error))?)
             }
         };
-        let handshakes_shared = plan.flags.requests.fairness.0;
-        let options = options(spec, handshakes_shared, tickets.as_ref())?;
+        let options = options(spec, &plan.flags.requests, tickets.as_ref())?;
         let server = || {
             let server = TlsServer::new(&certificates, &options);
             server.map_err(|error| refused("--tls-client-ca", &error))
@@ -278,7 +277,7 @@ fn of_files(spec: &TlsSpec) -> Result<Option<CertificateFiles>, Failure> {
 
 fn options(
     spec: &TlsSpec,
-    handshakes_shared: bool,
+    requests: &RequestSpec,
     tickets: Option<&TicketFiles>,
 ) -> Result<TlsOptions, Failure> {
     let defaults = TlsOptions::default();
@@ -303,7 +302,8 @@ fn options(
         },
         early_data: spec.tls_early_data.0,
         handshakes_max: spec.tls_handshakes_max.get(),
-        handshakes_shared,
+        handshakes_shared: requests.fairness.0,
+        http2: requests.http2.map(|it| it.0).unwrap_or_default(),
         hsts_max_age_s: spec.hsts.map(|days| days.get() as u64 * DAY_S),
     })
 }

@@ -12,6 +12,7 @@
 
 mod answer;
 pub(crate) mod encode;
+mod handover;
 mod idle;
 mod input;
 mod lend;
@@ -36,13 +37,14 @@ use crate::{
     Pace, SessionConfig, Status,
 };
 
+pub(crate) use handover::Handover;
+
 /// A connection that speaks HTTP/1. An idle one owns no memory besides itself.
 #[derive(Debug)]
 pub struct Http1Session {
     config: Arc<SessionConfig>,
     progress: Option<Box<Progress>>,
     peer: Peer,
-    standing: Standing,
     /// When the period began that the deadline counts from.
     since: Millis,
     /// Bytes that have moved in this period, for its minimum rate.
@@ -51,6 +53,8 @@ pub struct Http1Session {
     sending: bool,
     eof: bool,
     draining: bool,
+    /// Nothing that is no HTTP/2 has come, and HTTP/2 is served, too.
+    may_be_http2: bool,
     /// The socket holds nothing, as of the last `ReceivePending`.
     nothing_pending: bool,
     reason: Option<CloseReason>,
@@ -70,14 +74,14 @@ impl Http1Session {
         Self {
             config: Arc::clone(config),
             progress: None,
-            peer: Peer::new(peer),
-            standing: config.trusted_proxies.standing(peer),
+            peer: Peer::new(peer, config.trusted_proxies.standing(peer)),
             since: cx.now,
             moved: 0,
             state: State::Idle,
             sending: false,
             eof: false,
             draining: false,
+            may_be_http2: false,
             nothing_pending: false,
             reason: None,
             record: None,
@@ -378,7 +382,7 @@ impl Http1Session {
 
     /// Whether the other end is a proxy whose word about its clients is taken.
     fn peer_is_trusted(&self) -> bool {
-        self.standing == Standing::Proxy
+        self.peer.standing == Standing::Proxy
     }
 
     /// Between requests with nothing received: may be closed to make room.

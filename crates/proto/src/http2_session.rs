@@ -33,14 +33,15 @@ use std::sync::Arc;
 
 use loadline_base::{Buffer, Millis, Transmit};
 
+use crate::http1_session::Handover;
 use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
 use crate::http2::hpack::{Decoder, Encoder};
 use crate::http2::request::RequestFields;
 use crate::peer::Peer;
 use crate::trusted_proxies::Standing;
 use crate::{
-    CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Method, Outcome,
-    Session, SessionConfig, Status, StreamId,
+    CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Http1Session,
+    Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use budget::Budget;
 use input::{Block, Reading};
@@ -57,7 +58,6 @@ const RESET_KEPT: usize = 64;
 pub struct Http2Session {
     config: Arc<SessionConfig>,
     peer: Peer,
-    standing: Standing,
     /// Whether a layer such as TLS is below.
     is_secure: bool,
     stage: Stage,
@@ -132,12 +132,21 @@ impl Http2Session {
         is_secure: bool,
         cx: &mut Context<'_>,
     ) -> Self {
-        cx.counters.accepted.add(1);
-        let limits = &config.limits;
+        Self::after(&mut Http1Session::new(config, peer, cx), is_secure, cx)
+    }
+
+    /// A connection that has begun as HTTP/1, before its first request.
+    pub(crate) fn after(http1: &mut Http1Session, is_secure: bool, cx: &mut Context<'_>) -> Self {
+        let Handover {
+            config,
+            peer,
+            record,
+            unread,
+            since,
+            is_draining,
+        } = http1.hand_over(cx);
         let mut session = Self {
-            config: Arc::clone(config),
-            peer: Peer::new(peer),
-            standing: config.trusted_proxies.standing(peer),
+            peer,
             is_secure,
             stage: Stage::Open,
             reading: Reading::Preface,
@@ -149,7 +158,8 @@ impl Http2Session {
             last_stream: 0,
             recently_reset: VecDeque::new(),
             budget: Budget::new(cx.now),
-            window: limits.connection_window_bytes,
+            window: config.limits.connection_window_bytes,
+            config,
             credit: 0,
             streams: Streams::default(),
             due: VecDeque::new(),
@@ -166,12 +176,17 @@ impl Http2Session {
             sending_bytes: 0,
             eof: false,
             nothing_pending: false,
-            since: cx.now,
+            since,
             moved: 0,
             reason: None,
-            record: None,
+            record,
         };
         session.introduce(cx);
+        session.read(&unread, cx);
+        cx.pool.buffers.give(unread);
+        if is_draining {
+            session.draining(cx);
+        }
         session
     }
 
@@ -247,8 +262,8 @@ impl Http2Session {
                 if phase == Phase::Task {
                     self.cancelled.push_back(id);
                 }
-                if let Some(stream) = self.streams.remove(id) {
-                    self.discard(stream, cx);
+                if let Some(mut stream) = self.streams.remove(id) {
+                    self.let_go(&mut stream, cx);
                 }
                 self.rest_if_idle(cx);
             }
@@ -256,8 +271,9 @@ impl Http2Session {
     }
 
     /// Gives back what a stream holds. What it has kept of the client's window is open again.
-    fn discard(&mut self, mut stream: Box<Stream>, cx: &mut Context<'_>) {
-        self.credit += u32::try_from(stream.app.offered_bytes).unwrap_or_default();
+    fn let_go(&mut self, stream: &mut Stream, cx: &mut Context<'_>) {
+        let offered_bytes = std::mem::take(&mut stream.app.offered_bytes);
+        self.credit += u32::try_from(offered_bytes).unwrap_or_default();
         cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
         let exchanges = [stream.exchange.take(), stream.app.request_copy.take()];
         for exchange in exchanges.into_iter().flatten() {
@@ -286,7 +302,7 @@ impl Http2Session {
     }
 
     fn peer_is_trusted(&self) -> bool {
-        self.standing == Standing::Proxy
+        self.peer.standing == Standing::Proxy
     }
 
     fn begin_period(&mut self, cx: &Context<'_>) {
@@ -341,6 +357,8 @@ impl Session for Http2Session {
             _ => self.read(bytes, cx),
         }
     }
+
+    fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         self.eof = true;
@@ -427,8 +445,8 @@ impl Session for Http2Session {
             }
             Some(_) => {
                 cx.pool.give_exchange(exchange);
-                if let Some(stream) = self.streams.remove(id) {
-                    self.discard(stream, cx);
+                if let Some(mut stream) = self.streams.remove(id) {
+                    self.let_go(&mut stream, cx);
                 }
                 self.rest_if_idle(cx);
             }
@@ -487,8 +505,8 @@ impl Session for Http2Session {
         let reason = self.reason.unwrap_or(CloseReason::Failed);
         cx.counters.close(reason);
         let streams: Vec<_> = self.streams.drain().collect();
-        for stream in streams {
-            self.discard(stream, cx);
+        for mut stream in streams {
+            self.let_go(&mut stream, cx);
         }
         self.output.recycle(cx);
         cx.pool.buffers.give(std::mem::take(&mut self.unread));

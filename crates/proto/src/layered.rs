@@ -104,6 +104,8 @@ pub struct Layered<L, S> {
     filling: Filling,
     in_flight: Option<InFlight>,
     computing: Computing,
+    /// The session knows that the layer is open.
+    is_open: bool,
     /// When it was accepted, or its last bytes were made: for the deadline of either.
     since: Millis,
     /// The peer's end was reported to the session.
@@ -172,6 +174,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             output: None,
             filling: Filling::No,
             computing: Computing::No,
+            is_open: false,
             in_flight: None,
             since: cx.now,
             eof: false,
@@ -218,6 +221,13 @@ impl<L: Layer, S: Session> Layered<L, S> {
 
     /// What was received, or came of a computation, goes to the session.
     fn take_in(&mut self, mut plain: Buffer, result: Result<(), Fault>, cx: &mut Context<'_>) {
+        if !self.is_open
+            && self.layer.is_open()
+            && let Some(security) = self.layer.security()
+        {
+            self.is_open = true;
+            self.session.layer_opened(security, cx);
+        }
         if !plain.is_empty() {
             self.session.received(&mut plain, cx);
         }
@@ -393,6 +403,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         let result = self.layer.received(bytes, &mut plain, &mut self.out);
         self.take_in(plain, result, cx);
     }
+
+    fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         if self.computing != Computing::No {

@@ -3,6 +3,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
+use crate::trusted_proxies::Standing;
+
 /// An address, or none on a Unix socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
@@ -10,6 +12,8 @@ pub(crate) struct Peer {
     scope_id: u32,
     port: u16,
     family: Family,
+    /// What it counts as.
+    pub(crate) standing: Standing,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +24,13 @@ enum Family {
 }
 
 impl Peer {
-    pub(crate) fn new(address: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(address: Option<SocketAddr>, standing: Standing) -> Self {
         let mut peer = Self {
             address: [0; 16],
             scope_id: 0,
             port: address.map_or(0, |address| address.port()),
             family: Family::Unix,
+            standing,
         };
         match address {
             None => {}
@@ -73,8 +78,12 @@ mod tests {
             "[fe80::1%3]:80",
         ] {
             let address = Some(text.parse().unwrap());
-            assert_eq!(Peer::new(address).address(), address, "{text}");
+            assert_eq!(
+                Peer::new(address, Standing::Client).address(),
+                address,
+                "{text}"
+            );
         }
-        assert_eq!(Peer::new(None).address(), None);
+        assert_eq!(Peer::new(None, Standing::Client).address(), None);
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 pub struct Security {
     /// The version of TLS: "TLSv1.3".
     pub version: &'static str,
+    /// Whether client and server have agreed on HTTP/2 (ALPN "h2").
+    pub is_http2: bool,
     /// The name that the client has asked for (SNI).
     pub server_name: Option<Arc<str>>,
     /// Who the client's certificate says it is, by RFC 4514: "CN=ada,O=Example". `None`: it has shown

@@ -1,4 +1,4 @@
-//! One connection of a server: HTTP/1, or another protocol of the same kind.
+//! One connection of a server: HTTP/1, HTTP/2, or another protocol of the same kind.
 //!
 //! A protocol is a state machine: events in, orders out ([`Session`]). One protocol may stand over
 //! another, as TLS over HTTP (`wire`), and one connection may have many streams, each with an
@@ -10,20 +10,21 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
 
-use crate::http1_session::Http1Session;
+use crate::session::session;
 use crate::{
-    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece,
-    SessionConfig, Status, StreamId,
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Http1Session,
+    Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, Status, StreamId,
 };
 
 /// One connection of a server as a state machine: events in, orders out.
 ///
-/// HTTP/1 stands in place, since it is what most connections speak; anything else is boxed.
+/// It begins as HTTP/1, and goes on as HTTP/2 if its first bytes, or the layer below, say so. HTTP/1
+/// stands in place, since an idle connection should be small; anything else is boxed.
 #[derive(Debug)]
 pub enum ServerSession {
-    /// HTTP/1.0 and 1.1.
+    /// HTTP/1.0 and 1.1, or nothing yet.
     Http1(Http1Session),
-    /// Another protocol.
+    /// HTTP/2, or another protocol.
     Other(Box<dyn Session>),
 }
 
@@ -45,9 +46,9 @@ pub trait SharedProtocol: Debug + Send + Sync {
 /// What a listener's connections speak.
 #[derive(Clone, Debug, Default)]
 pub enum Protocol {
-    /// HTTP/1.0 and 1.1.
+    /// HTTP/1.0 and 1.1, and HTTP/2 by prior knowledge.
     #[default]
-    Http1,
+    Http,
     /// Another protocol.
     Other(NewSession),
     /// Another protocol, with what its connections share.
@@ -55,14 +56,72 @@ pub enum Protocol {
 }
 
 impl ServerSession {
-    /// A connection that was just accepted and speaks HTTP/1.
+    /// A connection that was just accepted and speaks HTTP in plain text.
     #[must_use]
     pub fn new(
         config: &Arc<SessionConfig>,
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> Self {
-        Self::Http1(Http1Session::new(config, peer, cx))
+        let mut http1 = Http1Session::new(config, peer, cx);
+        http1.expect_http2();
+        let mut session = Self::Http1(http1);
+        if config.http2 == Http2::Only {
+            session.go_on_as_http2(false, cx);
+        }
+        session
+    }
+
+    /// A connection that was just accepted and speaks HTTP over a layer, which says by which version:
+    /// `layer_opened`.
+    #[must_use]
+    pub fn over_layer(
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> Self {
+        let mut session = Self::Http1(Http1Session::new(config, peer, cx));
+        if config.http2 == Http2::Only {
+            session.go_on_as_http2(true, cx);
+        }
+        session
+    }
+
+    /// Bytes came: see [`Session::received`].
+    #[inline]
+    pub fn received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
+        match self {
+            Self::Http1(session) if session.may_be_http2() => self.first_received(bytes, cx),
+            Self::Http1(session) => session.received(bytes, cx),
+            Self::Other(session) => session.received(bytes, cx),
+        }
+    }
+
+    /// The first bytes, which say what the client speaks.
+    #[cold]
+    fn first_received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
+        if let Self::Http1(session) = self
+            && session.begins_http2(bytes)
+        {
+            self.go_on_as_http2(false, cx);
+        }
+        match self {
+            Self::Http1(session) => session.received(bytes, cx),
+            Self::Other(session) => session.received(bytes, cx),
+        }
+    }
+
+    /// The layer below is open: see [`Session::layer_opened`].
+    pub fn layer_opened(&mut self, security: &Security, cx: &mut Context<'_>) {
+        if security.is_http2 {
+            self.go_on_as_http2(true, cx);
+        }
+    }
+
+    fn go_on_as_http2(&mut self, is_secure: bool, cx: &mut Context<'_>) {
+        if let Self::Http1(session) = self {
+            *self = Self::Other(Box::new(Http2Session::after(session, is_secure, cx)));
+        }
     }
 }
 
@@ -76,37 +135,30 @@ impl Protocol {
         cx: &mut Context<'_>,
     ) -> ServerSession {
         match self {
-            Self::Http1 => ServerSession::new(config, peer, cx),
+            Self::Http => ServerSession::new(config, peer, cx),
             Self::Other(new) => ServerSession::Other(new(config, peer, cx)),
             Self::Shared(shared) => ServerSession::Other(shared.session(config, peer, cx)),
         }
     }
 }
 
-/// Declares the events and questions of a session once: as a trait, for HTTP/1, and for either.
-macro_rules! session {
+/// Passes events and questions on: of HTTP/1, and of either.
+macro_rules! delegate {
     (
+        events of the connection { $($(#[$own_doc:meta])*
+            fn $own:ident($($own_arg:ident: $own_type:ty),*);)+ }
         events { $($(#[$event_doc:meta])*
             fn $event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)+ }
         questions { $($(#[$question_doc:meta])* fn $question:ident() -> $answer:ty;)+ }
     ) => {
-        /// A protocol as a state machine: events in, orders out. It sees no socket, no clock and no
-        /// thread.
-        pub trait Session: Debug + Send {
-            $($(#[$event_doc])* fn $event(&mut self, $($arg: $type),*) $(-> $out)?;)+
-            $($(#[$question_doc])* fn $question(&self) -> $answer;)+
-        }
-
-        impl Session for Http1Session {
-            $(#[inline]
-            fn $event(&mut self, $($arg: $type),*) $(-> $out)? {
-                Self::$event(self, $($arg),*)
-            })+
-            $(#[inline]
-            fn $question(&self) -> $answer {
-                Self::$question(self)
-            })+
-        }
+        delegate!(@implement Http1Session
+            [$($own($($own_arg: $own_type),*))+]
+            [$($event($($arg: $type),*) $(-> $out)?)+]
+            [$($question() -> $answer)+]);
+        delegate!(@implement ServerSession
+            [$($own($($own_arg: $own_type),*))+]
+            [$($event($($arg: $type),*) $(-> $out)?)+]
+            [$($question() -> $answer)+]);
 
         impl ServerSession {
             $($(#[$event_doc])*
@@ -128,108 +180,25 @@ macro_rules! session {
             })+
         }
     };
+    (@implement $session:ident
+        [$($own:ident($($own_arg:ident: $own_type:ty),*))+]
+        [$($event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?)+]
+        [$($question:ident() -> $answer:ty)+]) => {
+        impl Session for $session {
+            $(#[inline]
+            fn $own(&mut self, $($own_arg: $own_type),*) {
+                Self::$own(self, $($own_arg),*)
+            })+
+            $(#[inline]
+            fn $event(&mut self, $($arg: $type),*) $(-> $out)? {
+                Self::$event(self, $($arg),*)
+            })+
+            $(#[inline]
+            fn $question(&self) -> $answer {
+                Self::$question(self)
+            })+
+        }
+    };
 }
 
-session! {
-    events {
-        /// The next order. To be asked after every event until it says `Wait` or `Close`.
-        fn next_action(cx: &mut Context<'_>) -> Action;
-
-        /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads
-        /// at once. (`&mut`: a layer such as TLS decrypts in place.)
-        fn received(bytes: &mut [u8], cx: &mut Context<'_>);
-
-        /// The peer will send no more (a half-close): answers still go out, but for those of apps
-        /// that do not work for a client which may have left.
-        fn received_eof(cx: &mut Context<'_>);
-
-        /// The peer has closed its end, behind input that was not received yet: for requests that wait
-        /// for a worker. `received_eof` follows in its place.
-        fn half_closed();
-
-        /// The socket holds nothing: the answer to `ReceivePending`.
-        fn nothing_pending(cx: &mut Context<'_>);
-
-        /// Part of what is out has left; for the minimum rate.
-        fn progressed(bytes: u64, cx: &mut Context<'_>);
-
-        /// All of what was out has left.
-        fn sent(transmit: Transmit, cx: &mut Context<'_>);
-
-        /// File content for `Fill` is in its buffer, as much as there was.
-        fn filled(fill: Box<Fill>, cx: &mut Context<'_>);
-
-        /// The rest of what `Fill` asks for is not in the page cache. It is read into it; then `cached`.
-        fn not_cached(fill: Box<Fill>, cx: &mut Context<'_>);
-
-        /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
-        /// again.
-        fn cached(cx: &mut Context<'_>);
-
-        /// What `Compute` orders was done, or there was no room for it.
-        fn computed(computation: Box<dyn Computation>, cx: &mut Context<'_>);
-
-        /// The peer is gone altogether (reset, hang-up). `Close` follows.
-        fn peer_gone(cx: &mut Context<'_>);
-
-        /// The quick step ran.
-        fn ran(exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>);
-
-        /// The blocking step is done (or was refused: then the answer says so). In a drain the last
-        /// answer says so, and whether it is the last is known once what has arrived behind it was
-        /// received.
-        fn completed(exchange: Box<Exchange>, cx: &mut Context<'_>);
-
-        /// The app's task answers: with the whole, or with a head whose content follows by
-        /// `produced`.
-        fn answered(exchange: Box<Exchange>, cx: &mut Context<'_>);
-
-        /// The task has read this much of what was offered: the window reopens. The first call, with
-        /// 0 perhaps, says that it wants content at all.
-        fn consumed(stream: StreamId, bytes: usize, cx: &mut Context<'_>);
-
-        /// The task has produced a piece of its answer.
-        fn produced(stream: StreamId, piece: Piece, cx: &mut Context<'_>);
-
-        /// `deadline` has passed. Called too early, it changes nothing.
-        fn expired(cx: &mut Context<'_>);
-
-        /// The server is going down: finish what was accepted, say that the connection ends, then
-        /// `Close`. An idle connection closes at once, unless a request has arrived.
-        fn draining(cx: &mut Context<'_>);
-
-        /// Answer a new connection with this status and close, without reading a request.
-        fn refuse(status: Status, cx: &mut Context<'_>);
-
-        /// Close without an answer, for this reason.
-        fn abort(reason: CloseReason);
-
-        /// Counts for a journal of connections from now on; `ended` gives the record back.
-        fn keep_record(record: Option<Box<ConnectionRecord>>);
-
-        /// The connection is closed: memory goes back to the pool, the close is counted by its
-        /// reason. Returns the record, if one was kept. Nothing may follow.
-        fn ended(cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>>;
-    }
-    questions {
-        /// When to call `expired`. `None` while only the server itself is awaited.
-        fn deadline() -> Option<Millis>;
-
-        /// Between requests with nothing received: may be closed to make room.
-        fn is_idle() -> bool;
-
-        /// Who its client is, if that is known of the connection: not on a Unix socket, nor behind a
-        /// trusted proxy.
-        fn client_address() -> Option<IpAddr>;
-
-        /// Whether a handshake comes before its requests, of which nothing was understood yet.
-        fn is_before_handshake() -> bool;
-
-        /// Since when it waits for its client in the middle of a request or a response: `None` if it
-        /// does not.
-        fn awaits_client_since() -> Option<Millis>;
-
-        /// Memory that it holds beside itself, in bytes.
-        fn held_bytes() -> usize;
-    }
-}
+session!(delegate);

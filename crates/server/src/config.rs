@@ -48,7 +48,7 @@ impl<H> Config<H> {
         let listener = |address| ListenerConfig {
             address,
             session: Arc::clone(&session),
-            protocol: Protocol::Http1,
+            protocol: Protocol::Http,
         };
         Self {
             handler,

@@ -20,7 +20,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 use loadline_base::choices::{
     Accept, AccessFormat, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo,
-    ForwardedField, LOOPS_MAX, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX, WorkerPools,
+    ForwardedField, Http2, LOOPS_MAX, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX,
+    WorkerPools,
 };
 
 use crate::field::Preset;
@@ -228,6 +229,15 @@ spec! {
         /// /64 network of IPv6, behind a trusted proxy the one that the proxy names.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub fairness: OnOff,
+
+        /// Whether HTTP/2 is served, too: over TLS to clients that ask for it (ALPN), in plain text to those
+        /// that begin with it; only: HTTP/1 is not served [default: on].
+        #[arg(long, value_name = "USE", value_parser = named::<Http2>())]
+        pub http2: Option<Named<Http2>>,
+
+        /// Requests of one HTTP/2 connection at one time; further ones are refused (REFUSED_STREAM).
+        #[arg(long, value_name = "N", default_value = "128")]
+        pub streams_max: Preset<Count<1, 10_000>>,
 
         /// Time allowed to receive a whole request head, at any speed.
         #[arg(long, value_name = "TIME", default_value = "30s")]

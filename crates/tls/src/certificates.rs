@@ -13,6 +13,9 @@ use crate::Certificate;
 /// The protocol of a challenge, by which an authority finds out whether a name is this server's.
 pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
 
+/// HTTP/2 over TLS (RFC 9113 section 3.2).
+pub(crate) const HTTP_2_ALPN: &[u8] = b"h2";
+
 /// Certificates in service. Whoever has got them from somewhere puts them here.
 #[derive(Debug, Default)]
 pub struct Certificates {

@@ -16,7 +16,7 @@ use loadline_proto::{
 };
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
-use crate::certificates::ACME_TLS_ALPN;
+use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::add;
 use crate::failure;
 use crate::handshake::{Fed, Handshake, feed, write};
@@ -235,6 +235,7 @@ impl TlsLayer {
             .and_then(|certificate| x509::subject(certificate));
         Security {
             version,
+            is_http2: connection.alpn_protocol() == Some(HTTP_2_ALPN),
             server_name,
             client_subject: client_subject.map(Arc::from),
             is_early: self.is_early,

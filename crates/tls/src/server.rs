@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use loadline_proto::{
-    ClientKey, Context, Http1Session, Layered, Protocol, Session, SessionConfig, SharedProtocol,
+    ClientKey, Context, Http2, Layered, Protocol, ServerSession, Session, SessionConfig,
+    SharedProtocol,
 };
 use rustls::ServerConfig;
 use rustls::server::{NoClientAuth, ServerSessionMemoryCache};
 
-use crate::certificates::ACME_TLS_ALPN;
+use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::Counters;
 use crate::places::Places;
 use crate::shared::Shared;
@@ -40,6 +41,8 @@ pub struct TlsOptions {
     pub tickets: Arc<Tickets>,
     /// Whether clients show certificates.
     pub client_certificates: ClientCertificates,
+    /// Whether HTTP/2 is offered, before HTTP/1.1 (ALPN).
+    pub http2: Http2,
     /// Handshakes that are computed or wait for it; further ones end at once.
     pub handshakes_max: usize,
     /// Whether the last quarter of them is for clients that have few.
@@ -57,6 +60,7 @@ impl Default for TlsOptions {
             profile: Profile::default(),
             tickets: Arc::new(Tickets::rotating()),
             client_certificates: ClientCertificates::default(),
+            http2: Http2::On,
             handshakes_max: HANDSHAKES_MAX,
             handshakes_shared: true,
             early_data: false,
@@ -82,9 +86,14 @@ impl TlsServer {
             .with_protocol_versions(options.profile.versions())?
             .with_client_cert_verifier(verifier.unwrap_or_else(|| Arc::new(NoClientAuth)));
         let mut config = builder.with_cert_resolver(Arc::clone(certificates) as Arc<_>);
-        config.alpn_protocols = [b"http/1.1", &b"http/1.0"[..], ACME_TLS_ALPN]
-            .map(<[u8]>::to_vec)
-            .into();
+        let http1 = [b"http/1.1", &b"http/1.0"[..]];
+        let protocols = match options.http2 {
+            Http2::On => [&[HTTP_2_ALPN], &http1[..]].concat(),
+            Http2::Off => http1.to_vec(),
+            Http2::Only => vec![HTTP_2_ALPN],
+        };
+        let all = protocols.into_iter().chain([ACME_TLS_ALPN]);
+        config.alpn_protocols = all.map(<[u8]>::to_vec).collect();
         config.ignore_client_order = true;
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
         if options.early_data {
@@ -133,7 +142,7 @@ impl SharedProtocol for TlsServer {
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> Box<dyn Session> {
-        let http = Http1Session::new(config, peer, cx);
+        let http = ServerSession::over_layer(config, peer, cx);
         let client = match peer {
             // Trusted proxies stand for many clients.
             Some(peer) if !config.trusted_proxies.trusts(Some(peer)) => ClientKey::of(peer.ip()),

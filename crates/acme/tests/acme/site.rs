@@ -44,7 +44,7 @@ impl Site {
         };
         let config = Config {
             handler: Arc::new(HttpChallenges::new(Nothing, Some(tokens.clone()))),
-            listeners: vec![listener(Protocol::Http1), listener(tls.protocol())],
+            listeners: vec![listener(Protocol::Http), listener(tls.protocol())],
         };
         Self {
             certificates,

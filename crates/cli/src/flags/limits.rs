@@ -63,6 +63,7 @@ pub(crate) fn limits(flags: &ServeSpec) -> Result<Limits, SpecError> {
         target_bytes_max,
         fields_max: requests.fields_max.get(),
         body_bytes_max: **requests.body_max,
+        streams_max: u32::try_from(requests.streams_max.get()).unwrap_or(u32::MAX),
         idle_timeout_ms,
         proxy_idle_timeout_ms,
         handshake_timeout_ms: time("tls-handshake-timeout", *flags.tls.tls_handshake_timeout)?,

@@ -190,11 +190,14 @@ fn rates_are_multiples_of_what_each_server_carries() {
     ));
     let trials = bench.complete();
     let journal = bench.journal();
-    assert_eq!((trials.len(), journal.capacities.len()), (4, 6));
+    assert_eq!(trials.len(), 4);
+    // Those that a busy machine has disturbed were run again.
+    let undisturbed = |trial: &&Trial| trial.discarded.is_empty();
     for service_time in ["300us", "900us"] {
         let is_of = |trial: &&Trial| trial.levels["service_time"].to_string() == service_time;
         let measured = journal.capacities.iter().map(|it| &it.trial).filter(is_of);
         let mut carried: Vec<f64> = measured
+            .filter(undisturbed)
             .map(|trial| {
                 let load = trial.load.as_ref().unwrap();
                 load.headline().unwrap().total.rates.completed_per_s

@@ -233,6 +233,7 @@ impl Merger {
             let _ = lag.add(&report.lag); // the same bounds
             let _ = read_lag.add(&report.read_lag);
         }
+        let lag = Distribution::new(lag);
         let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
         let headline = groups.iter().find(|group| group.total.tally.offered > 0);
         judge(&Evidence {
@@ -241,7 +242,8 @@ impl Merger {
                 .iter()
                 .map(|report| evidence(report, self.run.spins))
                 .collect(),
-            lag_p99_us: Distribution::new(lag).percentile_us(99.0),
+            lag_p99_us: lag.percentile_us(99.0),
+            lag_p90_us: lag.percentile_us(90.0),
             read_lag_p99_us: Distribution::new(read_lag).percentile_us(99.0),
             latency_p50_us: headline.and_then(|group| group.total.latency.percentile_us(50.0)),
             plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {

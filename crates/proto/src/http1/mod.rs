@@ -33,4 +33,5 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts
 }
 
 pub(crate) use head::parse;
+pub(crate) use opening::is_http2;
 pub(crate) use trailers::is_no_trailer;

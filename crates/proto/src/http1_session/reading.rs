@@ -56,7 +56,7 @@ impl Http1Session {
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
         progress.persist = facts.persist && self.config.keep_alive;
-        (self.config.trusted_proxies).note(&mut self.standing, exchange);
+        (self.config.trusted_proxies).note(&mut self.peer.standing, exchange);
         exchange.request.body = match progress.body {
             BodyReader::Done => RequestBody::Empty,
             BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },

@@ -6,7 +6,7 @@
 use crate::ascii::is_token_byte;
 use crate::http1::{self, HeadFacts};
 use crate::request::{Span, Version};
-use crate::{Fault, Limits, Request, Status};
+use crate::{Fault, FieldName, Limits, Request, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
 const FIELD_BYTES: usize = 32;
@@ -99,7 +99,11 @@ impl RequestFields {
         if let Some(is_secure) = is_secure {
             self.check_scheme(is_secure)?;
         }
-        Ok(facts)
+        Ok(HeadFacts {
+            // Frames say whether there is content, not fields.
+            expects_continue: request.field_values(FieldName::Expect).next().is_some(),
+            ..facts
+        })
     }
 
     fn try_add(

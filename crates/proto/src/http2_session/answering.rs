@@ -210,16 +210,38 @@ impl Http2Session {
 
     /// The response is in the output, all of it.
     fn finish(&mut self, id: StreamId, cx: &mut Context<'_>) {
-        let Some(stream) = self.streams.remove(id) else {
+        let Some(mut stream) = self.streams.remove(id) else {
             return;
         };
-        let has_all = stream.has_all;
-        self.discard(stream, cx);
-        if !has_all {
-            // The rest of the request is not needed (section 8.1).
-            self.reset(id, ErrorCode::NoError, cx);
+        self.let_go(&mut stream, cx);
+        if !stream.has_all {
+            stream.phase = Phase::Discarding;
+            (stream.since, stream.moved) = (cx.now, 0);
+            self.streams.insert(stream);
+            return self.discard_content(id, cx);
         }
         self.rest_if_idle(cx);
+    }
+
+    /// Content that nobody wants has come, or is still to come. Behind the response, what fits into the
+    /// window may come; of more, the client learns that it is not needed (section 8.1).
+    pub(super) fn discard_content(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        if stream.phase != Phase::Discarding {
+            return;
+        }
+        let is_too_much = match stream.announced_left {
+            Some(left) => left > u64::from(stream.window),
+            None => stream.window == 0,
+        };
+        if stream.has_all {
+            self.streams.remove(id);
+            self.rest_if_idle(cx);
+        } else if is_too_much || stream.expects_continue {
+            self.reset(id, ErrorCode::NoError, cx);
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use crate::{CloseReason, Context, Fault, Limits, Status, StreamId};
 enum Late {
     /// The client's content.
     Content,
+    /// The client's content, which nobody wants.
+    Rest,
     /// The client's window.
     Window,
     /// The app.
@@ -70,6 +72,7 @@ impl Http2Session {
             return Some((limits.write_pace.deadline(since, moved), Late::Window));
         }
         match stream.phase {
+            Phase::Discarding => Some((limits.body_pace.deadline(since, moved), Late::Rest)),
             Phase::Collect { .. } => Some((limits.body_pace.deadline(since, moved), Late::Content)),
             Phase::Task => Some(match stream.app.awaited(None, limits) {
                 Awaited::Client(at) => (at, Late::Content),
@@ -132,6 +135,7 @@ impl Http2Session {
             return;
         };
         let (status, text) = match late {
+            Late::Rest => return self.reset(id, ErrorCode::NoError, cx),
             Late::Content => (Status::REQUEST_TIMEOUT, "the request took too long"),
             Late::App => (Status::SERVICE_UNAVAILABLE, "the app took too long"),
             Late::Window => (

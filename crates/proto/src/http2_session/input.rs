@@ -409,7 +409,7 @@ impl Http2Session {
             },
         };
         stream.priority = Priority::of(&exchange.request);
-        (self.config.trusted_proxies).note(&mut self.standing, &mut exchange);
+        (self.config.trusted_proxies).note(&mut self.peer.standing, &mut exchange);
         stream.exchange = Some(exchange);
         self.streams.push(stream);
         self.mark_due(id);

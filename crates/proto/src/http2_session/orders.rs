@@ -87,6 +87,7 @@ impl Http2Session {
             | Phase::Collect { .. }
             | Phase::Blocking
             | Phase::Answering
+            | Phase::Discarding
             | Phase::Reset => None,
         }
     }
@@ -139,10 +140,10 @@ impl Http2Session {
         }
     }
 
-    /// Whether no stream is left but those of which a worker has the exchange for nothing.
+    /// Whether no stream is left but those that nobody waits for.
     pub(super) fn is_finished(&self) -> bool {
         self.streams
             .iter()
-            .all(|stream| stream.phase == Phase::Reset)
+            .all(|stream| matches!(stream.phase, Phase::Reset | Phase::Discarding))
     }
 }

@@ -1,7 +1,7 @@
 //! One stream: a request, its response, and how far both have come (RFC 9113 section 5.1).
 //!
 //! ```text
-//!   Run ─► Running ─► Answering                        a handler's quick step
+//!   Run ─► Running ─► Answering (─► Discarding)        a handler's quick step
 //!            ├─► Collect ─► Run                        its content is gathered first
 //!            ├─► Block ─► Blocking ─► Answering        its blocking step
 //!            └─► (Collect) ─► Start ─► Task            an app's task; then as its response says
@@ -35,6 +35,8 @@ pub(super) enum Phase {
     Task,
     /// The response is on its way.
     Answering,
+    /// The response is in the output, and the end of the request has not come.
+    Discarding,
     /// It was reset; the blocking step still has the exchange.
     Reset,
 }
@@ -100,6 +102,7 @@ impl Stream {
     /// Whether something can be sent now: content, or its end.
     pub(super) fn can_send(&self, connection_window: i64) -> bool {
         self.has_head
+            && self.phase != Phase::Discarding
             && match self.content.is_empty() {
                 true => !self.is_produced,
                 false => self.send_window.min(connection_window) > 0,
@@ -186,6 +189,12 @@ impl Streams {
         self.0.push(stream);
         let last = self.0.len() - 1;
         &mut self.0[last]
+    }
+
+    /// One that was removed.
+    pub(super) fn insert(&mut self, stream: Box<Stream>) {
+        let index = self.0.partition_point(|it| it.id.0 < stream.id.0);
+        self.0.insert(index, stream);
     }
 
     pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {

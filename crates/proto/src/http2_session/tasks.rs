@@ -86,8 +86,9 @@ impl Http2Session {
             return;
         };
         let len = bytes.len();
-        if stream.phase == Phase::Answering {
-            return self.give_credit(id, len as u32, cx); // nobody wants it
+        if matches!(stream.phase, Phase::Answering | Phase::Discarding) {
+            self.credit += len as u32; // nobody wants it: no more than the stream's window
+            return self.discard_content(id, cx);
         }
         cx.pool.buffers.reserve(&mut stream.app.offer, len);
         stream.app.offer.extend_from_slice(bytes);

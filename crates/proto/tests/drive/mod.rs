@@ -19,8 +19,8 @@ use std::sync::Arc;
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
     AccessLog, Action, CloseReason, Computation, ConnectionRecord, Context, Counters, Exchange,
-    Fill, HttpDate, Limits, Outcome, Pool, Protocol, RequestBody, ServerSession, SessionConfig,
-    Status,
+    Fill, Http2, HttpDate, Limits, Outcome, Pool, Protocol, RequestBody, ServerSession,
+    SessionConfig, Status,
 };
 
 /// What a driver saw its session order.
@@ -109,6 +109,7 @@ macro_rules! cx {
 pub fn config(limits: Limits) -> Arc<SessionConfig> {
     Arc::new(SessionConfig {
         limits,
+        http2: Http2::Off, // its beginning has tests of its own
         ..SessionConfig::default()
     })
 }

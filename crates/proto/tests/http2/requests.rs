@@ -165,12 +165,30 @@ fn content_that_nobody_reads_is_not_awaited() {
     assert!(Connection::content(&frames, 1).1);
     assert_eq!(
         Connection::errors(&frames),
-        [(1, 0)],
-        "NO_ERROR: the rest is not needed"
+        [],
+        "it may still send its content"
     );
+    connection.frame(Kind::Data, flags::END_STREAM, 1, b"unread");
+    connection.get(3, "/next");
+    assert_eq!(Connection::errors(&connection.take()), []);
+
+    // What is longer than the window is not awaited, whether that was said or not.
+    connection.post(5, "/deaf", &[("content-length", "65537")]);
+    let frames = connection.take();
+    assert_eq!(
+        Connection::errors(&frames),
+        [(5, 0)],
+        "NO_ERROR: it is not needed"
+    );
+    connection.post(7, "/deaf", &[]);
+    for len in [16_000, 16_000, 16_000, 16_000, 1_536] {
+        assert_eq!(Connection::errors(&connection.take()), []);
+        connection.frame(Kind::Data, 0, 7, &vec![b'x'; len]);
+    }
+    assert_eq!(Connection::errors(&connection.take()), [(7, 0)]);
     // What was on its way is no fault, and its window is given back.
     for _ in 0..20 {
-        connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
+        connection.frame(Kind::Data, 0, 7, &[b'x'; 16_000]);
     }
     let frames = connection.take();
     assert_eq!(Connection::errors(&frames), []);
@@ -179,6 +197,17 @@ fn content_that_nobody_reads_is_not_awaited() {
             .iter()
             .any(|frame| frame.kind == Kind::WindowUpdate && frame.stream == 0)
     );
+
+    // Nor is what the client would send if it were asked.
+    connection.post(11, "/deaf", &[("expect", "100-continue")]);
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), [(11, 0)], "{frames:?}");
+
+    // Nor is what does not come.
+    connection.post(13, "/deaf", &[("content-length", "10")]);
+    let more = Limits::default().body_pace.grace_ms;
+    assert_eq!(Connection::errors(&connection.pass(more - 1).take()), []);
+    assert_eq!(Connection::errors(&connection.pass(1).take()), [(13, 0)]);
 }
 
 #[test]

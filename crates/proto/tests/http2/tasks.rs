@@ -173,8 +173,12 @@ fn a_response_may_end_before_its_request() {
     connection.produce(1, Piece::End);
     let frames = connection.take();
     assert!(Connection::content(&frames, 1).1);
+    assert_eq!(Connection::errors(&frames), []);
+    connection.frame(Kind::RstStream, 0, 1, &[0, 0, 0, 8]);
+    connection.frame(Kind::Data, 0, 1, b"late");
     assert_eq!(
-        Connection::errors(&frames),
-        [(1, ErrorCode::NoError as u32)]
+        Connection::errors(&connection.take()),
+        [(1, ErrorCode::StreamClosed as u32)],
+        "the client has closed it"
     );
 }

@@ -7,6 +7,7 @@ fn sound() -> Evidence {
     Evidence {
         threads: vec![thread("engine 0", 0.4), thread("engine 1", 0.3)],
         lag_p99_us: Some(60),
+        lag_p90_us: Some(30),
         read_lag_p99_us: None,
         latency_p50_us: Some(1_000),
         plan: Some(PlanEvidence {
@@ -106,6 +107,17 @@ fn a_busy_thread_of_an_open_loop_is_judged_by_what_it_did_to_times() {
     assert_eq!(judged(0.9, 101, Some(60), true), (true, 0));
     assert_eq!(judged(0.9, 60, None, true), (true, 0)); // not known
     assert_eq!(judged(0.9, 60, Some(60), false), (true, 0)); // closed: as fast as it can
+}
+
+#[test]
+fn too_few_samples_for_one_in_a_hundred_may_say_one_in_ten() {
+    let verdict = judged(|e| (e.lag_p99_us, e.lag_p90_us) = (None, Some(80_000)));
+    let reason = "One request in ten was sent at least 80000 us later than due";
+    assert!(verdict.client_limited && verdict.reasons[0].contains(reason));
+    let verdict = judged(|e| (e.lag_p99_us, e.lag_p90_us) = (None, Some(900)));
+    assert!(!verdict.client_limited, "{:?}", verdict.reasons);
+    let verdict = judged(|e| (e.lag_p99_us, e.lag_p90_us) = (Some(20), Some(10)));
+    assert!(!verdict.client_limited && verdict.late.is_none());
 }
 
 #[test]

@@ -155,6 +155,14 @@ impl Client {
         answers.remove(0)
     }
 
+    /// So many bytes, whatever they are.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        while self.unread.len() < count {
+            assert!(self.fill(), "the end instead of {count} bytes");
+        }
+        self.unread.drain(..count).collect()
+    }
+
     /// Asserts that the server ends the connection here, and without a reset.
     pub fn end(&mut self) {
         while self.fill() {}

@@ -168,7 +168,7 @@ fn listeners_have_limits_of_their_own(model: Model) {
             keep_alive,
             ..SessionConfig::default()
         }),
-        protocol: Protocol::Http1,
+        protocol: Protocol::Http,
     };
     let config = |listeners| Config {
         handler: Arc::new(Version::new(7, &alive)),

@@ -21,7 +21,7 @@ every_model! {
     the_counters_agree,
 }
 
-fn a_slow_reader_gets_every_byte(model: Model) {
+pub fn a_slow_reader_gets_every_byte(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     client.send("GET /big.bin HTTP/1.1\r\nHost: h\r\n\r\n");

@@ -69,7 +69,7 @@ fn request(folder: &str) -> String {
     format!("GET /{folder}/far.txt HTTP/1.1\r\nHost: h\r\n\r\n")
 }
 
-fn a_file_system_that_hung_stopped_every_loop(model: Model) {
+pub fn a_file_system_that_hung_stopped_every_loop(model: Model) {
     let options = model.options();
     let has_loops = matches!(
         options.architecture,

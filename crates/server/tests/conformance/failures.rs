@@ -13,7 +13,7 @@ every_model! {
     a_file_rewritten_while_it_is_sent_never_completes_mixed,
 }
 
-fn a_panic_is_a_500_and_costs_nothing(model: Model) {
+pub fn a_panic_is_a_500_and_costs_nothing(model: Model) {
     let server = Server::start(model);
     for _ in 0..5 {
         for target in ["/-/panic", "/-/panic-blocking"] {

@@ -62,7 +62,7 @@ pub fn head_says_what_get_says(model: Model) {
     }
 }
 
-fn folders(model: Model) {
+pub fn folders(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     assert_eq!(client.get("/", "").body, pattern(600));
@@ -85,7 +85,7 @@ fn folders(model: Model) {
     }
 }
 
-fn nothing_escapes_the_root(model: Model) {
+pub fn nothing_escapes_the_root(model: Model) {
     let server = Server::start(model);
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret.txt"), "SECRET").unwrap();
@@ -156,7 +156,7 @@ fn nothing_escapes_the_root(model: Model) {
     }
 }
 
-fn a_changed_file_is_seen_within_a_second(model: Model) {
+pub fn a_changed_file_is_seen_within_a_second(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     let path = server.path().join("changing.txt");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::Buffer;
 use loadline_proto::{
-    Body, Context, Exchange, Handler, Limits, Outcome, Pace, Port, Protocol, RequestBody,
+    Body, Context, Exchange, Handler, Http2, Limits, Outcome, Pace, Port, Protocol, RequestBody,
     SessionConfig, Task,
 };
 use loadline_server::{
@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use crate::client::{Client, PATIENCE};
 use crate::later;
 pub use crate::model::Model;
+use crate::translated::Translated;
 
 /// What blocking steps for `/-/gate` wait at.
 #[derive(Default)]
@@ -134,6 +135,7 @@ pub struct Server {
     handle: Option<ServerHandle>,
     /// Both ends, if it speaks TLS.
     pub tls: Option<(TlsServer, TlsClient)>,
+    is_http2: bool,
 }
 
 /// What is in the folder besides what a test adds: the length tells the name.
@@ -187,6 +189,16 @@ pub fn impatient() -> Limits {
 thread_local! {
     /// Whether servers and clients that this thread makes speak TLS.
     static OVER_TLS: Cell<bool> = const { Cell::new(false) };
+    /// Whether clients of servers that this thread makes speak HTTP/2.
+    static OVER_HTTP_2: Cell<bool> = const { Cell::new(false) };
+    /// Which versions of HTTP such servers speak.
+    static HTTP_2: Cell<Http2> = const { Cell::new(Http2::On) };
+}
+
+/// Runs a case over HTTP/2.
+pub fn over_http2(case: fn(Model), model: Model) {
+    OVER_HTTP_2.set(true);
+    case(model);
 }
 
 /// Runs a case over TLS.
@@ -231,6 +243,14 @@ impl Server {
         Self::start_over(options, limits, StaticOptions::default())
     }
 
+    /// The same with other versions of HTTP.
+    pub fn start_of(http2: Http2, options: ServerOptions, limits: Limits) -> Self {
+        HTTP_2.set(http2);
+        let server = Self::start_with(options, limits);
+        HTTP_2.set(Http2::On);
+        server
+    }
+
     pub fn start_over(options: ServerOptions, limits: Limits, files: StaticOptions) -> Self {
         let root = folder();
         let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
@@ -269,7 +289,7 @@ impl Server {
         Self::start_protocol_at(
             root,
             options,
-            (limits, Protocol::Http1),
+            (limits, Protocol::Http),
             listen,
             files,
             connection_log,
@@ -331,6 +351,7 @@ impl Server {
             address: listen,
             session: Arc::new(SessionConfig {
                 limits,
+                http2: HTTP_2.get(),
                 ..SessionConfig::default()
             }),
             protocol,
@@ -347,6 +368,7 @@ impl Server {
             control: handle.control(),
             handle: Some(handle),
             tls,
+            is_http2: OVER_HTTP_2.get(),
         }
     }
 
@@ -357,6 +379,11 @@ impl Server {
     pub fn connect(&self) -> Client {
         match &self.tls {
             Some((_, client)) => connect_by(client, self.address),
+            None if self.is_http2 => {
+                let mut preface = Vec::new();
+                let layer = Translated::new("http", &mut preface);
+                Client::connect_over(self.address, Box::new(layer), &preface)
+            }
             None => Client::connect(self.address),
         }
     }

@@ -198,7 +198,7 @@ fn content_in_both_directions_at_once(model: Model) {
     assert!(answers[0].body == content);
 }
 
-fn a_task_woken_by_another_thread(model: Model) {
+pub fn a_task_woken_by_another_thread(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     for _ in 0..5 {

@@ -13,6 +13,7 @@ mod records;
 mod model;
 mod client;
 mod fixture;
+mod translated;
 
 mod config;
 mod connections;
@@ -20,6 +21,7 @@ mod elsewhere;
 mod failures;
 mod files;
 mod framing;
+mod http2;
 mod journal;
 mod last_words;
 mod later;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loadline_base::{Millis, Segment, Transmit};
 use loadline_proto::{
     Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Http1Session,
-    Outcome, Piece, Protocol, Session, SessionConfig, Status, StreamId, Then,
+    Outcome, Piece, Protocol, Security, Session, SessionConfig, Status, StreamId, Then,
 };
 
 const FRAME_BYTES_MAX: usize = 60_000;
@@ -240,6 +240,8 @@ impl Session for ManyStreams {
         }
         self.unread = unread[at..].to_vec();
     }
+
+    fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         self.eof = true;

@@ -36,7 +36,7 @@ fn ways(model: Model) -> Vec<ServerOptions> {
     }
 }
 
-fn a_rename_over_a_file_cut_those_who_were_downloading_it(model: Model) {
+pub fn a_rename_over_a_file_cut_those_who_were_downloading_it(model: Model) {
     for options in ways(model) {
         let (got, content) = disturb(options, |path| {
             let other = path.with_extension("new");
@@ -47,7 +47,7 @@ fn a_rename_over_a_file_cut_those_who_were_downloading_it(model: Model) {
     }
 }
 
-fn permissions_and_links_cut_those_who_were_downloading_a_file(model: Model) {
+pub fn permissions_and_links_cut_those_who_were_downloading_a_file(model: Model) {
     for options in ways(model) {
         let (got, content) = disturb(options, |path| {
             fs::hard_link(path, path.with_extension("link")).unwrap();
@@ -58,7 +58,7 @@ fn permissions_and_links_cut_those_who_were_downloading_a_file(model: Model) {
     }
 }
 
-fn two_hundred_renames_under_load_cut_no_answer(model: Model) {
+pub fn two_hundred_renames_under_load_cut_no_answer(model: Model) {
     for options in ways(model) {
         replace_under_load(options, 200);
     }

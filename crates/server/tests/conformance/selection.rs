@@ -10,7 +10,7 @@ every_model! {
     encoded_neighbours,
 }
 
-fn ranges(model: Model) {
+pub fn ranges(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     // A large file goes by sendfile, a middle one from memory, a small one inline.
@@ -67,7 +67,7 @@ fn ranges(model: Model) {
     }
 }
 
-fn several_ranges(model: Model) {
+pub fn several_ranges(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     for (name, len) in [("style.css", 5_000), ("big.bin", 3_000_001)] {
@@ -127,7 +127,7 @@ fn settled(model: Model) -> Server {
     server
 }
 
-fn conditions(model: Model) {
+pub fn conditions(model: Model) {
     let server = settled(model);
     let mut client = server.connect();
     for target in ["/style.css", "/middle.bin"] {
@@ -191,7 +191,7 @@ fn conditions(model: Model) {
     }
 }
 
-fn conditions_on_ranges(model: Model) {
+pub fn conditions_on_ranges(model: Model) {
     let server = settled(model);
     let mut client = server.connect();
     for target in ["/style.css", "/middle.bin"] {
@@ -219,7 +219,7 @@ fn conditions_on_ranges(model: Model) {
     }
 }
 
-fn encoded_neighbours(model: Model) {
+pub fn encoded_neighbours(model: Model) {
     let server = settled(model);
     std::fs::write(server.path().join("style.css.gz"), "as gzip").unwrap();
     std::fs::write(server.path().join("style.css.br"), "as brotli").unwrap();

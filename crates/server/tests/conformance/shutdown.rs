@@ -136,7 +136,7 @@ fn a_server_restarts_on_its_port_at_once(model: Model) {
     assert_eq!(server.connect().send(ECHO).answer().status, 200);
 }
 
-fn before_a_drain_after_a_delay_all_is_as_ever(model: Model) {
+pub fn before_a_drain_after_a_delay_all_is_as_ever(model: Model) {
     let server = Server::start(model);
     assert!(server.control.is_ready());
     let mut client = server.connect();

@@ -11,7 +11,10 @@ use loadline_tls::{
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::version::TLS12;
-use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned,
+    SupportedProtocolVersion,
+};
 
 use crate::client::PATIENCE;
 use crate::failures::LARGE;
@@ -88,15 +91,23 @@ fn an_end_without_close_notify_is_counted(model: Model) {
 
 /// A client of rustls alone that offers nothing newer than TLS 1.2.
 fn client_of_tls_1_2(trusted: &Certificate, resumption: Resumption) -> Arc<ClientConfig> {
+    let mut config = client_of(trusted, &[&TLS12]);
+    config.resumption = resumption;
+    Arc::new(config)
+}
+
+/// A client of rustls alone.
+pub fn client_of(
+    trusted: &Certificate,
+    versions: &[&'static SupportedProtocolVersion],
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let der = CertificateDer::from(trusted.der().to_vec());
     roots.add(der).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_protocol_versions(&[&TLS12]).unwrap();
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-    config.resumption = resumption;
-    Arc::new(config)
+    let builder = builder.with_protocol_versions(versions).unwrap();
+    builder.with_root_certificates(roots).with_no_client_auth()
 }
 
 fn handshakes_of_tls_1_2_are_full_or_resumed(model: Model) {

@@ -1,0 +1,146 @@
+//! A protocol as a state machine: events in, orders out.
+
+use core::fmt::Debug;
+use core::net::IpAddr;
+
+use loadline_base::{Millis, Transmit};
+
+use crate::{
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece,
+    Security, Status, StreamId,
+};
+
+/// Gives the events and questions of a session to a macro: each is written down once, here.
+macro_rules! session {
+    ($apply:ident) => {
+        $apply! {
+            events of the connection {
+                /// Bytes came. Welcome after `Wait { read: true }`, bounded otherwise by what the loop reads
+                /// at once. (`&mut`: a layer such as TLS decrypts in place.)
+                fn received(bytes: &mut [u8], cx: &mut Context<'_>);
+
+                /// The layer below is open, before any of its bytes are received. What it has agreed on with the
+                /// client is known.
+                fn layer_opened(security: &Security, cx: &mut Context<'_>);
+            }
+            events {
+                /// The next order. To be asked after every event until it says `Wait` or `Close`.
+                fn next_action(cx: &mut Context<'_>) -> Action;
+
+                /// The peer will send no more (a half-close): answers still go out, but for those of apps
+                /// that do not work for a client which may have left.
+                fn received_eof(cx: &mut Context<'_>);
+
+                /// The peer has closed its end, behind input that was not received yet: for requests that wait
+                /// for a worker. `received_eof` follows in its place.
+                fn half_closed();
+
+                /// The socket holds nothing: the answer to `ReceivePending`.
+                fn nothing_pending(cx: &mut Context<'_>);
+
+                /// Part of what is out has left; for the minimum rate.
+                fn progressed(bytes: u64, cx: &mut Context<'_>);
+
+                /// All of what was out has left.
+                fn sent(transmit: Transmit, cx: &mut Context<'_>);
+
+                /// File content for `Fill` is in its buffer, as much as there was.
+                fn filled(fill: Box<Fill>, cx: &mut Context<'_>);
+
+                /// The rest of what `Fill` asks for is not in the page cache. It is read into it; then `cached`.
+                fn not_cached(fill: Box<Fill>, cx: &mut Context<'_>);
+
+                /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
+                /// again.
+                fn cached(cx: &mut Context<'_>);
+
+                /// What `Compute` orders was done, or there was no room for it.
+                fn computed(computation: Box<dyn Computation>, cx: &mut Context<'_>);
+
+                /// The peer is gone altogether (reset, hang-up). `Close` follows.
+                fn peer_gone(cx: &mut Context<'_>);
+
+                /// The quick step ran.
+                fn ran(exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>);
+
+                /// The blocking step is done (or was refused: then the answer says so). In a drain the last
+                /// answer says so, and whether it is the last is known once what has arrived behind it was
+                /// received.
+                fn completed(exchange: Box<Exchange>, cx: &mut Context<'_>);
+
+                /// The app's task answers: with the whole, or with a head whose content follows by
+                /// `produced`.
+                fn answered(exchange: Box<Exchange>, cx: &mut Context<'_>);
+
+                /// The task has read this much of what was offered: the window reopens. The first call, with
+                /// 0 perhaps, says that it wants content at all.
+                fn consumed(stream: StreamId, bytes: usize, cx: &mut Context<'_>);
+
+                /// The task has produced a piece of its answer.
+                fn produced(stream: StreamId, piece: Piece, cx: &mut Context<'_>);
+
+                /// `deadline` has passed. Called too early, it changes nothing.
+                fn expired(cx: &mut Context<'_>);
+
+                /// The server is going down: finish what was accepted, say that the connection ends, then
+                /// `Close`. An idle connection closes at once, unless a request has arrived.
+                fn draining(cx: &mut Context<'_>);
+
+                /// Answer a new connection with this status and close, without reading a request.
+                fn refuse(status: Status, cx: &mut Context<'_>);
+
+                /// Close without an answer, for this reason.
+                fn abort(reason: CloseReason);
+
+                /// Counts for a journal of connections from now on; `ended` gives the record back.
+                fn keep_record(record: Option<Box<ConnectionRecord>>);
+
+                /// The connection is closed: memory goes back to the pool, the close is counted by its
+                /// reason. Returns the record, if one was kept. Nothing may follow.
+                fn ended(cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>>;
+            }
+            questions {
+                /// When to call `expired`. `None` while only the server itself is awaited.
+                fn deadline() -> Option<Millis>;
+
+                /// Between requests with nothing received: may be closed to make room.
+                fn is_idle() -> bool;
+
+                /// Who its client is, if that is known of the connection: not on a Unix socket, nor behind a
+                /// trusted proxy.
+                fn client_address() -> Option<IpAddr>;
+
+                /// Whether a handshake comes before its requests, of which nothing was understood yet.
+                fn is_before_handshake() -> bool;
+
+                /// Since when it waits for its client in the middle of a request or a response: `None` if it
+                /// does not.
+                fn awaits_client_since() -> Option<Millis>;
+
+                /// Memory that it holds beside itself, in bytes.
+                fn held_bytes() -> usize;
+            }
+        }
+    };
+}
+pub(crate) use session;
+
+macro_rules! declare {
+    (
+        events of the connection { $($(#[$own_doc:meta])*
+            fn $own:ident($($own_arg:ident: $own_type:ty),*);)+ }
+        events { $($(#[$event_doc:meta])*
+            fn $event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)+ }
+        questions { $($(#[$question_doc:meta])* fn $question:ident() -> $answer:ty;)+ }
+    ) => {
+        /// A protocol as a state machine: events in, orders out. It sees no socket, no clock and no
+        /// thread.
+        pub trait Session: Debug + Send {
+            $($(#[$own_doc])* fn $own(&mut self, $($own_arg: $own_type),*);)+
+            $($(#[$event_doc])* fn $event(&mut self, $($arg: $type),*) $(-> $out)?;)+
+            $($(#[$question_doc])* fn $question(&self) -> $answer;)+
+        }
+    };
+}
+
+session!(declare);
