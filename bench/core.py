@@ -109,7 +109,13 @@ def of_the_loop(more: dict[int, int], less: dict[int, int]) -> int:
 
 def count_core(program: str) -> dict[str, float]:
     counts = {}
-    for name in ["wrk", "browser"]:
+    sent = {
+        "wrk": "a request as wrk sends it",
+        "browser": "a request as browser sends it",
+        "http2": "a request of HTTP/2",
+        "http2_32": "32 requests of HTTP/2 at once",
+    }
+    for name, what in sent.items():
         found = [
             instructions([program, name, str(count)])
             for count in (CORE_REQUESTS, 2 * CORE_REQUESTS)
@@ -117,7 +123,7 @@ def count_core(program: str) -> dict[str, float]:
         if all(found):
             few, many = (sum(threads.values()) for threads in found)
             each = (many - few) / CORE_REQUESTS
-            counts[f"instructions in the core, a request as {name} sends it"] = each
+            counts[f"instructions in the core, {what}"] = each
     for line in run([program], REPOSITORY).splitlines():
         name, value = line.rsplit(": ", 1)
         counts[name] = float(value)

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loadline_proto::http2::hpack::{Decoder, Encoder, Indexing, TABLE_BYTES};
+use loadline_proto::hpack::{Decoder, Encoder, Indexing, TABLE_BYTES};
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 

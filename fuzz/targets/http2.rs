@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use loadline_base::{Chunk, Millis, Transmit};
+use loadline_proto::hpack::Decoder;
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags};
-use loadline_proto::http2::hpack::Decoder;
 use loadline_proto::{
     Action, Body, Context, Counters, Exchange, Http2Session, HttpDate, Limits, Outcome, Pool,
     RequestBody, Session, SessionConfig, TaskOptions,
@@ -81,7 +81,7 @@ fn run(mode: u8, bytes: &[u8], piece: usize) {
         counters: &connection.counters,
         log: None,
     };
-    let mut session = Http2Session::new(&CONFIG, None, false, cx);
+    let mut session = Http2Session::new(&CONFIG, None, None, cx);
     for piece in bytes.chunks(piece) {
         connection.tell(&mut session, |session, cx| {
             session.received(&mut piece.to_vec(), cx)

@@ -11,20 +11,25 @@ mod request;
 
 use loadline_proto::{ClientSession, ServerSession};
 
-use request::{BROWSER, WRK, with_session};
+use request::{BROWSER, Sent, WRK, with_session};
 
-const CASES: [(&str, &[u8]); 2] = [("wrk", WRK), ("browser", BROWSER)];
+const CASES: [(&str, Sent); 4] = [
+    ("wrk", Sent::Http1(WRK)),
+    ("browser", Sent::Http1(BROWSER)),
+    ("http2", Sent::Http2(1)),
+    ("http2_32", Sent::Http2(32)),
+];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [name, count] = &arguments[..] {
         let case = CASES.iter().find(|(case, _)| case == name);
-        let (_, request) = case.expect("one of the cases");
+        let (_, sent) = case.expect("one of the cases");
         let count: u32 = count.parse().expect("a number");
-        return with_session(request, |exchange| (0..count).for_each(|_| exchange()));
+        return with_session(sent, |exchange| (0..count).for_each(|_| exchange()));
     }
-    for (name, request) in CASES {
-        with_session(request, |exchange| {
+    for (name, sent) in &CASES {
+        with_session(sent, |exchange| {
             (0..100).for_each(|_| exchange());
             let seen = allocation_counter::measure(|| (0..100).for_each(|_| exchange()));
             println!("allocations of 100 {name} requests: {}", seen.count_total);

@@ -52,6 +52,8 @@ pub struct Exchange {
     pub answer_as_data: bool,
     /// The connection's unsent output, while an answer can be encoded straight into it.
     pub(crate) lent: Option<LentOutput>,
+    /// If it is HTTP/2's.
+    pub(crate) lent_stream: Option<LentStream>,
     /// Whether the connection can stay open after this answer.
     pub(crate) persist: bool,
     /// For how many seconds it then stays open at least, if that is to be said.
@@ -69,6 +71,15 @@ pub(crate) struct LentOutput {
     pub(crate) output: Buffer,
     /// How much of it was there when it was lent.
     pub(crate) len: usize,
+}
+
+/// What a response on a stream of HTTP/2 needs beside.
+#[derive(Debug)]
+pub(crate) struct LentStream {
+    /// Fields that are the session's and the connection's, encoded.
+    pub(crate) common: Vec<u8>,
+    /// Content that may leave with the head, at most.
+    pub(crate) content_bytes_max: usize,
 }
 
 impl Exchange {
@@ -127,6 +138,7 @@ impl Exchange {
         self.inner_ready = false;
         self.answer_as_data = false;
         self.lent = None;
+        self.lent_stream = None;
         self.request.clear();
         self.response.clear();
     }

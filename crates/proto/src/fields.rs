@@ -5,9 +5,13 @@
 //!   lines   12, 9                      4, 15                      lengths of name and value
 //! ```
 //!
-//! HTTP/1 sends the text as it is, in one copy. Everybody else iterates over pairs, without parsing.
+//! HTTP/1 sends the text as it is, in one copy; HTTP/2 sends fields that are kept as a block that was made
+//! once. Everybody else iterates over pairs, without parsing.
+
+use std::sync::OnceLock;
 
 use crate::ascii::is_token_byte;
+use crate::hpack;
 
 const COLON: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
@@ -32,6 +36,8 @@ pub struct Fields {
     lines: Vec<Line>,
     has_date: bool,
     has_server: bool,
+    /// What HTTP/2 sends, once that was asked for.
+    block: OnceLock<Box<[u8]>>,
 }
 
 impl Fields {
@@ -41,6 +47,7 @@ impl Fields {
     /// The name has to be a token (RFC 9110 section 5.1). It is the program's own: a wrong one fails
     /// a debug build, and is left out of the answer in a release build.
     pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.block.take();
         let value = trimmed(value.as_ref());
         let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
         let lens = (u16::try_from(name.len()), u32::try_from(value.len()));
@@ -75,6 +82,7 @@ impl Fields {
 
     /// Adds the fields of `other`, but for its first `skipped` ones.
     pub fn append(&mut self, other: &Self, skipped: usize) {
+        self.block.take();
         let skipped = skipped.min(other.lines.len());
         let (before, lines) = other.lines.split_at(skipped);
         let start: usize = before.iter().map(|line| line.len()).sum();
@@ -87,6 +95,7 @@ impl Fields {
 
     /// Removes all fields of this name; says whether there were any.
     pub fn remove(&mut self, name: &str) -> bool {
+        self.block.take();
         let count = self.lines.len();
         let mut start = 0;
         let text = &mut self.text;
@@ -112,6 +121,7 @@ impl Fields {
 
     /// Removes all of them, keeping their memory.
     pub fn clear(&mut self) {
+        self.block.take();
         self.text.clear();
         self.lines.clear();
         self.has_date = false;
@@ -156,10 +166,20 @@ impl Fields {
         &self.text
     }
 
+    /// All of them as HTTP/2 sends them, without its dynamic table: a part of a field block (RFC 7541)
+    /// that is the same for every connection. Made at the first call, and kept.
+    #[inline]
+    #[must_use]
+    pub fn http2_block(&self) -> &[u8] {
+        self.block
+            .get_or_init(|| hpack::literals(self.iter()).into())
+    }
+
     /// Bytes of memory that they hold.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.text.capacity() + self.lines.capacity() * size_of::<Line>()
+        let block = self.block.get().map_or(0, |block| block.len());
+        self.text.capacity() + self.lines.capacity() * size_of::<Line>() + block
     }
 
     /// Gives memory back that is not needed, where they are kept for long.

@@ -11,8 +11,9 @@
 //! | what | file |
 //! |---|---|
 //! | frames that come | `input` |
-//! | one stream, and all of them | `stream` |
-//! | responses, and whose content is next | `answering`, `priority`, `output` |
+//! | one stream, and all of them | `http2::stream` |
+//! | responses, and whose content is next | `answering`, `http2::priority`, `output` |
+//! | small cached responses, in one copy | `lend` |
 //! | apps whose content streams | `tasks` |
 //! | what the owner has to do | `orders` |
 //! | times, and what clients may not do too often | `deadlines`, `budget` |
@@ -21,32 +22,32 @@ mod answering;
 mod budget;
 mod deadlines;
 mod input;
+mod lend;
 mod orders;
 mod output;
-mod priority;
-mod stream;
 mod tasks;
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use loadline_base::{Buffer, Millis, Transmit};
+use loadline_base::{Buffer, Millis, Segment, Transmit};
 
+use crate::hpack::{self, Decoder, Encoder};
 use crate::http1_session::Handover;
 use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
-use crate::http2::hpack::{Decoder, Encoder};
 use crate::http2::request::RequestFields;
+use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
 use crate::trusted_proxies::Standing;
 use crate::{
-    CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Http1Session,
+    Body, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Http1Session,
     Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use budget::Budget;
 use input::{Block, Reading};
+use lend::Common;
 use output::Output;
-use stream::{Phase, Stream, Streams};
 
 /// The connection.
 const CONNECTION: StreamId = StreamId(0);
@@ -87,8 +88,12 @@ pub struct Http2Session {
     turns: u64,
 
     encoder: Encoder,
-    /// A field block in the making.
+    /// A field block in the making, and a name in it.
     head: Vec<u8>,
+    name: Vec<u8>,
+    common: Common,
+    /// Fields that the layer below adds to each response, encoded.
+    layer_block: Box<[u8]>,
     output: Output,
     /// What the client takes, of all streams together, and of each new one.
     send_window: i64,
@@ -124,19 +129,23 @@ enum Stage {
 }
 
 impl Http2Session {
-    /// A connection that was just accepted. `is_secure`: a layer such as TLS is below.
+    /// A connection that was just accepted. `security`: of a layer such as TLS below.
     #[must_use]
     pub fn new(
         config: &Arc<SessionConfig>,
         peer: Option<SocketAddr>,
-        is_secure: bool,
+        security: Option<&Security>,
         cx: &mut Context<'_>,
     ) -> Self {
-        Self::after(&mut Http1Session::new(config, peer, cx), is_secure, cx)
+        Self::after(&mut Http1Session::new(config, peer, cx), security, cx)
     }
 
     /// A connection that has begun as HTTP/1, before its first request.
-    pub(crate) fn after(http1: &mut Http1Session, is_secure: bool, cx: &mut Context<'_>) -> Self {
+    pub(crate) fn after(
+        http1: &mut Http1Session,
+        security: Option<&Security>,
+        cx: &mut Context<'_>,
+    ) -> Self {
         let Handover {
             config,
             peer,
@@ -147,7 +156,7 @@ impl Http2Session {
         } = http1.hand_over(cx);
         let mut session = Self {
             peer,
-            is_secure,
+            is_secure: security.is_some(),
             stage: Stage::Open,
             reading: Reading::Preface,
             unread: Buffer::default(),
@@ -167,6 +176,9 @@ impl Http2Session {
             turns: 0,
             encoder: Encoder::default(),
             head: Vec::new(),
+            name: Vec::new(),
+            common: Common::default(),
+            layer_block: layer_block(security),
             output: Output::default(),
             send_window: i64::from(WINDOW_BYTES),
             stream_send_window: WINDOW_BYTES,
@@ -262,8 +274,8 @@ impl Http2Session {
                 if phase == Phase::Task {
                     self.cancelled.push_back(id);
                 }
-                if let Some(mut stream) = self.streams.remove(id) {
-                    self.let_go(&mut stream, cx);
+                if let Some(stream) = self.streams.remove(id) {
+                    self.discard(stream, cx);
                 }
                 self.rest_if_idle(cx);
             }
@@ -271,6 +283,11 @@ impl Http2Session {
     }
 
     /// Gives back what a stream holds. What it has kept of the client's window is open again.
+    fn discard(&mut self, mut stream: Box<Stream>, cx: &mut Context<'_>) {
+        self.let_go(&mut stream, cx);
+        cx.pool.http2.give(stream);
+    }
+
     fn let_go(&mut self, stream: &mut Stream, cx: &mut Context<'_>) {
         let offered_bytes = std::mem::take(&mut stream.app.offered_bytes);
         self.credit += u32::try_from(offered_bytes).unwrap_or_default();
@@ -282,7 +299,11 @@ impl Http2Session {
         if let Some(exchange) = stream.answered.take() {
             cx.answered(exchange, stream.content_sent);
         }
-        cx.pool.give_segments(stream.content.drain(..).collect());
+        for segment in stream.content.drain(..) {
+            if let Segment::Buffer(bytes) = segment {
+                cx.pool.buffers.give(bytes);
+            }
+        }
     }
 
     /// The last stream has ended: the idle time begins.
@@ -329,6 +350,12 @@ fn abandon(stream: &mut Stream) {
     if let Some(hang_up) = stream.hang_up.take() {
         hang_up.close();
     }
+}
+
+/// Fields of each response that the layer below has, encoded.
+fn layer_block(security: Option<&Security>) -> Box<[u8]> {
+    let lines = security.map_or(&[][..], |security| &security.response_lines);
+    hpack::literals(answering::lines(lines)).into()
 }
 
 /// The window of a new stream: what an app's task has of its content at one time.
@@ -416,11 +443,17 @@ impl Session for Http2Session {
 
     fn ran(&mut self, mut exchange: Box<Exchange>, outcome: Outcome, cx: &mut Context<'_>) {
         let id = exchange.stream;
+        let is_for_app = matches!(outcome, Outcome::Later(_));
+        let is_unknown = exchange.request.method == Method::Other && !is_for_app;
+        let stands = outcome == Outcome::Ready && !is_unknown && !self.is_refused(&exchange);
+        self.take_lent(&mut exchange, stands);
+        if let Body::Encoded { len } = exchange.response.body {
+            return self.encoded(exchange, len, cx);
+        }
         let Some(stream) = self.streams.get_mut(id) else {
             return cx.pool.give_exchange(exchange);
         };
-        let is_for_app = matches!(outcome, Outcome::Later(_));
-        if exchange.request.method == Method::Other && !is_for_app {
+        if is_unknown {
             exchange.response.error(Status::NOT_IMPLEMENTED);
             return self.answer(exchange, cx);
         }
@@ -445,8 +478,8 @@ impl Session for Http2Session {
             }
             Some(_) => {
                 cx.pool.give_exchange(exchange);
-                if let Some(mut stream) = self.streams.remove(id) {
-                    self.let_go(&mut stream, cx);
+                if let Some(stream) = self.streams.remove(id) {
+                    self.discard(stream, cx);
                 }
                 self.rest_if_idle(cx);
             }
@@ -504,9 +537,8 @@ impl Session for Http2Session {
     fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
         let reason = self.reason.unwrap_or(CloseReason::Failed);
         cx.counters.close(reason);
-        let streams: Vec<_> = self.streams.drain().collect();
-        for mut stream in streams {
-            self.let_go(&mut stream, cx);
+        while let Some(stream) = self.streams.pop() {
+            self.discard(stream, cx);
         }
         self.output.recycle(cx);
         cx.pool.buffers.give(std::mem::take(&mut self.unread));
@@ -549,6 +581,9 @@ impl Session for Http2Session {
             + self.sending_bytes
             + self.unread.capacity()
             + self.head.capacity()
+            + self.name.capacity()
+            + self.common.held_bytes()
+            + self.layer_block.len()
             + self.decoder.held_bytes()
             + self.encoder.held_bytes()
     }

@@ -50,6 +50,7 @@
 pub mod access_log;
 pub mod action;
 mod ascii;
+mod borrowed;
 pub mod client;
 pub mod client_key;
 pub mod client_session;
@@ -65,6 +66,7 @@ pub mod fault;
 pub mod fields;
 pub mod handler;
 mod hang_up;
+pub mod hpack;
 pub mod http1;
 pub mod http1_session;
 pub mod http2;

@@ -3,6 +3,7 @@
 use loadline_base::{BufferPool, Segment};
 
 use crate::Exchange;
+use crate::http2::stream::StreamPool;
 use crate::progress::ProgressPool;
 
 /// Exchanges of one thread that wait for the next request. 64: as many as one turn has at once.
@@ -18,6 +19,8 @@ pub struct Pool {
     segments: Vec<Vec<Segment>>,
     /// What HTTP/1 keeps of its own.
     pub(crate) http1: ProgressPool,
+    /// And HTTP/2.
+    pub(crate) http2: StreamPool,
     is_short: bool,
 }
 

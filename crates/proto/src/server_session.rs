@@ -67,7 +67,7 @@ impl ServerSession {
         http1.expect_http2();
         let mut session = Self::Http1(http1);
         if config.http2 == Http2::Only {
-            session.go_on_as_http2(false, cx);
+            session.go_on_as_http2(None, cx);
         }
         session
     }
@@ -80,11 +80,7 @@ impl ServerSession {
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> Self {
-        let mut session = Self::Http1(Http1Session::new(config, peer, cx));
-        if config.http2 == Http2::Only {
-            session.go_on_as_http2(true, cx);
-        }
-        session
+        Self::Http1(Http1Session::new(config, peer, cx))
     }
 
     /// Bytes came: see [`Session::received`].
@@ -103,7 +99,7 @@ impl ServerSession {
         if let Self::Http1(session) = self
             && session.begins_http2(bytes)
         {
-            self.go_on_as_http2(false, cx);
+            self.go_on_as_http2(None, cx);
         }
         match self {
             Self::Http1(session) => session.received(bytes, cx),
@@ -113,14 +109,15 @@ impl ServerSession {
 
     /// The layer below is open: see [`Session::layer_opened`].
     pub fn layer_opened(&mut self, security: &Security, cx: &mut Context<'_>) {
-        if security.is_http2 {
-            self.go_on_as_http2(true, cx);
+        let is_only = matches!(self, Self::Http1(session) if session.is_http2_only());
+        if security.is_http2 || is_only {
+            self.go_on_as_http2(Some(security), cx);
         }
     }
 
-    fn go_on_as_http2(&mut self, is_secure: bool, cx: &mut Context<'_>) {
+    fn go_on_as_http2(&mut self, security: Option<&Security>, cx: &mut Context<'_>) {
         if let Self::Http1(session) = self {
-            *self = Self::Other(Box::new(Http2Session::after(session, is_secure, cx)));
+            *self = Self::Other(Box::new(Http2Session::after(session, security, cx)));
         }
     }
 }

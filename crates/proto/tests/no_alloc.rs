@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use loadline_base::Millis;
+use loadline_proto::hpack::{Encoder, Indexing};
+use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags};
 use loadline_proto::{
     Action, Body, ClientSession, Context, Counters, Exchange, Fields, ForwardedField, HttpDate,
     Limits, Method, Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies,
@@ -73,6 +75,83 @@ impl Core {
             }
         }
     }
+}
+
+/// Frames of HTTP/2, in memory that is used again.
+struct Client {
+    encoder: Encoder,
+    block: Vec<u8>,
+    bytes: Vec<u8>,
+    stream: u32,
+}
+
+impl Client {
+    fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
+        let head = FrameHead {
+            len: payload.len(),
+            kind,
+            flags,
+            stream,
+        };
+        head.write(&mut self.bytes);
+        self.bytes.extend_from_slice(payload);
+    }
+
+    /// So many requests at once.
+    fn request(&mut self, count: u32) -> &mut [u8] {
+        self.bytes.clear();
+        for _ in 0..count {
+            let mut block = std::mem::take(&mut self.block);
+            block.clear();
+            for (name, value) in [
+                (":method", "GET"),
+                (":scheme", "http"),
+                (":authority", "localhost:8080"),
+                (":path", "/index.html"),
+                ("user-agent", "test/1.0"),
+                ("cookie", "a=b"),
+            ] {
+                let (name, value) = (name.as_bytes(), value.as_bytes());
+                self.encoder.field(name, value, Indexing::Kept, &mut block);
+            }
+            let flag = flags::END_STREAM | flags::END_HEADERS;
+            self.frame(Kind::Headers, flag, self.stream, &block);
+            self.block = block;
+            self.stream += 2;
+        }
+        let more = (count * 20_000).to_be_bytes();
+        self.frame(Kind::WindowUpdate, 0, 0, &more);
+        &mut self.bytes
+    }
+}
+
+/// The same for requests of HTTP/2, so many at once.
+fn assert_none_over_http2(what: &str, at_once: u32, handle: &Handle) {
+    let mut core = Core::new(SessionConfig::default());
+    let mut client = Client {
+        encoder: Encoder::default(),
+        block: Vec::new(),
+        bytes: Vec::new(),
+        stream: 1,
+    };
+    client.bytes.extend_from_slice(PREFACE);
+    client.frame(Kind::Settings, 0, 0, &[]);
+    let mut preface = std::mem::take(&mut client.bytes);
+    core.exchange(&mut [&mut preface], handle);
+    for _ in 0..10 {
+        core.exchange(&mut [client.request(at_once)], handle);
+    }
+    let before = core.answers;
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            core.exchange(&mut [client.request(at_once)], handle);
+        }
+    });
+    assert_eq!(core.answers - before, 100 * u64::from(at_once), "{what}");
+    assert_eq!(
+        allocated.count_total, 0,
+        "{what}: allocations in 100 rounds"
+    );
 }
 
 type Handle = dyn Fn(&mut Exchange, &mut Context<'_>) -> Outcome;
@@ -162,11 +241,11 @@ fn a_head_answer() {
     assert_none("HEAD", &[head.as_bytes()], 1, &borrowed);
 }
 
-#[test]
-fn shared_content_and_fields() {
-    let content: Arc<[u8]> = Arc::from(vec![b'x'; 100_000]);
+/// Answers with content that is too large to copy.
+fn shared(len: usize) -> impl Fn(&mut Exchange, &mut Context<'_>) -> Outcome {
+    let content: Arc<[u8]> = Arc::from(vec![b'x'; len]);
     let etag = Fields::default().with("ETag", "\"1\"");
-    assert_none("shared", &[GET], 1, &move |exchange, _| {
+    move |exchange, _| {
         exchange.response.field("Content-Type", "text/html");
         exchange.response.fields.append(&etag, 0);
         exchange.response.body = Body::Shared {
@@ -175,7 +254,12 @@ fn shared_content_and_fields() {
             end: content.len(),
         };
         Outcome::Ready
-    });
+    }
+}
+
+#[test]
+fn shared_content_and_fields() {
+    assert_none("shared", &[GET], 1, &shared(100_000));
 }
 
 #[test]
@@ -241,4 +325,13 @@ fn a_client_keeps_what_it_needs_for_other_answers() {
     let bytes: Vec<&[u8]> = chunked.chunks(1).collect();
     assert_eq!(of_a_client(&[chunked], 1), 0);
     assert_eq!(of_a_client(&bytes, 1), 0);
+}
+
+#[test]
+fn requests_of_http2() {
+    for at_once in [1, 32, 64] {
+        assert_none_over_http2("borrowed", at_once, &borrowed);
+        assert_none_over_http2("shared", at_once, &shared(20_000));
+        assert_none_over_http2("a blocking step", at_once, &|_, _| Outcome::Blocking);
+    }
 }

@@ -7,7 +7,7 @@ mod request;
 
 use loadline_proto::{ClientSession, Limits, Method, Received};
 
-use request::{BROWSER, WRK, with_session};
+use request::{BROWSER, Sent, WRK, with_session};
 
 #[global_allocator]
 static ALLOCATOR: divan::AllocProfiler = divan::AllocProfiler::system();
@@ -22,18 +22,28 @@ fn main() {
     divan::main();
 }
 
-fn one_request(bencher: divan::Bencher<'_, '_>, request: &[u8]) {
-    with_session(request, |exchange| bencher.bench_local(exchange));
+fn one_request(bencher: divan::Bencher<'_, '_>, sent: &Sent) {
+    with_session(sent, |exchange| bencher.bench_local(exchange));
 }
 
 #[divan::bench]
 fn wrk_request(bencher: divan::Bencher<'_, '_>) {
-    one_request(bencher, WRK);
+    one_request(bencher, &Sent::Http1(WRK));
 }
 
 #[divan::bench]
 fn browser_request(bencher: divan::Bencher<'_, '_>) {
-    one_request(bencher, BROWSER);
+    one_request(bencher, &Sent::Http1(BROWSER));
+}
+
+#[divan::bench]
+fn http2_request(bencher: divan::Bencher<'_, '_>) {
+    one_request(bencher, &Sent::Http2(1));
+}
+
+#[divan::bench]
+fn http2_requests_32_at_once(bencher: divan::Bencher<'_, '_>) {
+    one_request(bencher, &Sent::Http2(32));
 }
 
 fn one_answer(bencher: divan::Bencher<'_, '_>, pieces: &[&[u8]]) {

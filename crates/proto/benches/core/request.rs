@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use loadline_base::Millis;
+use loadline_proto::hpack::{Encoder, Indexing};
+use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags};
 use loadline_proto::{
     Action, Context, Counters, Fields, HttpDate, Outcome, Pool, ServerSession, SessionConfig,
     Status,
@@ -25,8 +27,91 @@ const FIELDS: [(&str, &str); 4] = [
     ("Accept-Ranges", "bytes"),
 ];
 
+/// What a client sends at once.
+pub(crate) enum Sent {
+    /// A request of HTTP/1.
+    Http1(&'static [u8]),
+    /// So many requests of HTTP/2, as h2load sends them on a warm connection.
+    Http2(u32),
+}
+
+/// Frames of HTTP/2 requests for the next streams of a connection.
+struct Streams {
+    block: Vec<u8>,
+    next: u32,
+}
+
+impl Streams {
+    /// The connection begins with what is appended to `bytes`.
+    fn begin(bytes: &mut Vec<u8>) -> Self {
+        bytes.extend_from_slice(PREFACE);
+        frame(Kind::Settings, 0, 0, &[], bytes);
+        frame(
+            Kind::WindowUpdate,
+            0,
+            0,
+            &0x3fff_ffff_u32.to_be_bytes(),
+            bytes,
+        );
+        let mut encoder = Encoder::default();
+        let mut encode = || {
+            let mut block = Vec::new();
+            for (name, value) in [
+                (":method", "GET"),
+                (":scheme", "http"),
+                (":authority", "127.0.0.1:21001"),
+                (":path", "/small.html"),
+                ("user-agent", "h2load nghttp2/1.52.0"),
+            ] {
+                encoder.field(
+                    name.as_bytes(),
+                    value.as_bytes(),
+                    Indexing::Kept,
+                    &mut block,
+                );
+            }
+            block
+        };
+        let first = encode();
+        frame(
+            Kind::Headers,
+            flags::END_STREAM | flags::END_HEADERS,
+            1,
+            &first,
+            bytes,
+        );
+        Self {
+            block: encode(),
+            next: 3,
+        }
+    }
+
+    fn write(&mut self, count: u32, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        for _ in 0..count {
+            let flag = flags::END_STREAM | flags::END_HEADERS;
+            frame(Kind::Headers, flag, self.next, &self.block, bytes);
+            self.next += 2;
+        }
+        // As much room again for responses.
+        let more = count * 600;
+        frame(Kind::WindowUpdate, 0, 0, &more.to_be_bytes(), bytes);
+    }
+}
+
+fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], bytes: &mut Vec<u8>) {
+    let head = FrameHead {
+        len: payload.len(),
+        kind,
+        flags,
+        stream,
+    };
+    head.write(bytes);
+    bytes.extend_from_slice(payload);
+}
+
 /// Gives `requests` a session; each call of it is one request, answered as from a cached file.
-pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut())) {
+pub(crate) fn with_session(sent: &Sent, requests: impl FnOnce(&mut dyn FnMut())) {
     let mut pool = Pool::new();
     let counters = Counters::default();
     let date = HttpDate::at(784_111_777);
@@ -38,14 +123,13 @@ pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut(
         log: None,
     };
     let mut session = ServerSession::new(&Arc::new(SessionConfig::default()), None, &mut cx);
-    let mut bytes = request.to_vec();
     let content = [b'x'; 600];
     let mut fields = Fields::default();
     FIELDS
         .iter()
         .for_each(|(name, value)| fields.add(name, value));
-    requests(&mut || {
-        session.received(&mut bytes, &mut cx);
+    let mut take = |bytes: &mut [u8]| {
+        session.received(bytes, &mut cx);
         loop {
             match session.next_action(&mut cx) {
                 Action::Run(mut exchange) => {
@@ -60,5 +144,20 @@ pub(crate) fn with_session(request: &[u8], requests: impl FnOnce(&mut dyn FnMut(
                 other => unreachable!("{other:?}"),
             }
         }
-    });
+    };
+    match sent {
+        Sent::Http1(request) => {
+            let mut bytes = request.to_vec();
+            requests(&mut || take(&mut bytes));
+        }
+        Sent::Http2(count) => {
+            let mut bytes = Vec::new();
+            let mut streams = Streams::begin(&mut bytes);
+            take(&mut bytes);
+            requests(&mut || {
+                streams.write(*count, &mut bytes);
+                take(&mut bytes);
+            });
+        }
+    }
 }

@@ -30,6 +30,11 @@ impl Http1Session {
     /// The layer below is open. Whatever it has agreed on, this is HTTP/1.
     pub fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
 
+    /// Whether HTTP/1 is not served.
+    pub(crate) fn is_http2_only(&self) -> bool {
+        self.config.http2 == Http2::Only
+    }
+
     #[inline]
     pub(crate) fn may_be_http2(&self) -> bool {
         self.may_be_http2

@@ -145,9 +145,18 @@ impl FrameHead {
 
     /// Appends its bytes.
     pub fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes());
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn bytes(self) -> [u8; HEAD_BYTES] {
         let len = (self.len as u32).to_be_bytes();
-        out.extend_from_slice(&[len[1], len[2], len[3], self.kind.code(), self.flags]);
-        out.extend_from_slice(&self.stream.to_be_bytes());
+        let id = self.stream.to_be_bytes();
+        let (kind, flags) = (self.kind.code(), self.flags);
+        [
+            len[1], len[2], len[3], kind, flags, id[0], id[1], id[2], id[3],
+        ]
     }
 
     /// Whether it has a flag.

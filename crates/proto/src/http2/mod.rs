@@ -1,5 +1,7 @@
-//! HTTP/2 (RFC 9113): frames and the compression of fields.
+//! HTTP/2 (RFC 9113): frames, requests and responses in them, and what is known of a stream.
 
 pub mod frame;
-pub mod hpack;
+pub(crate) mod priority;
 pub(crate) mod request;
+pub(crate) mod response;
+pub(crate) mod stream;

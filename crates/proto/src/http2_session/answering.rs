@@ -4,15 +4,17 @@ use std::collections::VecDeque;
 
 use loadline_base::{Buffer, Segment};
 
-use super::stream::{Phase, Stream};
 use super::{Http2Session, abandon};
-use crate::ascii::push_decimal;
 use crate::error_pages::fill_error_page;
+use crate::hpack::{Encoder, Indexing, is_secret};
 use crate::http1_session::encode::{stated_len, takes_trailers};
 use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX, flags};
-use crate::http2::hpack::{Encoder, Indexing};
-use crate::{Body, Context, Exchange, Fault, Method, Status, StreamId};
+use crate::http2::response;
+use crate::http2::stream::{Phase, Stream};
+use crate::{Body, Context, Exchange, Fault, Method, Response, Status, StreamId};
 
+/// The session's own field.
+pub(super) const SERVER: (&[u8], &[u8]) = (b"server", b"Loadline");
 /// Fields whose values come again on a connection.
 const KEPT: [&[u8]; 12] = [
     b"server",
@@ -32,15 +34,20 @@ const KEPT: [&[u8]; 12] = [
 impl Http2Session {
     /// The response stands in the exchange.
     pub(super) fn answer(&mut self, mut exchange: Box<Exchange>, cx: &mut Context<'_>) {
-        let body_max = self.config.limits.body_bytes_max;
-        let Some(stream) = self.streams.get_mut(exchange.stream) else {
-            return cx.pool.give_exchange(exchange);
-        };
-        let announced = stream.announced_left.unwrap_or(0) + stream.app.received_bytes;
-        if announced > body_max && !exchange.response.status.is_error() {
+        if self.is_refused(&exchange) {
             exchange.response.error(Status::CONTENT_TOO_LARGE);
         }
         self.begin_answer(exchange, cx);
+    }
+
+    /// Whether a response does not stand because there is more content than is taken.
+    pub(super) fn is_refused(&self, exchange: &Exchange) -> bool {
+        let body_max = self.config.limits.body_bytes_max;
+        let stream = self.streams.get(exchange.stream);
+        let announced = stream.map_or(0, |stream| {
+            stream.announced_left.unwrap_or(0) + stream.app.received_bytes
+        });
+        announced > body_max && !exchange.response.status.is_error()
     }
 
     /// What went wrong with a request, as its response.
@@ -91,7 +98,13 @@ impl Http2Session {
         stream.has_head = true;
         let is_end = stream.content.is_empty() && !stream.is_produced;
         self.head.clear();
-        encode_head(&exchange, stated, &mut self.encoder, &mut self.head, cx);
+        let head = Head {
+            encoder: &mut self.encoder,
+            layer_block: &self.layer_block,
+            name: &mut self.name,
+            block: &mut self.head,
+        };
+        encode_head(&exchange.response, stated, head, cx);
         self.output.headers(is_end, id, &self.head, cx);
         stream.answered = Some(exchange);
         if is_end {
@@ -155,7 +168,7 @@ impl Http2Session {
         let most = u64::try_from(room).unwrap_or(0);
         self.turns += 1;
         stream.turn = self.turns;
-        let Some(piece) = stream.take_content(most, cx) else {
+        let Some(piece) = stream.take_content(most, &mut cx.pool.buffers) else {
             return self.send_end(id, cx);
         };
         let len = piece.len();
@@ -209,17 +222,18 @@ impl Http2Session {
     }
 
     /// The response is in the output, all of it.
-    fn finish(&mut self, id: StreamId, cx: &mut Context<'_>) {
+    pub(super) fn finish(&mut self, id: StreamId, cx: &mut Context<'_>) {
         let Some(mut stream) = self.streams.remove(id) else {
             return;
         };
-        self.let_go(&mut stream, cx);
         if !stream.has_all {
+            self.let_go(&mut stream, cx);
             stream.phase = Phase::Discarding;
             (stream.since, stream.moved) = (cx.now, 0);
             self.streams.insert(stream);
             return self.discard_content(id, cx);
         }
+        self.discard(stream, cx);
         self.rest_if_idle(cx);
     }
 
@@ -237,7 +251,8 @@ impl Http2Session {
             None => stream.window == 0,
         };
         if stream.has_all {
-            self.streams.remove(id);
+            let stream = self.streams.remove(id);
+            stream.into_iter().for_each(|it| self.discard(it, cx));
             self.rest_if_idle(cx);
         } else if is_too_much || stream.expects_continue {
             self.reset(id, ErrorCode::NoError, cx);
@@ -245,56 +260,57 @@ impl Http2Session {
     }
 }
 
+/// What a field block is made with.
+struct Head<'s> {
+    encoder: &'s mut Encoder,
+    /// Fields of the layer below, encoded.
+    layer_block: &'s [u8],
+    /// Memory for a name.
+    name: &'s mut Vec<u8>,
+    block: &'s mut Vec<u8>,
+}
+
 /// The field block of a response.
 fn encode_head(
-    exchange: &Exchange,
+    response: &Response,
     stated_len: Option<u64>,
-    encoder: &mut Encoder,
-    block: &mut Vec<u8>,
+    Head {
+        encoder,
+        layer_block,
+        name,
+        block,
+    }: Head<'_>,
     cx: &Context<'_>,
 ) {
-    let response = &exchange.response;
     encoder.begin(block);
-    let mut digits = Vec::with_capacity(20);
-    push_decimal(&mut digits, u64::from(response.status.code()));
-    encoder.field(b":status", &digits, Indexing::Not, block);
+    response::status(response.status, block);
     if !response.fields.has_server() {
-        encoder.field(b"server", b"Loadline", Indexing::Kept, block);
+        encoder.field(SERVER.0, SERVER.1, Indexing::Kept, block);
     }
     if !response.fields.has_date() {
         encoder.field(b"date", cx.date.imf(), Indexing::Kept, block);
     }
-    let mut name = Vec::new();
-    let mut put = |field_name: &[u8], value: &[u8]| {
+    for (field_name, value) in response.fields.iter() {
         name.clear();
         name.extend(field_name.iter().map(u8::to_ascii_lowercase));
-        encoder.field(&name, value, indexing(&name), block);
-    };
-    for (name, value) in response.fields.iter() {
-        put(name, value);
+        encoder.field(name, value, indexing(name), block);
     }
-    if let Some(security) = exchange.security.as_deref() {
-        for (name, value) in lines(&security.response_lines) {
-            put(name, value);
-        }
-    }
+    block.extend_from_slice(layer_block);
     if let Some(len) = stated_len {
-        digits.clear();
-        push_decimal(&mut digits, len);
-        encoder.field(b"content-length", &digits, Indexing::Not, block);
+        response::content_length(len, block);
     }
 }
 
 fn indexing(name: &[u8]) -> Indexing {
     match name {
-        b"set-cookie" | b"authorization" | b"www-authenticate" => Indexing::Never,
+        name if is_secret(name) => Indexing::Never,
         name if KEPT.contains(&name) => Indexing::Kept,
         _ => Indexing::Not,
     }
 }
 
 /// Field lines of HTTP/1 as pairs.
-fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(super) fn lines(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;
         let colon = memchr::memchr(b':', line)?;

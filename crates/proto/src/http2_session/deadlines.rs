@@ -3,9 +3,9 @@
 use loadline_base::Millis;
 
 use super::input::Reading;
-use super::stream::{Phase, Stream};
 use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
+use crate::http2::stream::{Phase, Stream};
 use crate::stream::Awaited;
 use crate::{CloseReason, Context, Fault, Limits, Status, StreamId};
 

@@ -2,15 +2,15 @@
 
 use loadline_base::Millis;
 
-use super::priority::Priority;
-use super::stream::{Phase, Stream};
 use super::{CONNECTION, Http2Session, Stage};
 use crate::http1::Framing;
 use crate::http2::frame::{
     ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, WINDOW_BYTES_MAX, flags, number,
     unwrapped,
 };
+use crate::http2::priority::Priority;
 use crate::http2::request::{RequestError, check_trailer};
+use crate::http2::stream::{Phase, Stream};
 use crate::{Context, Exchange, Fault, RequestBody, StreamId};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
@@ -372,14 +372,12 @@ impl Http2Session {
         let facts = self
             .fields
             .end(expected, &mut exchange.request, &self.config.limits);
-        let mut stream = Box::new(Stream {
-            id,
-            window: super::stream_window(self.config.limits.stream_window_bytes),
-            send_window: i64::from(self.stream_send_window),
-            has_all: is_end,
-            since: cx.now,
-            ..Stream::default()
-        });
+        let mut stream = cx.pool.http2.take();
+        stream.id = id;
+        stream.window = super::stream_window(self.config.limits.stream_window_bytes);
+        stream.send_window = i64::from(self.stream_send_window);
+        stream.has_all = is_end;
+        stream.since = cx.now;
         let facts = match facts {
             Ok(facts) => facts,
             Err(RequestError::Malformed(text)) => {

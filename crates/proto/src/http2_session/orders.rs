@@ -1,8 +1,8 @@
 //! What a connection orders next.
 
-use super::stream::{Phase, Stream};
 use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
+use crate::http2::stream::{Phase, Stream};
 use crate::{Action, CloseReason, Context, StreamId, Then};
 
 impl Http2Session {
@@ -72,7 +72,9 @@ impl Http2Session {
         match stream.phase {
             Phase::Run => {
                 stream.phase = Phase::Running;
-                stream.exchange.take().map(Action::Run)
+                let mut exchange = stream.exchange.take()?;
+                self.lend_output(&mut exchange, cx);
+                Some(Action::Run(exchange))
             }
             Phase::Block => {
                 let exchange = stream.exchange.take()?;

@@ -27,6 +27,15 @@ impl Output {
         self.len() == 0
     }
 
+    /// What small frames are appended to, until `take_back`.
+    pub(super) fn lend(&mut self) -> Buffer {
+        std::mem::take(&mut self.tail)
+    }
+
+    pub(super) fn take_back(&mut self, tail: Buffer) {
+        self.tail = tail;
+    }
+
     /// A frame whose payload is in memory.
     pub(super) fn frame(
         &mut self,

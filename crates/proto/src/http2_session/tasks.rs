@@ -3,9 +3,9 @@
 use super::Http2Session;
 use loadline_base::Segment;
 
-use super::stream::Phase;
+use crate::hpack::Indexing;
 use crate::http2::frame::ErrorCode;
-use crate::http2::hpack::Indexing;
+use crate::http2::stream::Phase;
 use crate::progress::{SMALL_CONTENT_BYTES, no_memory_for_content, too_much_content};
 use crate::stream::AnswerEnd;
 use crate::{

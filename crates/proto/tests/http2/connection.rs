@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
+use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags};
-use loadline_proto::http2::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::{
-    Action, Body, CloseReason, Context, Counters, Exchange, Http2Session, HttpDate, Limits,
-    Outcome, Piece, Pool, RequestBody, Session, SessionConfig, StreamId,
+    Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Session, HttpDate, Limits,
+    Outcome, Piece, Pool, RequestBody, Session, SessionConfig, Status, StreamId,
 };
 
 /// A frame with its payload; of HEADERS the decoded fields, as lines.
@@ -35,8 +35,8 @@ pub struct Connection {
     pub now: Millis,
     pub counters: Counters,
     pool: Pool,
-    date: HttpDate,
-    handle: fn(&mut Exchange) -> Outcome,
+    pub date: HttpDate,
+    handle: fn(&mut Exchange, &mut Context<'_>) -> Outcome,
     pub encoder: Encoder,
     decoder: Decoder,
     unparsed: Vec<u8>,
@@ -72,8 +72,11 @@ macro_rules! cx {
 }
 
 /// Answers with the method, the target and the content.
-pub fn echo(exchange: &mut Exchange) -> Outcome {
+pub fn echo(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     let target = String::from_utf8_lossy(exchange.request.target()).into_owned();
+    if let Some(kept) = target.strip_prefix("/kept/") {
+        return answer_kept(kept, exchange, cx);
+    }
     if target.starts_with("/task") {
         return Outcome::Later(loadline_proto::TaskOptions::default());
     }
@@ -97,6 +100,31 @@ pub fn echo(exchange: &mut Exchange) -> Outcome {
     exchange.response.field("Content-Type", "text/plain");
     exchange.response.body = Body::Bytes(body);
     Outcome::Ready
+}
+
+/// Answers with what is kept somewhere: so many bytes, and then says what it wants to do.
+fn answer_kept(kept: &str, exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
+    let fields = Fields::default()
+        .with("Content-Type", "text/plain")
+        .with("ETag", "\"1\"")
+        .with("Set-Cookie", "a=b")
+        .with("X-Own", "y");
+    let (len, then) = kept.split_once('/').unwrap_or((kept, ""));
+    let content = vec![b'k'; len.parse().unwrap()];
+    let status = match then {
+        "304" => Status::NOT_MODIFIED,
+        "404" => Status::NOT_FOUND,
+        _ => Status::OK,
+    };
+    exchange.answer_borrowed(status, &fields, &content, cx);
+    match then {
+        "block" => Outcome::Blocking,
+        "error" => {
+            exchange.response.error(Status::INTERNAL_SERVER_ERROR);
+            Outcome::Ready
+        }
+        _ => Outcome::Ready,
+    }
 }
 
 impl Connection {
@@ -156,7 +184,7 @@ impl Connection {
             batch_bytes_max: 0,
         };
         let peer = Some("127.0.0.1:40000".parse().unwrap());
-        connection.session = Some(Http2Session::new(&config, peer, false, cx!(connection)));
+        connection.session = Some(Http2Session::new(&config, peer, None, cx!(connection)));
         connection.drive();
         connection
     }
@@ -370,7 +398,7 @@ impl Connection {
             match session.next_action(cx!(self)) {
                 Action::Run(mut exchange) => {
                     self.ran.push(exchange.stream.0);
-                    let outcome = (self.handle)(&mut exchange);
+                    let outcome = (self.handle)(&mut exchange, cx!(self));
                     session.ran(exchange, outcome, cx!(self));
                 }
                 Action::Block(exchange) => {

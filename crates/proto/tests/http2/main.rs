@@ -5,6 +5,7 @@
 mod connection;
 mod faults;
 mod floods;
+mod kept;
 mod requests;
 mod shutdown;
 mod tasks;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use loadline_base::Buffer;
+use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, number};
-use loadline_proto::http2::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::{Fault, Layer};
 
 /// Requests at one time.

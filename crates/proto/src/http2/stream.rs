@@ -9,15 +9,15 @@
 
 use std::collections::VecDeque;
 
-use loadline_base::{Millis, Segment};
+use loadline_base::{BufferPool, Millis, Segment};
 
 use super::priority::Priority;
 use crate::stream::Stream as AppStream;
-use crate::{Context, Exchange, Fields, HangUp, StreamId, TaskOptions};
+use crate::{Exchange, Fields, HangUp, StreamId, TaskOptions};
 
 /// Where the request stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// The handler's quick step is due.
     #[default]
     Run,
@@ -42,65 +42,65 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Stream {
-    pub(super) id: StreamId,
-    pub(super) phase: Phase,
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    pub(crate) phase: Phase,
     /// It is among those that have an order to give.
-    pub(super) is_due: bool,
-    pub(super) exchange: Option<Box<Exchange>>,
-    pub(super) hang_up: Option<HangUp>,
-    pub(super) task: TaskOptions,
+    pub(crate) is_due: bool,
+    pub(crate) exchange: Option<Box<Exchange>>,
+    pub(crate) hang_up: Option<HangUp>,
+    pub(crate) task: TaskOptions,
     /// Content of the request that waits, and the windows of an app's task.
-    pub(super) app: AppStream,
-    pub(super) priority: Priority,
+    pub(crate) app: AppStream,
+    pub(crate) priority: Priority,
 
     /// The request is complete.
-    pub(super) has_all: bool,
+    pub(crate) has_all: bool,
     /// Bytes of content that are still to come, if the head said so.
-    pub(super) announced_left: Option<u64>,
-    pub(super) expects_continue: bool,
+    pub(crate) announced_left: Option<u64>,
+    pub(crate) expects_continue: bool,
     /// How much the client may send, and what it may send more once that is said.
-    pub(super) window: u32,
-    pub(super) credit: u32,
+    pub(crate) window: u32,
+    pub(crate) credit: u32,
 
     /// The head of the response is in the output.
-    pub(super) has_head: bool,
+    pub(crate) has_head: bool,
     /// How much content the client takes; below zero after it has made its windows smaller (section
     /// 6.9.2).
-    pub(super) send_window: i64,
+    pub(crate) send_window: i64,
     /// Content that waits, and how much of its first piece, if that is a buffer, has been taken.
-    pub(super) content: VecDeque<Segment>,
-    pub(super) front_taken: usize,
+    pub(crate) content: VecDeque<Segment>,
+    pub(crate) front_taken: usize,
     /// It has used its windows up once.
-    pub(super) was_blocked: bool,
+    pub(crate) was_blocked: bool,
     /// Whether an app produces more.
-    pub(super) is_produced: bool,
+    pub(crate) is_produced: bool,
     /// The content that an app has promised and not produced.
-    pub(super) promised_left: Option<u64>,
+    pub(crate) promised_left: Option<u64>,
     /// Content that no client gets: for HEAD.
-    pub(super) is_dropped: bool,
-    pub(super) takes_trailers: bool,
-    pub(super) trailers: Option<Fields>,
+    pub(crate) is_dropped: bool,
+    pub(crate) takes_trailers: bool,
+    pub(crate) trailers: Option<Fields>,
     /// The answered request, for the log.
-    pub(super) answered: Option<Box<Exchange>>,
+    pub(crate) answered: Option<Box<Exchange>>,
     /// Content that was put into the output.
-    pub(super) content_sent: u64,
+    pub(crate) content_sent: u64,
 
     /// The period of its deadline, and what has moved in it.
-    pub(super) since: Millis,
-    pub(super) moved: u64,
+    pub(crate) since: Millis,
+    pub(crate) moved: u64,
     /// When it had its last turn, among those of its urgency.
-    pub(super) turn: u64,
+    pub(crate) turn: u64,
 }
 
 impl Stream {
     /// Whether the client has to make room before content can be sent.
-    pub(super) fn is_blocked(&self, connection_window: i64) -> bool {
+    pub(crate) fn is_blocked(&self, connection_window: i64) -> bool {
         !self.content.is_empty() && self.send_window.min(connection_window) <= 0
     }
 
     /// Whether something can be sent now: content, or its end.
-    pub(super) fn can_send(&self, connection_window: i64) -> bool {
+    pub(crate) fn can_send(&self, connection_window: i64) -> bool {
         self.has_head
             && self.phase != Phase::Discarding
             && match self.content.is_empty() {
@@ -110,7 +110,7 @@ impl Stream {
     }
 
     /// Takes content of this length at most from what waits.
-    pub(super) fn take_content(&mut self, most: u64, cx: &mut Context<'_>) -> Option<Segment> {
+    pub(crate) fn take_content(&mut self, most: u64, buffers: &mut BufferPool) -> Option<Segment> {
         let front = self.content.front_mut()?;
         if front.len() <= most && self.front_taken == 0 {
             return self.content.pop_front();
@@ -139,12 +139,12 @@ impl Stream {
             Segment::Buffer(bytes) => {
                 let left = &bytes[self.front_taken..];
                 let len = left.len().min(most as usize);
-                let mut piece = cx.pool.buffers.take(len);
+                let mut piece = buffers.take(len);
                 piece.extend_from_slice(&left[..len]);
                 self.front_taken += len;
                 if self.front_taken == bytes.len() {
                     self.front_taken = 0;
-                    cx.pool.buffers.give(std::mem::take(bytes));
+                    buffers.give(std::mem::take(bytes));
                     self.content.pop_front();
                 }
                 Segment::Buffer(piece)
@@ -153,12 +153,12 @@ impl Stream {
     }
 
     /// Memory of the content that waits.
-    pub(super) fn content_bytes(&self) -> usize {
+    pub(crate) fn content_bytes(&self) -> usize {
         self.content.iter().map(Segment::memory_bytes).sum()
     }
 
     /// Memory of what it holds, beside itself.
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let exchanges = [&self.exchange, &self.answered, &self.app.request_copy];
         let exchanges = exchanges.into_iter().flatten();
         exchanges
@@ -170,57 +170,85 @@ impl Stream {
     }
 }
 
+/// Streams of one thread that wait for the next request.
+#[allow(clippy::vec_box, reason = "the boxes themselves are what is kept")]
+#[derive(Debug, Default)]
+pub(crate) struct StreamPool(Vec<Box<Stream>>);
+
+impl StreamPool {
+    /// As many as a connection has at one time, by default.
+    const SPARE_MAX: usize = 128;
+
+    pub(crate) fn take(&mut self) -> Box<Stream> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    /// Takes one back that holds nothing any more but memory.
+    pub(crate) fn give(&mut self, mut stream: Box<Stream>) {
+        if self.0.len() < Self::SPARE_MAX {
+            let mut content = std::mem::take(&mut stream.content);
+            content.clear();
+            *stream = Stream {
+                content,
+                ..Stream::default()
+            };
+            self.0.push(stream);
+        }
+    }
+}
+
 /// The streams of a connection that are not closed, in the order of their numbers.
 #[allow(clippy::vec_box, reason = "they are large, and leave from the middle")]
 #[derive(Debug, Default)]
-pub(super) struct Streams(Vec<Box<Stream>>);
+pub(crate) struct Streams(Vec<Box<Stream>>);
 
 impl Streams {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// A new one, whose number is the highest.
-    pub(super) fn push(&mut self, stream: Box<Stream>) -> &mut Stream {
+    pub(crate) fn push(&mut self, stream: Box<Stream>) -> &mut Stream {
         self.0.push(stream);
         let last = self.0.len() - 1;
         &mut self.0[last]
     }
 
     /// One that was removed.
-    pub(super) fn insert(&mut self, stream: Box<Stream>) {
+    pub(crate) fn insert(&mut self, stream: Box<Stream>) {
         let index = self.0.partition_point(|it| it.id.0 < stream.id.0);
         self.0.insert(index, stream);
     }
 
-    pub(super) fn get(&self, id: StreamId) -> Option<&Stream> {
+    pub(crate) fn get(&self, id: StreamId) -> Option<&Stream> {
         Some(&self.0[self.index(id)?])
     }
 
-    pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+    pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
         let index = self.index(id)?;
         Some(&mut self.0[index])
     }
 
-    pub(super) fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
+    pub(crate) fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         let index = self.index(id)?;
         Some(self.0.remove(index))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
         self.0.iter().map(|stream| &**stream)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.0.iter_mut().map(|stream| &mut **stream)
     }
 
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<Stream>> {
-        self.0.drain(..)
+    /// The one with the lowest number.
+    pub(crate) fn pop(&mut self) -> Option<Box<Stream>> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 
     fn index(&self, id: StreamId) -> Option<usize> {

@@ -80,6 +80,7 @@ pub(super) struct DynamicTable {
     entries: VecDeque<Entry>,
     size: usize,
     size_max: usize,
+    inserted: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +103,13 @@ impl DynamicTable {
             entries: VecDeque::new(),
             size: 0,
             size_max,
+            inserted: 0,
         }
+    }
+
+    /// How many entries there have been.
+    pub(super) fn inserted(&self) -> u64 {
+        self.inserted
     }
 
     pub(super) fn size_max(&self) -> usize {
@@ -112,12 +119,14 @@ impl DynamicTable {
     /// Another bound; entries beyond it go (section 4.3).
     pub(super) fn resize(&mut self, size_max: usize) {
         self.size_max = size_max;
+        self.inserted += 1; // what has gone has gone
         self.evict(0);
     }
 
     /// Adds an entry; others go to make room. One that is larger than the table empties it (section
     /// 4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
+        self.inserted += 1;
         let size = name.len() + value.len() + ENTRY_BYTES;
         self.evict(size);
         if size > self.size_max {

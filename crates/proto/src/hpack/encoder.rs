@@ -80,6 +80,25 @@ impl Encoder {
         string(value, out);
     }
 
+    /// The same if it is in a table, and nothing if it is not.
+    pub(crate) fn indexed(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) -> bool {
+        let index = self.table.find(name, value);
+        if let Some(index) = index {
+            integer(index, 0x80, 7, out);
+        }
+        index.is_some()
+    }
+
+    /// How many entries the dynamic table has had: while it stays, so do their indexes.
+    pub(crate) fn inserted(&self) -> u64 {
+        self.table.inserted()
+    }
+
+    /// Whether the next block has to begin with another size of the table.
+    pub(crate) fn is_resized(&self) -> bool {
+        self.resized.is_some()
+    }
+
     /// Bytes of memory that it holds beside itself.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
@@ -87,11 +106,79 @@ impl Encoder {
     }
 }
 
+/// Fields as literals that no table keeps, or as static entries: a part of any block, of any connection.
+pub(crate) fn literals<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields {
+        literal(&name.to_ascii_lowercase(), value, &mut out);
+    }
+    out
+}
+
+/// One of them; its name is in lower case.
+fn literal(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let name_index = find_static(name);
+    let is_secret = is_secret(name);
+    if let Some(index) = find_value(name_index, name, value).filter(|_| !is_secret) {
+        return integer(index, 0x80, 7, out);
+    }
+    integer(name_index, if is_secret { 0x10 } else { 0 }, 4, out);
+    if name_index == 0 {
+        string(name, out);
+    }
+    string(value, out);
+}
+
+/// Whether values of this name are worth guessing.
+pub(crate) fn is_secret(name: &[u8]) -> bool {
+    matches!(name, b"set-cookie" | b"authorization" | b"www-authenticate")
+}
+
+/// The longest name of a static entry.
+const NAME_LEN_MAX: usize = 27;
+/// Names of one length, at most.
+const SAME_LEN_MAX: usize = 8;
+
+/// First entries of each name, by its length; 0: no more.
+const BY_LEN: [[u8; SAME_LEN_MAX]; NAME_LEN_MAX + 1] = by_len();
+
+const fn by_len() -> [[u8; SAME_LEN_MAX]; NAME_LEN_MAX + 1] {
+    let mut all = [[0; SAME_LEN_MAX]; NAME_LEN_MAX + 1];
+    let mut index = 1;
+    let mut before: &[u8] = b"";
+    while index <= STATIC.len() {
+        let name = STATIC[index - 1].0.as_bytes();
+        if !is_same(name, before) {
+            let of_len = &mut all[name.len()];
+            let mut at = 0;
+            while of_len[at] != 0 {
+                at += 1;
+            }
+            of_len[at] = index as u8;
+        }
+        before = name;
+        index += 1;
+    }
+    all
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len()
+}
+
 /// The index of the first static entry with this name; 0: there is none.
 fn find_static(name: &[u8]) -> usize {
-    let mut names = STATIC.iter();
-    let found = names.position(|(static_name, _)| static_name.as_bytes() == name);
-    found.map_or(0, |at| at + 1)
+    let of_len = BY_LEN.get(name.len()).into_iter().flatten();
+    let mut indexes = of_len.map(|index| usize::from(*index));
+    let found = indexes.find(|index| *index == 0 || STATIC[index - 1].0.as_bytes() == name);
+    found.unwrap_or(0)
 }
 
 /// The index of the static entry with this value, among those with this name.

@@ -7,6 +7,7 @@ mod table;
 
 pub use decoder::{Decoder, HpackError};
 pub use encoder::{Encoder, Indexing};
+pub(crate) use encoder::{is_secret, literals};
 
 /// Size of the dynamic table until something else is said (RFC 9113 section 6.5.2).
 pub const TABLE_BYTES: usize = 4096;

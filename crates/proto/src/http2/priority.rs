@@ -4,11 +4,11 @@ use crate::Request;
 
 /// Of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Priority {
+pub(crate) struct Priority {
     /// 0 is the most urgent, 7 the least.
-    pub(super) urgency: u8,
+    pub(crate) urgency: u8,
     /// A part of it is of use: those of one urgency take turns.
-    pub(super) is_incremental: bool,
+    pub(crate) is_incremental: bool,
 }
 
 impl Default for Priority {
@@ -23,7 +23,7 @@ impl Default for Priority {
 
 impl Priority {
     /// What a request asks for.
-    pub(super) fn of(request: &Request) -> Self {
+    pub(crate) fn of(request: &Request) -> Self {
         let mut fields = request.fields();
         let field = fields.find(|(name, _)| *name == b"priority");
         field.map_or_else(Self::default, |(_, value)| Self::parse(value))
@@ -31,7 +31,7 @@ impl Priority {
 
     /// From the value of a Priority field, a dictionary (RFC 8941 section 3.2). What is not understood is
     /// ignored (section 4).
-    pub(super) fn parse(value: &[u8]) -> Self {
+    pub(crate) fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for member in value.split(|byte| *byte == b',') {
             let member = member.split(|byte| *byte == b';').next().unwrap_or(member);
