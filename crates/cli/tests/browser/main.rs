@@ -111,7 +111,7 @@ fn load_every_page_by_https(architecture: &str) {
         assert!(rules.as_u64() > Some(50), "{what}: {rules} rules");
         let secure = browser.evaluate(
             "isSecureContext && location.protocol === 'https:' && performance
-                .getEntriesByType('navigation')[0].nextHopProtocol === 'http/1.1'",
+                .getEntriesByType('navigation')[0].nextHopProtocol === 'h2'",
         );
         assert_eq!(secure, true, "{what}");
     }

@@ -61,6 +61,8 @@ const EVERY: &[(&str, &str)] = &[
     ("proxy-idle-timeout", r#""11m""#),
     ("latency-goal", r#""500ms""#),
     ("fairness", r#""off""#),
+    ("http2", r#""only""#),
+    ("streams-max", "32"),
     ("head-timeout", r#""1.5s""#),
     ("body-timeout", r#""5s""#),
     ("body-rate-min", "1000"),
