@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use loadline_apps::{LiveSource, StatusSource};
 use loadline_capacity::load_ratio::Goal;
-use loadline_proto::CloseReason;
+use loadline_proto::{CloseReason, Http2Count};
 use loadline_server::{
     Architecture, Control, Counts, Role, ServerHandle, ServerOptions, Snapshot, Timings,
 };
@@ -35,7 +35,7 @@ struct Labelled {
     values: fn(&Counts) -> Vec<(&'static str, u64)>,
 }
 
-const LABELLED: [Labelled; 3] = [
+const LABELLED: [Labelled; 4] = [
     Labelled {
         name: "answers",
         help: "Answers begun",
@@ -56,6 +56,15 @@ const LABELLED: [Labelled; 3] = [
             let reasons = CloseReason::ALL.into_iter();
             let count = |(reason, name)| (name, counts.closed_for(reason));
             reasons.map(count).collect()
+        },
+    },
+    Labelled {
+        name: "http2",
+        help: "What clients of HTTP/2 do, or are kept from doing",
+        label: "what",
+        values: |counts| {
+            let all = Http2Count::ALL.into_iter().zip(counts.http2);
+            all.map(|((_, name), count)| (name, count)).collect()
         },
     },
 ];

@@ -64,6 +64,45 @@ impl CloseReason {
     ];
 }
 
+/// What clients of HTTP/2 do, or are kept from doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Http2Count {
+    /// Connections that speak HTTP/2.
+    Connections,
+    /// Streams that clients have reset.
+    ClientResets,
+    /// Streams that the server has reset, for whatever reason.
+    ServerResets,
+    /// Streams refused since there were too many at one time.
+    RefusedStreams,
+    /// Streams ended since the client did not take its response, or send its content.
+    SlowStreams,
+    /// Connections ended for too many resets, settings, priorities or empty frames.
+    Floods,
+    /// Connections ended for a field block that is larger than allowed.
+    LargeBlocks,
+    /// Connections ended for another fault of the client's.
+    Errors,
+    /// Times that a client was not read from, since it did not read.
+    Unread,
+}
+
+impl Http2Count {
+    /// Each with its name in the status page.
+    pub const ALL: [(Self, &'static str); 9] = [
+        (Self::Connections, "connections"),
+        (Self::ClientResets, "client_resets"),
+        (Self::ServerResets, "server_resets"),
+        (Self::RefusedStreams, "refused_streams"),
+        (Self::SlowStreams, "slow_streams"),
+        (Self::Floods, "floods"),
+        (Self::LargeBlocks, "large_blocks"),
+        (Self::Errors, "errors"),
+        (Self::Unread, "unread"),
+    ];
+}
+
 /// Counts of one serving thread. Written by that thread only.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -79,6 +118,8 @@ pub struct Counters {
     pub accepted: Counter,
     /// Connections closed, by reason.
     pub closed: [Counter; CloseReason::ALL.len()],
+    /// What clients of HTTP/2 do; indexed by `Http2Count as usize`.
+    pub http2: [Counter; Http2Count::ALL.len()],
     /// How long requests took.
     pub latencies: Latencies,
 }
@@ -99,6 +140,11 @@ impl Counters {
             Blame::Timeout => 3,
         };
         self.faults[index].add(1);
+    }
+
+    /// Notes what a client of HTTP/2 does.
+    pub fn http2(&self, what: Http2Count) {
+        self.http2[what as usize].add(1);
     }
 
     /// Notes that a connection was closed.

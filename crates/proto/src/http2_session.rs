@@ -42,10 +42,10 @@ use crate::peer::Peer;
 use crate::trusted_proxies::Standing;
 use crate::{
     Body, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Http1Session,
-    Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
+    Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use budget::Budget;
-use input::{Block, Reading};
+use input::{Block, LARGE_BLOCK, Reading, TOO_MUCH_WORK};
 use lend::Common;
 use output::Output;
 
@@ -193,6 +193,7 @@ impl Http2Session {
             reason: None,
             record,
         };
+        cx.counters.http2(Http2Count::Connections);
         session.introduce(cx);
         session.read(&unread, cx);
         cx.pool.buffers.give(unread);
@@ -232,6 +233,11 @@ impl Http2Session {
             return;
         }
         cx.counters.fault(&Fault::bad_request(text));
+        cx.counters.http2(match text {
+            TOO_MUCH_WORK => Http2Count::Floods,
+            LARGE_BLOCK => Http2Count::LargeBlocks,
+            _ => Http2Count::Errors,
+        });
         self.reason.get_or_insert(CloseReason::BadRequest);
         self.go_away(code, cx);
         // Nothing of what was begun is finished: what comes cannot be understood any more.
@@ -250,6 +256,10 @@ impl Http2Session {
     /// A stream error (section 5.4.2), or a request that is not answered.
     fn reset(&mut self, id: StreamId, code: ErrorCode, cx: &mut Context<'_>) {
         self.output.reset(id, code, cx);
+        cx.counters.http2(match code {
+            ErrorCode::RefusedStream => Http2Count::RefusedStreams,
+            _ => Http2Count::ServerResets,
+        });
         if self.recently_reset.len() == RESET_KEPT {
             self.recently_reset.pop_front();
         }

@@ -99,7 +99,7 @@ pub use computation::Computation;
 pub use connection_log::{ConnectionFormat, ConnectionLog, ConnectionRecord};
 pub use connector::{ClientLayer, Connector, FailureCause, LayerFailure};
 pub use context::Context;
-pub use counters::{CloseReason, Counters};
+pub use counters::{CloseReason, Counters, Http2Count};
 pub use date::HttpDate;
 pub use error_pages::ErrorPages;
 pub use exchange::{Exchange, StreamId};

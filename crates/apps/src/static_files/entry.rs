@@ -49,6 +49,10 @@ impl Drop for Check<'_> {
 }
 
 /// What a path leads to.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all that are kept are files"
+)]
 #[derive(Debug)]
 pub(super) enum Target {
     /// A file to send.

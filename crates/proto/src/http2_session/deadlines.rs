@@ -7,7 +7,7 @@ use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::stream::Awaited;
-use crate::{CloseReason, Context, Fault, Limits, Status, StreamId};
+use crate::{CloseReason, Context, Fault, Http2Count, Limits, Status, StreamId};
 
 /// What time was up for.
 enum Late {
@@ -143,6 +143,9 @@ impl Http2Session {
                 "the client does not take its response",
             ),
         };
+        if !matches!(late, Late::App) {
+            cx.counters.http2(Http2Count::SlowStreams);
+        }
         let fault = Fault::timeout(Some(status), text);
         match (stream.phase, stream.exchange.take()) {
             (Phase::Collect { .. }, Some(exchange)) => self.answer_fault(exchange, fault, cx),

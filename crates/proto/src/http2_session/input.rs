@@ -11,11 +11,16 @@ use crate::http2::frame::{
 use crate::http2::priority::Priority;
 use crate::http2::request::{RequestError, check_trailer};
 use crate::http2::stream::{Phase, Stream};
-use crate::{Context, Exchange, Fault, RequestBody, StreamId};
+use crate::{Context, Exchange, Fault, Http2Count, RequestBody, StreamId};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
 /// empty ones.
 const BLOCK_FRAMES_MAX: u32 = 16;
+
+/// Why a connection ends that costs the server more than it brings anybody.
+pub(super) const TOO_MUCH_WORK: &str = "too many resets, settings, priorities or empty frames";
+/// Why one ends whose field block does not.
+pub(super) const LARGE_BLOCK: &str = "a field block that is larger than allowed";
 
 /// What is awaited of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +187,7 @@ impl Http2Session {
             Kind::Headers => self.headers(head, payload, cx),
             Kind::Continuation => self.continuation(head, payload, cx),
             Kind::RstStream => {
+                cx.counters.http2(Http2Count::ClientResets);
                 self.spend(cx)?;
                 self.end_stream(id, cx);
                 Ok(())
@@ -215,10 +221,7 @@ impl Http2Session {
     fn spend(&mut self, cx: &Context<'_>) -> Parsed {
         match self.budget.spend(cx.now) {
             true => Ok(()),
-            false => Err(Failure(
-                ErrorCode::EnhanceYourCalm,
-                "too many resets, settings, priorities or empty frames",
-            )),
+            false => Err(Failure(ErrorCode::EnhanceYourCalm, TOO_MUCH_WORK)),
         }
     }
 
@@ -312,10 +315,7 @@ impl Http2Session {
         block.frames += 1;
         let bytes_max = self.config.limits.head_bytes_max;
         if block.bytes.len() > bytes_max || block.frames > BLOCK_FRAMES_MAX {
-            return Err(Failure(
-                ErrorCode::EnhanceYourCalm,
-                "a field block that is larger than allowed",
-            ));
+            return Err(Failure(ErrorCode::EnhanceYourCalm, LARGE_BLOCK));
         }
         if !head.has(flags::END_HEADERS) {
             return Ok(());

@@ -3,7 +3,7 @@
 use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
-use crate::{Action, CloseReason, Context, StreamId, Then};
+use crate::{Action, CloseReason, Context, Http2Count, StreamId, Then};
 
 impl Http2Session {
     pub(super) fn order(&mut self, cx: &mut Context<'_>) -> Action {
@@ -22,7 +22,7 @@ impl Http2Session {
                 }
             }
             if self.sending {
-                return self.wait();
+                return self.wait(cx);
             }
             self.use_credit(cx);
             self.fill(cx);
@@ -58,8 +58,11 @@ impl Http2Session {
         matches!(phase, Some(Phase::Run | Phase::Block | Phase::Start))
     }
 
-    fn wait(&self) -> Action {
+    fn wait(&self, cx: &Context<'_>) -> Action {
         let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
+        if !has_room {
+            cx.counters.http2(Http2Count::Unread);
+        }
         Action::Wait {
             read: !self.eof && has_room,
             hang_up: self.eof,
@@ -114,7 +117,7 @@ impl Http2Session {
     /// Nothing is to be sent. `None`: there is something now.
     fn end(&mut self, cx: &mut Context<'_>) -> Option<Action> {
         if !self.is_finished() {
-            return Some(self.wait());
+            return Some(self.wait(cx));
         }
         match self.stage {
             Stage::Open if self.eof => {
@@ -138,7 +141,7 @@ impl Http2Session {
                 self.begin_period(cx);
                 Some(Action::Finish)
             }
-            Stage::Open | Stage::Lingering | Stage::Closed => Some(self.wait()),
+            Stage::Open | Stage::Lingering | Stage::Closed => Some(self.wait(cx)),
         }
     }
 

@@ -7,8 +7,8 @@ use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags};
 use loadline_proto::{
-    Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Session, HttpDate, Limits,
-    Outcome, Piece, Pool, RequestBody, Session, SessionConfig, Status, StreamId,
+    Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Count, Http2Session,
+    HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Session, SessionConfig, Status, StreamId,
 };
 
 /// A frame with its payload; of HEADERS the decoded fields, as lines.
@@ -195,6 +195,10 @@ impl Connection {
 
     pub fn is_closed(&self) -> bool {
         self.session.is_none()
+    }
+
+    pub fn counted(&self, what: Http2Count) -> u64 {
+        self.counters.http2[what as usize].value()
     }
 
     pub fn closes(&self, reason: CloseReason) -> u64 {

@@ -1,7 +1,7 @@
 //! What clients do wrong, and what becomes of the stream or the connection (RFC 9113 section 5.4).
 
 use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
-use loadline_proto::{CloseReason, Limits};
+use loadline_proto::{CloseReason, Http2Count, Limits};
 
 use crate::connection::{Connection, frame};
 
@@ -289,6 +289,7 @@ fn a_block_that_is_refused_is_decoded() {
     connection.frame(Kind::Headers, WHOLE, 3, &block);
     let errors = Connection::errors(&connection.take());
     assert_eq!(errors, [(3, ErrorCode::RefusedStream as u32)]);
+    assert_eq!(connection.counted(Http2Count::RefusedStreams), 1);
     connection.complete(1);
     connection.take();
     let again = connection.request("GET", "/b", &[("x-new", "value")]);

@@ -1,7 +1,7 @@
 //! Attacks that cost a client little and a server much, and their bounds.
 
 use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
-use loadline_proto::{Limits, Session};
+use loadline_proto::{Http2Count, Limits, Session};
 
 use crate::connection::{Connection, frame};
 
@@ -46,6 +46,7 @@ fn each_flood_has_an_end() {
         connection.hold_blocking = true;
         let count = flood(&mut connection, one);
         assert!((100..1_000).contains(&count), "{name}: {count}");
+        assert_eq!(connection.counted(Http2Count::Floods), 1, "{name}");
         assert!(
             connection.parked.len() <= 128,
             "{name}: {}",
@@ -59,6 +60,7 @@ fn each_flood_has_an_end() {
         (100..1_000).contains(&count),
         "empty frames of content: {count}"
     );
+    assert_eq!(connection.counted(Http2Count::Floods), 1);
 }
 
 /// A stream that was reset counts until its worker has come back.
@@ -82,6 +84,7 @@ fn no_more_work_is_begun_than_streams_are_allowed() {
     }
     let frames = connection.take();
     assert_eq!(Connection::statuses(&frames), [], "nobody reads them");
+    assert_eq!(connection.counted(Http2Count::ClientResets), 300);
     connection.get(601, "/a");
     assert!(Connection::content(&connection.take(), 601).1);
 }
@@ -97,6 +100,7 @@ fn continuations_without_end() {
             count += 1;
         }
         assert!(count <= 16, "{count}");
+        assert_eq!(connection.counted(Http2Count::LargeBlocks), 1);
     }
 }
 
@@ -156,6 +160,7 @@ fn output_is_bounded() {
         connection.get(stream, "/bytes/10000");
         assert!(stream < 100, "it goes on reading");
     }
+    assert!(connection.counted(Http2Count::Unread) > 0);
     let held = connection.session().held_bytes();
     assert!(held < 256 << 10, "{held}");
     connection.release();
@@ -182,6 +187,7 @@ fn pings_are_bounded_by_the_output() {
         pings += 1;
         assert!(pings < 10_000, "it goes on reading");
     }
+    assert!(connection.counted(Http2Count::Unread) > 0);
 }
 
 #[test]

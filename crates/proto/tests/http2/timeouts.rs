@@ -2,7 +2,7 @@
 
 use loadline_base::Buffer;
 use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
-use loadline_proto::{CloseReason, Limits, Piece, Session};
+use loadline_proto::{CloseReason, Http2Count, Limits, Piece, Session};
 
 use crate::connection::Connection;
 
@@ -87,6 +87,8 @@ fn a_window_that_stays_shut_ends_its_stream() {
     }
     let errors = Connection::errors(&connection.take());
     assert_eq!(errors, [(1, ErrorCode::Cancel as u32)]);
+    assert_eq!(connection.counted(Http2Count::SlowStreams), 1);
+    assert_eq!(connection.counted(Http2Count::ServerResets), 1);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use loadline_base::Counter;
 use loadline_proto::latency::{Histogram, HistogramCounts};
-use loadline_proto::{CloseReason, Counters};
+use loadline_proto::{CloseReason, Counters, Http2Count};
 
 /// What a serving thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -219,6 +219,8 @@ macro_rules! counts {
             pub faults: [u64; 4],
             /// Connections closed, by reason; indexed by `CloseReason as usize`.
             pub closed: [u64; CloseReason::ALL.len()],
+            /// What clients of HTTP/2 do; indexed by `Http2Count as usize`.
+            pub http2: [u64; Http2Count::ALL.len()],
             $($(#[$doc])* pub $name: u64,)*
         }
 
@@ -235,6 +237,7 @@ macro_rules! counts {
                 add_all(&mut self.answers, &other.answers);
                 add_all(&mut self.faults, &other.faults);
                 add_all(&mut self.closed, &other.closed);
+                add_all(&mut self.http2, &other.http2);
                 $(self.$name = self.$name.wrapping_add(other.$name);)*
             }
         }
@@ -244,6 +247,7 @@ macro_rules! counts {
                 subtract_all(&mut self.answers, &other.answers);
                 subtract_all(&mut self.faults, &other.faults);
                 subtract_all(&mut self.closed, &other.closed);
+                subtract_all(&mut self.http2, &other.http2);
                 $(self.$name = self.$name.saturating_sub(other.$name);)*
             }
         }
@@ -309,6 +313,7 @@ impl Counts {
             answers: values(&row.core.answers),
             faults: values(&row.core.faults),
             closed: values(&row.core.closed),
+            http2: values(&row.core.http2),
             bytes_in: row.core.bytes_in.value(),
             bytes_out: row.core.bytes_out.value(),
             accepted: row.core.accepted.value(),
