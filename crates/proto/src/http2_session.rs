@@ -59,8 +59,8 @@ const RESET_KEPT: usize = 64;
 pub struct Http2Session {
     config: Arc<SessionConfig>,
     peer: Peer,
-    /// Whether a layer such as TLS is below.
-    is_secure: bool,
+    /// Of a layer such as TLS below.
+    security: Option<Arc<Security>>,
     stage: Stage,
 
     reading: Reading,
@@ -134,7 +134,7 @@ impl Http2Session {
     pub fn new(
         config: &Arc<SessionConfig>,
         peer: Option<SocketAddr>,
-        security: Option<&Security>,
+        security: Option<&Arc<Security>>,
         cx: &mut Context<'_>,
     ) -> Self {
         Self::after(&mut Http1Session::new(config, peer, cx), security, cx)
@@ -143,7 +143,7 @@ impl Http2Session {
     /// A connection that has begun as HTTP/1, before its first request.
     pub(crate) fn after(
         http1: &mut Http1Session,
-        security: Option<&Security>,
+        security: Option<&Arc<Security>>,
         cx: &mut Context<'_>,
     ) -> Self {
         let Handover {
@@ -156,7 +156,7 @@ impl Http2Session {
         } = http1.hand_over(cx);
         let mut session = Self {
             peer,
-            is_secure: security.is_some(),
+            security: security.cloned(),
             stage: Stage::Open,
             reading: Reading::Preface,
             unread: Buffer::default(),
@@ -363,7 +363,7 @@ fn abandon(stream: &mut Stream) {
 }
 
 /// Fields of each response that the layer below has, encoded.
-fn layer_block(security: Option<&Security>) -> Box<[u8]> {
+fn layer_block(security: Option<&Arc<Security>>) -> Box<[u8]> {
     let lines = security.map_or(&[][..], |security| &security.response_lines);
     hpack::literals(answering::lines(lines)).into()
 }
@@ -395,7 +395,7 @@ impl Session for Http2Session {
         }
     }
 
-    fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
+    fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {}
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         self.eof = true;

@@ -404,7 +404,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.take_in(plain, result, cx);
     }
 
-    fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
+    fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {}
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         if self.computing != Computing::No {

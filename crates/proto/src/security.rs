@@ -11,6 +11,8 @@ pub struct Security {
     pub is_http2: bool,
     /// The name that the client has asked for (SNI).
     pub server_name: Option<Arc<str>>,
+    /// The names that the server's certificates are for, wildcards included.
+    pub names: Arc<[String]>,
     /// Who the client's certificate says it is, by RFC 4514: "CN=ada,O=Example". `None`: it has shown
     /// none. One that was shown is signed by an authority that the server trusts.
     pub client_subject: Option<Arc<str>>,
@@ -20,4 +22,59 @@ pub struct Security {
     /// Field lines that responses have over this connection alone, each with its line end:
     /// `Strict-Transport-Security`.
     pub response_lines: Arc<[u8]>,
+}
+
+impl Security {
+    /// Whether a request for this host may come over the connection: the client has asked for that name,
+    /// or a certificate is for it. What a client sends over another origin's connection may not be for
+    /// this server (RFC 9110 section 15.5.20). Nothing is known where the client has asked for no name.
+    #[must_use]
+    pub fn is_for(&self, host: &str) -> bool {
+        let Some(asked) = &self.server_name else {
+            return true;
+        };
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let is_same = |name: &str| name.eq_ignore_ascii_case(host);
+        is_same(asked) || self.names.iter().any(|name| matches(name, host))
+    }
+}
+
+/// Whether a certificate's name is for a host: a wildcard stands for one label (RFC 9525 section 6.3).
+fn matches(name: &str, host: &str) -> bool {
+    let Some(rest) = name.strip_prefix("*.") else {
+        return name.eq_ignore_ascii_case(host);
+    };
+    let parent = host.split_once('.').map(|(_, parent)| parent);
+    parent.is_some_and(|parent| parent.eq_ignore_ascii_case(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_of_a_connection() {
+        let names = ["example.org".to_owned(), "*.example.net".to_owned()];
+        let mut security = Security {
+            server_name: Some("WWW.example.com".into()),
+            names: names.into(),
+            ..Security::default()
+        };
+        for (host, is_for) in [
+            ("www.example.com", true),
+            ("www.example.com.", true),
+            ("Example.org", true),
+            ("a.example.net", true),
+            ("A.EXAMPLE.NET.", true),
+            ("example.net", false),
+            ("a.b.example.net", false),
+            ("example.com", false),
+            ("www.example.org", false),
+            ("", false),
+        ] {
+            assert_eq!(security.is_for(host), is_for, "{host}");
+        }
+        security.server_name = None;
+        assert!(security.is_for("anything"));
+    }
 }

@@ -108,14 +108,14 @@ impl ServerSession {
     }
 
     /// The layer below is open: see [`Session::layer_opened`].
-    pub fn layer_opened(&mut self, security: &Security, cx: &mut Context<'_>) {
+    pub fn layer_opened(&mut self, security: &Arc<Security>, cx: &mut Context<'_>) {
         let is_only = matches!(self, Self::Http1(session) if session.is_http2_only());
         if security.is_http2 || is_only {
             self.go_on_as_http2(Some(security), cx);
         }
     }
 
-    fn go_on_as_http2(&mut self, security: Option<&Security>, cx: &mut Context<'_>) {
+    fn go_on_as_http2(&mut self, security: Option<&Arc<Security>>, cx: &mut Context<'_>) {
         if let Self::Http1(session) = self {
             *self = Self::Other(Box::new(Http2Session::after(session, security, cx)));
         }

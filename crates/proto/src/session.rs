@@ -2,6 +2,7 @@
 
 use core::fmt::Debug;
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use loadline_base::{Millis, Transmit};
 
@@ -21,7 +22,7 @@ macro_rules! session {
 
                 /// The layer below is open, before any of its bytes are received. What it has agreed on with the
                 /// client is known.
-                fn layer_opened(security: &Security, cx: &mut Context<'_>);
+                fn layer_opened(security: &Arc<Security>, cx: &mut Context<'_>);
             }
             events {
                 /// The next order. To be asked after every event until it says `Wait` or `Close`.

@@ -28,6 +28,7 @@ pub struct Certificates {
 #[derive(Debug, Default)]
 struct Set {
     all: Vec<Certificate>,
+    names: Arc<[String]>,
     /// Which of them are for a name, ECDSA before RSA.
     by_name: HashMap<String, Vec<usize>>,
 }
@@ -63,6 +64,11 @@ impl Certificates {
     #[must_use]
     pub fn all(&self) -> Vec<Certificate> {
         self.current().all.clone()
+    }
+
+    /// The names that those in service are for.
+    pub(crate) fn names(&self) -> Arc<[String]> {
+        Arc::clone(&self.current().names)
     }
 
     /// What an operator should know of those in service.
@@ -118,7 +124,12 @@ impl Set {
         for indexes in by_name.values_mut() {
             indexes.sort_by_key(|index| all[*index].is_rsa());
         }
-        Self { all, by_name }
+        let names = all.iter().flat_map(|it| it.names().iter().cloned());
+        Self {
+            names: names.collect(),
+            all,
+            by_name,
+        }
     }
 
     /// Those for a name: exactly, by a wildcard for its first label, or else the first of all and those

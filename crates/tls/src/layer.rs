@@ -220,12 +220,13 @@ impl TlsLayer {
             Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
             _ => "TLSv1.3",
         };
-        let (server_name, response_lines) = match (connection, &self.server) {
+        let (server_name, names, response_lines) = match (connection, &self.server) {
             (Connection::Server(connection), Some(server)) => (
                 connection.server_name().map(Arc::from),
+                server.certificates.names(),
                 Arc::clone(&server.response_lines),
             ),
-            _ => (None, Arc::default()),
+            _ => (None, Arc::default(), Arc::default()),
         };
         let certificates = connection
             .peer_certificates()
@@ -237,6 +238,7 @@ impl TlsLayer {
             version,
             is_http2: connection.alpn_protocol() == Some(HTTP_2_ALPN),
             server_name,
+            names,
             client_subject: client_subject.map(Arc::from),
             is_early: self.is_early,
             response_lines,

@@ -106,6 +106,7 @@ impl TlsServer {
         }
         Ok(Self(Arc::new(Shared {
             config: Arc::new(config),
+            certificates: Arc::clone(certificates),
             asks_clients,
             places: Places::new(options.handshakes_max, options.handshakes_shared),
             counters: Counters::default(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 
+use crate::Certificates;
 use crate::counters::Counters;
 use crate::places::Places;
 
@@ -11,6 +12,7 @@ use crate::places::Places;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Arc<ServerConfig>,
+    pub(crate) certificates: Arc<Certificates>,
     pub(crate) asks_clients: bool,
     pub(crate) places: Places,
     pub(crate) counters: Counters,

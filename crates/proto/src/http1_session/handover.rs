@@ -28,7 +28,7 @@ impl Http1Session {
     }
 
     /// The layer below is open. Whatever it has agreed on, this is HTTP/1.
-    pub fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
+    pub fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {}
 
     /// Whether HTTP/1 is not served.
     pub(crate) fn is_http2_only(&self) -> bool {

@@ -6,7 +6,7 @@
 use crate::ascii::is_token_byte;
 use crate::http1::{self, HeadFacts};
 use crate::request::{Span, Version};
-use crate::{Fault, FieldName, Limits, Request, Status};
+use crate::{Fault, FieldName, Limits, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
 const FIELD_BYTES: usize = 32;
@@ -23,6 +23,17 @@ pub(crate) enum RequestError {
 }
 
 use RequestError::Malformed;
+
+/// Over what a request has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CameOver<'a> {
+    /// A trusted proxy's connection, which says nothing of its client's.
+    Proxy,
+    /// A connection in plain text.
+    Plain,
+    /// One whose bytes are encrypted.
+    Secure(&'a Security),
+}
 
 /// Collects the fields of one request. To be used again for the next one.
 #[derive(Debug, Default)]
@@ -71,14 +82,13 @@ impl RequestFields {
         }
     }
 
-    /// All fields have come. `is_secure`: the connection is; `None`: it does not matter, since a proxy has
-    /// decided what it asks for.
+    /// All fields have come.
     ///
     /// # Errors
     /// It is no request, or one that is refused.
     pub(crate) fn end(
         &self,
-        is_secure: Option<bool>,
+        came_over: CameOver<'_>,
         request: &mut Request,
         limits: &Limits,
     ) -> Result<HeadFacts, RequestError> {
@@ -96,8 +106,13 @@ impl RequestFields {
         let line_len = request.line().len();
         request.head[line_len - 3..line_len].copy_from_slice(b"2.0");
         request.version = Version::Http2;
-        if let Some(is_secure) = is_secure {
-            self.check_scheme(is_secure)?;
+        match came_over {
+            CameOver::Proxy => {}
+            CameOver::Plain => self.check_scheme(b"http")?,
+            CameOver::Secure(security) => {
+                self.check_scheme(b"https")?;
+                check_host_of(security, request)?;
+            }
         }
         Ok(HeadFacts {
             // Frames say whether there is content, not fields.
@@ -208,8 +223,7 @@ impl RequestFields {
     }
 
     /// Of another scheme it is another resource (RFC 9110 section 7.4).
-    fn check_scheme(&self, is_secure: bool) -> Result<(), RequestError> {
-        let expected: &[u8] = if is_secure { b"https" } else { b"http" };
+    fn check_scheme(&self, expected: &[u8]) -> Result<(), RequestError> {
         match self.scheme.map(|span| span.of(&self.pseudo)) {
             Some(scheme) if !scheme.eq_ignore_ascii_case(expected) => {
                 let text = "a target of another scheme than the connection's";
@@ -220,6 +234,27 @@ impl RequestFields {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// What is for a host that nobody here has a certificate for was meant for another server: clients use a
+/// connection for several names (RFC 9113 section 9.1.1).
+fn check_host_of(security: &Security, request: &Request) -> Result<(), RequestError> {
+    let authority = std::str::from_utf8(request.authority()).unwrap_or_default();
+    match security.is_for(host_of(authority)) {
+        true => Ok(()),
+        false => Err(RequestError::Refused(Fault::peer(
+            Status::MISDIRECTED_REQUEST,
+            "a host that no certificate of this server is for",
+        ))),
+    }
+}
+
+/// Without its port, and without the brackets of an IPv6 address.
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority),
     }
 }
 
@@ -290,7 +325,7 @@ mod tests {
         for (name, value) in fields {
             all.add(name.as_bytes(), value.as_bytes(), &mut request, &limits);
         }
-        let facts = all.end(Some(false), &mut request, &limits)?;
+        let facts = all.end(CameOver::Plain, &mut request, &limits)?;
         Ok((request, facts))
     }
 

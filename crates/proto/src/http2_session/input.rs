@@ -9,7 +9,7 @@ use crate::http2::frame::{
     unwrapped,
 };
 use crate::http2::priority::Priority;
-use crate::http2::request::{RequestError, check_trailer};
+use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::stream::{Phase, Stream};
 use crate::{Context, Exchange, Fault, Http2Count, RequestBody, StreamId};
 
@@ -368,10 +368,13 @@ impl Http2Session {
         exchange.peer = self.peer.address();
         exchange.listener = self.config.listener;
         cx.stamp(&mut exchange);
-        let expected = Some(self.is_secure).filter(|_| !self.peer_is_trusted());
-        let facts = self
-            .fields
-            .end(expected, &mut exchange.request, &self.config.limits);
+        let came_over = match &self.security {
+            _ if self.peer_is_trusted() => CameOver::Proxy,
+            None => CameOver::Plain,
+            Some(security) => CameOver::Secure(security),
+        };
+        let (request, limits) = (&mut exchange.request, &self.config.limits);
+        let facts = self.fields.end(came_over, request, limits);
         let mut stream = cx.pool.http2.take();
         stream.id = id;
         stream.window = super::stream_window(self.config.limits.stream_window_bytes);

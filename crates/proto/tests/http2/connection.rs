@@ -8,7 +8,8 @@ use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags};
 use loadline_proto::{
     Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Count, Http2Session,
-    HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Session, SessionConfig, Status, StreamId,
+    HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Security, Session, SessionConfig, Status,
+    StreamId,
 };
 
 /// A frame with its payload; of HEADERS the decoded fields, as lines.
@@ -156,6 +157,11 @@ impl Connection {
 
     /// The client has sent nothing.
     pub fn silent(limits: Limits) -> Self {
+        Self::over(None, limits)
+    }
+
+    /// The same over a layer.
+    pub fn over(security: Option<Security>, limits: Limits) -> Self {
         let config = Arc::new(SessionConfig {
             limits,
             ..SessionConfig::default()
@@ -184,7 +190,12 @@ impl Connection {
             batch_bytes_max: 0,
         };
         let peer = Some("127.0.0.1:40000".parse().unwrap());
-        connection.session = Some(Http2Session::new(&config, peer, None, cx!(connection)));
+        connection.session = Some(Http2Session::new(
+            &config,
+            peer,
+            security.map(Arc::new).as_ref(),
+            cx!(connection),
+        ));
         connection.drive();
         connection
     }

@@ -1,7 +1,7 @@
 //! Requests and responses.
 
 use loadline_proto::http2::frame::{Kind, PREFACE, flags};
-use loadline_proto::{Limits, Session};
+use loadline_proto::{Limits, Security, Session};
 
 use crate::connection::{Connection, frame};
 
@@ -232,4 +232,47 @@ fn requests_that_are_refused_have_an_answer_and_leave_the_connection_open() {
     connection.get(1, &long).get(3, "/a");
     let statuses = Connection::statuses(&connection.take());
     assert_eq!(statuses, [(1, "414".to_owned()), (3, "200".to_owned())]);
+}
+
+#[test]
+fn a_request_over_the_wrong_connection_is_421() {
+    let security = Security {
+        server_name: Some("a.example.org".into()),
+        names: ["*.example.org".to_owned(), "::1".to_owned()].into(),
+        response_lines: b"Strict-Transport-Security: max-age=9\r\n"[..].into(),
+        ..Security::default()
+    };
+    let mut connection = Connection::over(Some(security), Limits::default());
+    connection.feed(PREFACE).frame(Kind::Settings, 0, 0, &[]);
+    let mut stream = 1;
+    for (scheme, authority, status) in [
+        ("https", "a.example.org", "200"),
+        ("https", "A.Example.org:8443", "200"),
+        ("https", "b.example.org:8443", "200"),
+        ("https", "[::1]:8443", "200"),
+        ("https", "[::2]:8443", "421"),
+        ("https", "example.org", "421"),
+        ("https", "example.com:8443", "421"),
+        ("http", "a.example.org", "421"),
+    ] {
+        let block = connection.block(&[
+            (":method", "GET"),
+            (":scheme", scheme),
+            (":authority", authority),
+            (":path", "/a"),
+        ]);
+        let flag = flags::END_HEADERS | flags::END_STREAM;
+        let frames = connection.frame(Kind::Headers, flag, stream, &block).take();
+        let statuses = Connection::statuses(&frames);
+        assert_eq!(statuses, [(stream, status.to_owned())], "{authority}");
+        let heads = frames.iter().filter(|frame| frame.kind == Kind::Headers);
+        for head in heads {
+            let text = String::from_utf8_lossy(&head.payload);
+            assert!(
+                text.contains("strict-transport-security: max-age=9\n"),
+                "{text}"
+            );
+        }
+        stream += 2;
+    }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use loadline_base::Buffer;
 use loadline_proto::{Http2, Layer as _};
 use loadline_tls::{
-    Authorities, Certificates, Profile, TlsClient, TlsOptions, TlsServer, self_signed,
+    Authorities, Certificate, Certificates, Profile, TlsClient, TlsOptions, TlsServer, self_signed,
 };
 use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::client::{Client, PATIENCE};
 use crate::fixture::{Model, Server, limits, over_http2, pattern};
@@ -58,6 +58,7 @@ every_model! {
     a_connection_speaks_what_it_begins_with,
     a_server_of_one_version_alone,
     the_version_is_agreed_on_over_tls,
+    a_request_for_another_host_is_misdirected,
     a_drain_finishes_streams,
 }
 
@@ -119,29 +120,79 @@ fn a_server_of_one_version_alone(model: Model) {
     );
 }
 
-/// What a file is over HTTP/2.
-fn get_over(stream: &mut (impl Read + Write), path: &str, len: usize) -> Vec<u8> {
+/// The response to a request of HTTP/2, as HTTP/1: its head and its content.
+fn get_over(stream: &mut (impl Read + Write), host: &str, path: &str) -> (String, Vec<u8>) {
     let mut preface = Vec::new();
     let mut layer = Translated::new("https", &mut preface);
     let mut out = Buffer::from(preface);
-    layer.send(
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes(),
-        &mut out,
-    );
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    layer.send(request.as_bytes(), &mut out);
     let (mut plain, mut piece) = (Buffer::default(), [0; 16_384]);
-    let is_whole = |plain: &Buffer| {
-        let head = plain.windows(4).position(|it| it == b"\r\n\r\n");
-        head.is_some_and(|head| plain.len() == head + 4 + len)
-    };
-    while !is_whole(&plain) {
+    loop {
+        let end = plain.windows(4).position(|it| it == b"\r\n\r\n");
+        if let Some(head_len) = end.map(|end| end + 4) {
+            let head = String::from_utf8(plain[..head_len].to_vec()).unwrap();
+            let (_, len) = head.split_once("content-length: ").unwrap();
+            let len: usize = len.split("\r\n").next().unwrap().parse().unwrap();
+            if plain.len() == head_len + len {
+                return (head, plain[head_len..].to_vec());
+            }
+        }
         stream.write_all(&std::mem::take(&mut out)).unwrap();
         let count = stream.read(&mut piece).unwrap();
         assert!(count > 0, "the end after {} bytes", plain.len());
-        layer
-            .received(&mut piece[..count], &mut plain, &mut out)
-            .unwrap();
+        let bytes = &mut piece[..count];
+        layer.received(bytes, &mut plain, &mut out).unwrap();
     }
-    plain[plain.len() - len..].to_vec()
+}
+
+/// A server, and its certificate.
+fn start(model: Model, http2: Http2) -> (Server, Certificate) {
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let options = TlsOptions {
+        http2,
+        ..TlsOptions::default()
+    };
+    let tls = TlsServer::new(&certificates, &options).unwrap();
+    (
+        Server::start_tls(model.options(), limits(), (tls, client)),
+        own,
+    )
+}
+
+/// A connection to it, once its handshake is done.
+fn connect(server: &Server, mut config: ClientConfig, offered: &[&str]) -> TlsStream {
+    config.alpn_protocols = offered.iter().map(|it| it.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let socket = TcpStream::connect(server.address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = StreamOwned::new(connection, socket);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+    stream
+}
+
+type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+fn a_request_for_another_host_is_misdirected(model: Model) {
+    let (server, own) = start(model, Http2::On);
+    for (host, status) in [
+        ("localhost", 200),
+        ("LOCALHOST:8443", 200),
+        ("other.example", 421),
+    ] {
+        let mut stream = connect(&server, client_of(&own, &[&TLS13]), &["h2"]);
+        let (head, _) = get_over(&mut stream, host, "/-/echo");
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{host}: {head}"
+        );
+    }
 }
 
 fn the_version_is_agreed_on_over_tls(model: Model) {
@@ -154,33 +205,16 @@ fn the_version_is_agreed_on_over_tls(model: Model) {
         (Http2::Off, &["h2", "http/1.1"], Some("http/1.1")),
         (Http2::Only, &["h2", "http/1.1"], Some("h2")),
     ] {
-        let own = self_signed(&["localhost".to_owned()]).unwrap();
-        let trusted = Authorities::one(own.der()).unwrap();
-        let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
-        let certificates = Arc::new(Certificates::new(vec![own.clone()]));
-        let options = TlsOptions {
-            http2,
-            ..TlsOptions::default()
-        };
-        let tls = TlsServer::new(&certificates, &options).unwrap();
-        let server = Server::start_tls(model.options(), limits(), (tls, client));
+        let (server, own) = start(model, http2);
         let content = pattern(LEN);
         std::fs::write(server.path().join("large.bin"), &content).unwrap();
         for version in [&TLS12, &TLS13] {
-            let mut config = client_of(&own, &[version]);
-            config.alpn_protocols = offered.iter().map(|it| it.as_bytes().to_vec()).collect();
-            let name = ServerName::try_from("localhost").unwrap();
-            let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-            let socket = TcpStream::connect(server.address).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            let mut stream = StreamOwned::new(connection, socket);
-            while stream.conn.is_handshaking() {
-                stream.conn.complete_io(&mut stream.sock).unwrap();
-            }
+            let mut stream = connect(&server, client_of(&own, &[version]), offered);
             let protocol = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
             assert_eq!(protocol.as_deref(), agreed.map(str::as_bytes));
             if agreed == Some("h2") {
-                assert!(get_over(&mut stream, "/large.bin", LEN) == content);
+                let (head, got) = get_over(&mut stream, "localhost", "/large.bin");
+                assert!(head.starts_with("HTTP/1.1 200 ") && got == content);
             } else {
                 let get = "GET /large.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
                 stream.write_all(get.as_bytes()).unwrap();

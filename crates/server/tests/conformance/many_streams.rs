@@ -241,7 +241,7 @@ impl Session for ManyStreams {
         self.unread = unread[at..].to_vec();
     }
 
-    fn layer_opened(&mut self, _security: &Security, _cx: &mut Context<'_>) {}
+    fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {}
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         self.eof = true;
