@@ -80,6 +80,17 @@ def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> 
     return loaded(f[0], f[1] / 1e6, sum(f[2:7]), f[7], f[8], cpu)
 
 
+def h2load(url: str, sc: Scenario, seconds: int, cores: set[int]) -> dict:
+    """As many threads as cores; it says nothing of percentiles."""
+    argv = ["h2load", f"-t{len(cores)}", f"-c{sc.conns}", f"-m{sc.streams}", f"-D{seconds}"]
+    text, cpu = run_client([*argv, url], cores)
+    found = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", text)
+    if not found:
+        raise RuntimeError(f"h2load failed: {text.strip()}")
+    succeeded, failed, errored = map(int, found.groups())
+    return loaded(succeeded, seconds, failed + errored, 0.0, 0.0, cpu)
+
+
 class LoadRun:
     """A run of `loadline load`, from its start. What it writes is in files of this name."""
 
@@ -109,6 +120,14 @@ def connect(port: int, sc: Scenario, timeout: float) -> socket.socket:
     """A connection as the scenario has them."""
     s = socket.create_connection(("127.0.0.1", port), timeout=timeout)
     return any_certificate().wrap_socket(s) if sc.tls else s
+
+
+def fetch_http2(port: int, sc: Scenario) -> str | None:
+    """One GET over HTTP/2 in plain text; what is wrong with the answer, or None."""
+    said = "%{http_code} %{http_version} %{size_download}"
+    argv = ["curl", "-s", "--http2-prior-knowledge", "-w", said, "-o", os.devnull]
+    run = subprocess.run([*argv, f"http://127.0.0.1:{port}{sc.path}"], capture_output=True, text=True)
+    return None if run.stdout == f"200 2 {sc.size}" else f"answered {run.stdout!r}"
 
 
 def fetch(s: socket.socket, sc: Scenario) -> str | None:

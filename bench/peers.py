@@ -28,6 +28,7 @@ class Scenario:
     idle: bool = False
     stretch: int = 1  # times --seconds: many connections take long to set up
     tls: bool = False
+    streams: int = 0  # of HTTP/2, at one time on each connection; 0: HTTP/1.1
 
 
 SCENARIOS = {
@@ -39,6 +40,10 @@ SCENARIOS = {
     "idle-10000": Scenario("/small.html", SMALL, 10000, idle=True),
     "idle-tls-2000": Scenario("/small.html", SMALL, 2000, idle=True, tls=True),
     "idle-tls-10000": Scenario("/small.html", SMALL, 10000, idle=True, tls=True),
+    "h2-32": Scenario("/small.html", SMALL, 64, tls=True, streams=32),
+    "h2-1": Scenario("/small.html", SMALL, 64, tls=True, streams=1),
+    "h2c-32": Scenario("/small.html", SMALL, 64, streams=32),
+    "h2c-1": Scenario("/small.html", SMALL, 64, streams=1),
     "hello": Scenario("/", len("hello"), 64),  # crates/tower/examples/hello.rs
 }
 

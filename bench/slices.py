@@ -3,6 +3,7 @@
   ./x bench slices small-1000 ceil-epoll reactor proactor
   ./x bench slices small-64 'cmd:old:old/loadline serve {root} --listen 127.0.0.1:{port}' reactor
   ./x bench slices small-64 reactor reactor       A/A: what is no difference
+  ./x bench slices h2-32 h2o-tls nginx-tls reactor-tls    HTTP/2: 32 streams on each connection
 
 A trial of the laboratory lasts for seconds and starts each server anew, and the speed of a shared
 machine drifts in that time by more than two builds of one server differ. Here the servers
@@ -20,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import wrk
+from load import h2load, wrk
 from page import middle_of_slices, table
 from peers import SCENARIOS, Scenario, Server, pick_server
 from processes import become_reaper, cpu_seconds, tree
@@ -79,7 +80,7 @@ class Slice:
 
     name: str
     us: float  # its CPU time for a request
-    run: dict  # what wrk says
+    run: dict  # what the client says
 
 
 def named_apart(servers: list[Server]) -> list[tuple[str, Server]]:
@@ -100,7 +101,10 @@ def slices(
         for number in range(-1, count):
             for name, proc, url in up if number % 2 == 0 else up[::-1]:
                 cpu = CpuTime(proc.pid)
-                run = wrk(url, sc, seconds * sc.stretch, rig.client_cores, rig.script)
+                if sc.streams:
+                    run = h2load(url, sc, seconds, rig.client_cores)
+                else:
+                    run = wrk(url, sc, seconds * sc.stretch, rig.client_cores, rig.script)
                 us = cpu.us() / max(run["requests"], 1)
                 if number >= 0:
                     yield Slice(name, us, run)

@@ -80,7 +80,7 @@ fn what_was_measured_is_advised_on_and_nothing_else() {
         "Start it with\n  loadline serve DIR --listen=127.0.0.1:8080 --architecture=reactor --loops=",
         " --workers=0\n",
         "Rests on series s, connections = 2, ",
-        " blocks of trials.",
+        " blocks of trials",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
