@@ -3,6 +3,7 @@
 //! Plain data and its bookkeeping: no I/O, no clock, no threads, no HTTP.
 #![forbid(unsafe_code)]
 
+pub mod box_pool;
 pub mod buffer;
 pub mod choices;
 pub mod counter;
@@ -16,6 +17,7 @@ pub mod timer_wheel;
 pub mod token;
 pub mod transmit;
 
+pub use box_pool::BoxPool;
 pub use buffer::{Buffer, BufferPool};
 pub use counter::Counter;
 pub use file::{ContentVersion, OpenFile};

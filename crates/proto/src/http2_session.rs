@@ -45,7 +45,7 @@ use crate::{
     Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use budget::Budget;
-use input::{Block, LARGE_BLOCK, Reading, TOO_MUCH_WORK};
+use input::{Block, Reading};
 use lend::Common;
 use output::Output;
 
@@ -233,11 +233,9 @@ impl Http2Session {
             return;
         }
         cx.counters.fault(&Fault::bad_request(text));
-        cx.counters.http2(match text {
-            TOO_MUCH_WORK => Http2Count::Floods,
-            LARGE_BLOCK => Http2Count::LargeBlocks,
-            _ => Http2Count::Errors,
-        });
+        if code != ErrorCode::EnhanceYourCalm {
+            cx.counters.http2(Http2Count::Errors); // the others were counted where they were found
+        }
         self.reason.get_or_insert(CloseReason::BadRequest);
         self.go_away(code, cx);
         // Nothing of what was begun is finished: what comes cannot be understood any more.
@@ -295,6 +293,7 @@ impl Http2Session {
     /// Gives back what a stream holds. What it has kept of the client's window is open again.
     fn discard(&mut self, mut stream: Box<Stream>, cx: &mut Context<'_>) {
         self.let_go(&mut stream, cx);
+        stream.clear();
         cx.pool.http2.give(stream);
     }
 

@@ -1,26 +1,27 @@
 //! Spare memory of a thread.
 
-use loadline_base::{BufferPool, Segment};
+use loadline_base::{BoxPool, BufferPool, Segment};
 
 use crate::Exchange;
-use crate::http2::stream::StreamPool;
-use crate::progress::ProgressPool;
+use crate::http2::stream::Stream;
+use crate::progress::Progress;
 
-/// Exchanges of one thread that wait for the next request. 64: as many as one turn has at once.
+/// What a thread keeps for the next requests. 64: as many as one turn has at once.
 const SPARE_MAX: usize = 64;
+/// As many streams as a connection of HTTP/2 has at one time, by default.
+const STREAMS_MAX: usize = 128;
 
 /// Spare memory of one thread: buffers and exchanges, bounded in number and size.
-#[allow(clippy::vec_box, reason = "the boxes themselves are what is kept")]
 #[derive(Debug, Default)]
 pub struct Pool {
     /// Byte buffers.
     pub buffers: BufferPool,
-    exchanges: Vec<Box<Exchange>>,
+    exchanges: BoxPool<Exchange, SPARE_MAX>,
     segments: Vec<Vec<Segment>>,
     /// What HTTP/1 keeps of its own.
-    pub(crate) http1: ProgressPool,
+    pub(crate) http1: BoxPool<Progress, SPARE_MAX>,
     /// And HTTP/2.
-    pub(crate) http2: StreamPool,
+    pub(crate) http2: BoxPool<Stream, STREAMS_MAX>,
     is_short: bool,
 }
 
@@ -54,13 +55,13 @@ impl Pool {
             self.buffers.give(lent.output);
         }
         exchange.clear();
-        if self.exchanges.len() < SPARE_MAX && !exchange.is_oversized() {
-            self.exchanges.push(exchange);
+        if !exchange.is_oversized() {
+            self.exchanges.give(exchange);
         }
     }
 
     pub(crate) fn take_exchange(&mut self) -> Box<Exchange> {
-        self.exchanges.pop().unwrap_or_default()
+        self.exchanges.take()
     }
 
     pub(crate) fn take_segments(&mut self) -> Vec<Segment> {

@@ -56,25 +56,6 @@ impl BodyReader {
     }
 }
 
-/// Spare ones of one thread. 64: as many as one turn has at once.
-#[allow(clippy::vec_box, reason = "the boxes themselves are what is kept")]
-#[derive(Debug, Default)]
-pub(crate) struct ProgressPool(Vec<Box<Progress>>);
-
-impl ProgressPool {
-    const SPARE_MAX: usize = 64;
-
-    pub(crate) fn take(&mut self) -> Box<Progress> {
-        self.0.pop().unwrap_or_default()
-    }
-
-    pub(crate) fn give(&mut self, progress: Box<Progress>) {
-        if self.0.len() < Self::SPARE_MAX {
-            self.0.push(progress);
-        }
-    }
-}
-
 /// Boxed and pooled: an idle connection has none.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {

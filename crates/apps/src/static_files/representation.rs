@@ -78,6 +78,9 @@ impl Representation {
             fields.add("Cache-Control", value);
         }
         fields.shrink_to_fit();
+        if matches!(content, Content::Shared(_)) {
+            let _ = fields.http2_block(); // made now: the cache counts it once
+        }
         let size = match &content {
             Content::Shared(bytes) => bytes.len() as u64,
             Content::File(file) => file.version.size,

@@ -152,6 +152,16 @@ impl Stream {
         })
     }
 
+    /// Becomes as good as new, but for memory. It holds nothing any more.
+    pub(crate) fn clear(&mut self) {
+        let mut content = std::mem::take(&mut self.content);
+        content.clear();
+        *self = Self {
+            content,
+            ..Self::default()
+        };
+    }
+
     /// Memory of the content that waits.
     pub(crate) fn content_bytes(&self) -> usize {
         self.content.iter().map(Segment::memory_bytes).sum()
@@ -167,33 +177,6 @@ impl Stream {
             + self.content_bytes()
             + self.app.offer.capacity()
             + size_of::<Self>()
-    }
-}
-
-/// Streams of one thread that wait for the next request.
-#[allow(clippy::vec_box, reason = "the boxes themselves are what is kept")]
-#[derive(Debug, Default)]
-pub(crate) struct StreamPool(Vec<Box<Stream>>);
-
-impl StreamPool {
-    /// As many as a connection has at one time, by default.
-    const SPARE_MAX: usize = 128;
-
-    pub(crate) fn take(&mut self) -> Box<Stream> {
-        self.0.pop().unwrap_or_default()
-    }
-
-    /// Takes one back that holds nothing any more but memory.
-    pub(crate) fn give(&mut self, mut stream: Box<Stream>) {
-        if self.0.len() < Self::SPARE_MAX {
-            let mut content = std::mem::take(&mut stream.content);
-            content.clear();
-            *stream = Stream {
-                content,
-                ..Stream::default()
-            };
-            self.0.push(stream);
-        }
     }
 }
 

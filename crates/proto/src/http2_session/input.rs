@@ -17,11 +17,6 @@ use crate::{Context, Exchange, Fault, Http2Count, RequestBody, StreamId};
 /// empty ones.
 const BLOCK_FRAMES_MAX: u32 = 16;
 
-/// Why a connection ends that costs the server more than it brings anybody.
-pub(super) const TOO_MUCH_WORK: &str = "too many resets, settings, priorities or empty frames";
-/// Why one ends whose field block does not.
-pub(super) const LARGE_BLOCK: &str = "a field block that is larger than allowed";
-
 /// What is awaited of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
@@ -219,10 +214,14 @@ impl Http2Session {
 
     /// Something that costs the server more than the client.
     fn spend(&mut self, cx: &Context<'_>) -> Parsed {
-        match self.budget.spend(cx.now) {
-            true => Ok(()),
-            false => Err(Failure(ErrorCode::EnhanceYourCalm, TOO_MUCH_WORK)),
+        if self.budget.spend(cx.now) {
+            return Ok(());
         }
+        cx.counters.http2(Http2Count::Floods);
+        Err(Failure(
+            ErrorCode::EnhanceYourCalm,
+            "too many resets, settings, priorities or empty frames",
+        ))
     }
 
     /// A stream error of the client's.
@@ -315,7 +314,11 @@ impl Http2Session {
         block.frames += 1;
         let bytes_max = self.config.limits.head_bytes_max;
         if block.bytes.len() > bytes_max || block.frames > BLOCK_FRAMES_MAX {
-            return Err(Failure(ErrorCode::EnhanceYourCalm, LARGE_BLOCK));
+            cx.counters.http2(Http2Count::LargeBlocks);
+            return Err(Failure(
+                ErrorCode::EnhanceYourCalm,
+                "a field block that is larger than allowed",
+            ));
         }
         if !head.has(flags::END_HEADERS) {
             return Ok(());

@@ -47,8 +47,8 @@ fn they_say_the_same_the_first_time_and_later() {
                 ("/kept/7/404", 404, 7),
             ] {
                 let frames = connection.get(stream, target).take();
-                let told = fields(&frames, stream);
-                assert_eq!(told, expected(status, date, Some(len)), "{target}");
+                let head = fields(&frames, stream);
+                assert_eq!(head, expected(status, date, Some(len)), "{target}");
                 let content = (vec![b'k'; len], true);
                 assert_eq!(Connection::content(&frames, stream), content, "{target}");
                 let more = u32::try_from(len).unwrap();
