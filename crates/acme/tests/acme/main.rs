@@ -6,6 +6,7 @@
 mod dns;
 mod external;
 mod front;
+mod go_program;
 mod pebble;
 mod player;
 mod recorded;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,8 @@ use loadline_tls::Authorities;
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
-use crate::dns;
 use crate::front::{Answer, forward};
+use crate::{dns, go_program};
 
 /// What is built.
 const MODULE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
@@ -50,7 +49,7 @@ pub struct Trouble {
 impl Pebble {
     /// Starts one that validates names at these ports; `None`: it cannot be built here, which is said.
     pub fn start(http_port: u16, tls_port: u16, trouble: &Trouble) -> Option<Self> {
-        let program = build()?;
+        let program = go_program::build("pebble", MODULE, GO_MINOR)?;
         // Ports that were free a moment ago may not be any more.
         (0..5).find_map(|_| Self::try_start(&program, http_port, tls_port, trouble))
     }
@@ -140,43 +139,6 @@ impl Drop for Pebble {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Builds it from its module, once.
-fn build() -> Option<PathBuf> {
-    static BUILDING: Mutex<()> = Mutex::new(());
-    let _building = BUILDING.lock().unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/pebble");
-    let program = folder.join("pebble");
-    if program.exists() {
-        return Some(program);
-    }
-    fs::create_dir_all(&folder).unwrap();
-    let go = ["go", "/usr/local/go/bin/go"];
-    let Some(go) = go
-        .into_iter()
-        .find(|go| minor_version(go) >= Some(GO_MINOR))
-    else {
-        let _ = writeln!(
-            std::io::stderr(),
-            "\nskipped: no Go 1.{GO_MINOR} or later to build Pebble with"
-        );
-        return None;
-    };
-    let mut install = Command::new(go);
-    install.args(["install", MODULE]);
-    install.env("GOBIN", folder.canonicalize().unwrap());
-    assert!(install.status().unwrap().success(), "{MODULE}");
-    Some(program)
-}
-
-/// 24 of `go version go1.24.2 linux/amd64`.
-fn minor_version(go: &str) -> Option<u32> {
-    let output = Command::new(go).arg("version").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let (_, rest) = text.split_once("go1.")?;
-    let end = rest.find(|it: char| !it.is_ascii_digit())?;
-    rest[..end].parse().ok()
 }
 
 fn is_listening(child: &mut Child, address: SocketAddr) -> bool {

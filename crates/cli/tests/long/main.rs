@@ -20,6 +20,9 @@ mod form_content;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
 #[path = "../../../acme/tests/acme/front.rs"]
 mod front;
+#[path = "../../../acme/tests/acme/go_program.rs"]
+mod go_program;
+mod h2spec;
 mod others;
 mod pages;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]

@@ -26,6 +26,9 @@ impl Http2Session {
             }
             self.use_credit(cx);
             self.fill(cx);
+            if self.eof {
+                self.end_blocked(cx);
+            }
             if !self.output.is_empty() {
                 return self.send(cx);
             }
@@ -51,6 +54,20 @@ impl Http2Session {
             false => Some(0),
             true => self.due.iter().position(|id| !self.begins(*id)),
         }
+    }
+
+    /// The client will open no window any more: what waits for one cannot be sent.
+    fn end_blocked(&mut self, cx: &mut Context<'_>) {
+        while let Some(id) = self.blocked() {
+            self.reason.get_or_insert(CloseReason::Vanished);
+            self.end_stream(id, cx);
+        }
+    }
+
+    fn blocked(&self) -> Option<StreamId> {
+        let mut streams = self.streams.iter();
+        let blocked = streams.find(|stream| stream.is_blocked(self.send_window));
+        blocked.map(|stream| stream.id)
     }
 
     fn begins(&self, id: StreamId) -> bool {

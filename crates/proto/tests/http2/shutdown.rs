@@ -1,7 +1,7 @@
 //! How connections end.
 
-use loadline_proto::CloseReason;
-use loadline_proto::http2::frame::{ErrorCode, Kind, WINDOW_BYTES_MAX, flags};
+use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, WINDOW_BYTES_MAX, flags};
+use loadline_proto::{CloseReason, Piece};
 
 use crate::connection::Connection;
 
@@ -57,6 +57,32 @@ fn a_client_that_half_closes_has_its_responses() {
     );
     assert!(connection.is_closed());
     assert_eq!(connection.closes(CloseReason::Client), 1);
+}
+
+/// It can open no window any more: nothing is kept for it.
+#[test]
+fn a_client_that_half_closes_before_a_shut_window_is_closed_at_once() {
+    // The connection's window, a stream's, and that of an app's response.
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/100000").get(3, "/bytes/10").eof();
+    let frames = connection.take();
+    assert_eq!(Connection::content(&frames, 1).0.len(), 65_535);
+    assert!(connection.is_closed());
+    assert_eq!(connection.closes(CloseReason::Vanished), 1);
+
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1);
+    connection.get(1, "/bytes/2").eof();
+    assert!(connection.is_closed());
+
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1);
+    connection.get(1, "/task").answer(1, None).eof();
+    assert!(!connection.is_closed(), "a byte has room");
+    connection.produce(1, Piece::Data(b"a".to_vec().into()));
+    assert!(!connection.is_closed());
+    connection.produce(1, Piece::Data(b"b".to_vec().into()));
+    assert!(connection.is_closed(), "and its task goes with it");
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! Programs of others in Go, built from their modules.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+/// Builds it into `target/NAME`, once, with a Go of at least this minor version; `None`: there is none,
+/// which is said.
+pub(crate) fn build(name: &str, module: &str, go_minor: u32) -> Option<PathBuf> {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING.lock().unwrap();
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let folder = target.join(name);
+    let program = folder.join(name);
+    if program.exists() {
+        return Some(program);
+    }
+    fs::create_dir_all(&folder).unwrap();
+    let mut go = ["go", "/usr/local/go/bin/go"].into_iter();
+    let Some(go) = go.find(|go| minor_version(go) >= Some(go_minor)) else {
+        let message = format!("\nskipped: no Go 1.{go_minor} or later to build {name} with\n");
+        let _ = std::io::stderr().write_all(message.as_bytes());
+        return None;
+    };
+    let mut install = Command::new(go);
+    install.args(["install", module]);
+    install.env("GOBIN", folder.canonicalize().unwrap());
+    assert!(install.status().unwrap().success(), "{module}");
+    Some(program)
+}
+
+/// 24 of `go version go1.24.2 linux/amd64`.
+fn minor_version(go: &str) -> Option<u32> {
+    let output = Command::new(go).arg("version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (_, rest) = text.split_once("go1.")?;
+    let end = rest.find(|it: char| !it.is_ascii_digit())?;
+    rest[..end].parse().ok()
+}
