@@ -127,7 +127,9 @@ def fetch_http2(port: int, sc: Scenario) -> str | None:
     said = "%{http_code} %{http_version} %{size_download}"
     argv = ["curl", "-s", "--http2-prior-knowledge", "-w", said, "-o", os.devnull]
     run = subprocess.run([*argv, f"http://127.0.0.1:{port}{sc.path}"], capture_output=True, text=True)
-    return None if run.stdout == f"200 2 {sc.size}" else f"answered {run.stdout!r}"
+    if run.stdout == f"200 2 {sc.size}":
+        return None
+    return f"answered {run.stdout!r} (curl ended with {run.returncode})"
 
 
 def fetch(s: socket.socket, sc: Scenario) -> str | None:
