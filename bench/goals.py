@@ -14,6 +14,11 @@ Parts:
   idle         memory with 10,000 idle connections
   idle-tls-2000, idle-tls-10000
                the same over TLS 1.3, beside nginx, h2o and Caddy
+  idle-h2-2000, idle-h2c-2000
+               the same with HTTP/2, over TLS 1.3 and in plain text
+  h2-32, h2-1, h2c-32, h2c-1
+               CPU time of a request over HTTP/2, beside nginx and h2o: as many streams at one time
+               on each of 64 connections, over TLS 1.3 and in plain text (needs h2load)
   calls, calls-new
                system calls a request (needs perf, and to be root)
   lab          all other goals, which lab/compare.toml has: `loadline lab compare`, into
@@ -41,7 +46,7 @@ from pathlib import Path
 import counts
 from core import RECORDED
 from page import middle, middle_of_slices, table, write_between
-from peers import SCENARIOS, of_lab
+from peers import SCENARIOS, Scenario, of_lab
 from processes import (
     BENCH,
     BIN_DIRS,
@@ -65,6 +70,20 @@ CEILING = {"reactor": "ceil-epoll", "proactor": "ceil-uring"}
 PEERS = ["nginx-tuned", "h2o", "lighttpd"]
 OWN_TLS = ["reactor-tls", "proactor-tls", "thread-pool-tls"]
 PEERS_TLS = ["nginx-tls", "h2o-tls", "caddy-tls"]
+OWN = ["reactor", "proactor"]
+PEERS_H2C = ["nginx-h2c", "h2o-h2c"]
+H2 = {  # servers of Loadline, and others
+    "h2-32": (OWN_TLS[:2], ["nginx-tls", "h2o-tls"]),
+    "h2-1": (OWN_TLS[:2], ["nginx-tls", "h2o-tls"]),
+    "h2c-32": (OWN, PEERS_H2C),
+    "h2c-1": (OWN, PEERS_H2C),
+}
+IDLE = {
+    "idle-tls-2000": (OWN_TLS, PEERS_TLS),
+    "idle-tls-10000": (OWN_TLS, PEERS_TLS),
+    "idle-h2-2000": (OWN_TLS, PEERS_TLS),
+    "idle-h2c-2000": (OWN, PEERS_H2C),
+}
 BESIDE = ["ceil-epoll", "reactor", "ceil-uring", "proactor"]
 
 
@@ -90,6 +109,19 @@ def calls(scenario: str) -> Callable[[Rig, str, int], counts.Figures]:
     return count
 
 
+def protocols(sc: Scenario) -> str:
+    return " over ".join(["HTTP/2" if sc.streams else "HTTP/1.1", *(["TLS 1.3"] if sc.tls else [])])
+
+
+def idle_title(sc: Scenario) -> str:
+    return f"Memory with {sc.conns:,} idle connections of {protocols(sc)}"
+
+
+def h2_title(sc: Scenario) -> str:
+    streams = "one stream" if sc.streams == 1 else f"{sc.streams} streams"
+    return f"CPU time of a file of 600 bytes by {protocols(sc)}, {sc.conns} connections of {streams}"
+
+
 SMALL = "CPU time of a file of 600 bytes, {} connections"
 PARTS = {
     "small-64": Part(SMALL.format("64"), "small-64", BESIDE),
@@ -102,13 +134,12 @@ PARTS = {
     ),
     "idle": Part("Memory with 10,000 idle keep-alive connections", "", list(CEILING), idle("idle-10000")),
     **{
-        f"idle-tls-{count}": Part(
-            f"Memory with {int(count):,} idle keep-alive connections over TLS 1.3",
-            "",
-            [*OWN_TLS, *PEERS_TLS],
-            idle(f"idle-tls-{count}"),
-        )
-        for count in ["2000", "10000"]
+        name: Part(idle_title(SCENARIOS[name]), "", own + others, idle(name))
+        for name, (own, others) in IDLE.items()
+    },
+    **{
+        name: Part(h2_title(SCENARIOS[name]), name, others[::-1] + own)
+        for name, (own, others) in H2.items()
     },
     "calls": Part(
         "System calls of a keep-alive request, 64 connections",
@@ -227,12 +258,17 @@ def goals(results: dict) -> list[list[str]]:
     of_idle = [("user bytes of each of 10,000 idle", "user", 256), ("MiB with them", "end", 4)]
     for text, key, most in [*of_idle, ("MiB at start", "start", 2)]:
         add(f"idle: {text}, reactor", values("idle", key, "reactor"), most=most)
-    for part in ["idle-tls-2000", "idle-tls-10000"]:
-        peers = [values(part, "user", peer) for peer in PEERS_TLS]
+    for part, (own, others) in IDLE.items():
+        peers = [values(part, "user", peer) for peer in others]
         best = min((statistics.median(found) for found in peers if found), default=0)
-        for server in OWN_TLS:
+        for server in own:
             text = f"{part}: user bytes of {server} over those of the best of the others"
-            add(text, [own / best for own in values(part, "user", server) if best], most=1)
+            add(text, [mine / best for mine in values(part, "user", server) if best], most=1)
+    for part, (own, (nginx, h2o)) in H2.items():
+        for server in own:
+            over(part, server, h2o, 0.9)
+            if part == "h2-32":
+                over(part, server, nginx, 6)
     text = "calls: system calls a request, reactor, as wrk batches them"
     add(text, values("calls", "all", "reactor"), most=2.05)
     enters = [values("calls", "enters", server) for server in ["proactor", "ceil-uring"]]

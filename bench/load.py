@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import http2
 from peers import Scenario
 from processes import find_program, spawn
 
@@ -109,31 +110,25 @@ class LoadRun:
 
 
 @cache
-def any_certificate() -> ssl.SSLContext:
+def any_certificate(is_http2: bool = False) -> ssl.SSLContext:
     """A client's side of TLS that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if is_http2:
+        context.set_alpn_protocols(["h2"])
     return context
 
 
 def connect(port: int, sc: Scenario, timeout: float) -> socket.socket:
     """A connection as the scenario has them."""
     s = socket.create_connection(("127.0.0.1", port), timeout=timeout)
-    return any_certificate().wrap_socket(s) if sc.tls else s
-
-
-def fetch_http2(port: int, sc: Scenario) -> str | None:
-    """One GET over HTTP/2 in plain text; what is wrong with the answer, or None."""
-    said = "%{http_code} %{http_version} %{size_download}"
-    argv = ["curl", "-s", "--http2-prior-knowledge", "-w", said, "-o", os.devnull]
-    run = subprocess.run([*argv, f"http://127.0.0.1:{port}{sc.path}"], capture_output=True, text=True)
-    if run.stdout == f"200 2 {sc.size}":
-        return None
-    return f"answered {run.stdout!r} (curl ended with {run.returncode})"
+    return any_certificate(sc.streams > 0).wrap_socket(s) if sc.tls else s
 
 
 def fetch(s: socket.socket, sc: Scenario) -> str | None:
     """One GET on an open connection; what is wrong with the answer, or None."""
+    if sc.streams:
+        return http2.fetch(s, sc.path, sc.size, sc.tls)
     close = "Connection: close\r\n" if sc.close else ""
     s.sendall(f"GET {sc.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{close}\r\n".encode())
     data = b""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from load import WRK_DONE, connect, fetch, fetch_http2
+from load import WRK_DONE, connect, fetch
 from peers import BIG, SMALL, Ctx, Scenario, Server
 from processes import BIN_DIRS, become_reaper, find_program, machine_busy, pss_bytes, spawn, stop
 
@@ -119,8 +119,6 @@ class Rig:
 
     def check(self, port: int, sc: Scenario) -> str | None:
         """Only a server that answers correctly is worth measuring: what is wrong, or None."""
-        if sc.streams and not sc.tls:
-            return fetch_http2(port, sc)
         try:
             with connect(port, sc, 5) as s:
                 return fetch(s, sc)
