@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
 /// The first fields: an index is one byte, and names 4 KiB.
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Option<Fields> {
     let mut fields = Vec::new();
-    let decoded = decoder.decode(block, |name, value| {
+    let decoded = decoder.decode(block, &mut Vec::new(), |name, value| {
         if fields.len() < 100 {
             fields.push((name.to_vec(), value.to_vec()));
         }

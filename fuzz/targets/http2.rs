@@ -161,7 +161,10 @@ impl Connection {
                 "behind the end"
             );
             match head.kind {
-                Kind::Headers => self.decoder.decode(payload, |_, _| ()).unwrap(),
+                Kind::Headers => {
+                    let memory = &mut Vec::new();
+                    self.decoder.decode(payload, memory, |_, _| ()).unwrap();
+                }
                 Kind::RstStream => self.ended.push(head.stream),
                 _ => {}
             }

@@ -36,7 +36,6 @@ use loadline_base::{Buffer, Millis, Segment, Transmit};
 use crate::hpack::{self, Decoder, Encoder};
 use crate::http1_session::Handover;
 use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
-use crate::http2::request::RequestFields;
 use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
 use crate::trusted_proxies::Standing;
@@ -71,7 +70,6 @@ pub struct Http2Session {
     /// A field block that is incomplete.
     block: Option<Block>,
     decoder: Decoder,
-    fields: RequestFields,
     /// The highest number of a stream of the client's.
     last_stream: u32,
     recently_reset: VecDeque<StreamId>,
@@ -88,9 +86,6 @@ pub struct Http2Session {
     turns: u64,
 
     encoder: Encoder,
-    /// A field block in the making, and a name in it.
-    head: Vec<u8>,
-    name: Vec<u8>,
     common: Common,
     /// Fields that the layer below adds to each response, encoded.
     layer_block: Box<[u8]>,
@@ -163,7 +158,6 @@ impl Http2Session {
             partial: None,
             block: None,
             decoder: Decoder::default(),
-            fields: RequestFields::default(),
             last_stream: 0,
             recently_reset: VecDeque::new(),
             budget: Budget::new(cx.now),
@@ -175,8 +169,6 @@ impl Http2Session {
             cancelled: VecDeque::new(),
             turns: 0,
             encoder: Encoder::default(),
-            head: Vec::new(),
-            name: Vec::new(),
             common: Common::default(),
             layer_block: layer_block(security),
             output: Output::default(),
@@ -294,7 +286,7 @@ impl Http2Session {
     fn discard(&mut self, mut stream: Box<Stream>, cx: &mut Context<'_>) {
         self.let_go(&mut stream, cx);
         stream.clear();
-        cx.pool.http2.give(stream);
+        cx.pool.http2.streams.give(stream);
     }
 
     fn let_go(&mut self, stream: &mut Stream, cx: &mut Context<'_>) {
@@ -589,8 +581,6 @@ impl Session for Http2Session {
             + self.output.memory_bytes()
             + self.sending_bytes
             + self.unread.capacity()
-            + self.head.capacity()
-            + self.name.capacity()
             + self.common.held_bytes()
             + self.layer_block.len()
             + self.decoder.held_bytes()

@@ -3,13 +3,11 @@
 use loadline_base::{BoxPool, BufferPool, Segment};
 
 use crate::Exchange;
-use crate::http2::stream::Stream;
+use crate::http2::Http2Memory;
 use crate::progress::Progress;
 
 /// What a thread keeps for the next requests. 64: as many as one turn has at once.
 const SPARE_MAX: usize = 64;
-/// As many streams as a connection of HTTP/2 has at one time, by default.
-const STREAMS_MAX: usize = 128;
 
 /// Spare memory of one thread: buffers and exchanges, bounded in number and size.
 #[derive(Debug, Default)]
@@ -21,7 +19,7 @@ pub struct Pool {
     /// What HTTP/1 keeps of its own.
     pub(crate) http1: BoxPool<Progress, SPARE_MAX>,
     /// And HTTP/2.
-    pub(crate) http2: BoxPool<Stream, STREAMS_MAX>,
+    pub(crate) http2: Http2Memory,
     is_short: bool,
 }
 

@@ -25,28 +25,26 @@ pub enum HpackError {
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
-    /// A name, then a value, that were Huffman-coded or are about to enter the table.
-    scratch: Vec<u8>,
 }
 
 impl Default for Decoder {
     fn default() -> Self {
         Self {
             table: DynamicTable::new(TABLE_BYTES),
-            scratch: Vec::new(),
         }
     }
 }
 
 impl Decoder {
     /// Decodes a whole block, and hands out each field, name and value. What is not wanted has to be
-    /// decoded, too: it may change the dynamic table.
+    /// decoded, too: it may change the dynamic table. `memory` is for one field at a time.
     ///
     /// # Errors
     /// See [`HpackError`]. The connection cannot go on.
     pub fn decode(
         &mut self,
         block: &[u8],
+        memory: &mut Vec<u8>,
         mut field: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), HpackError> {
         let mut rest = block;
@@ -60,7 +58,7 @@ impl Decoder {
                     field(name, value);
                 }
                 // Section 6.2.1.
-                0x40.. => self.literal(&mut rest, 6, true, &mut field)?,
+                0x40.. => self.literal(&mut rest, 6, true, memory, &mut field)?,
                 // Section 6.3.
                 0x20.. => {
                     let size = integer(&mut rest, 5)?;
@@ -71,7 +69,7 @@ impl Decoder {
                     continue;
                 }
                 // Sections 6.2.2 and 6.2.3.
-                _ => self.literal(&mut rest, 4, false, &mut field)?,
+                _ => self.literal(&mut rest, 4, false, memory, &mut field)?,
             }
             may_resize = false;
         }
@@ -81,12 +79,7 @@ impl Decoder {
     /// Bytes of memory that it holds beside itself.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.table.held_bytes() + self.scratch.capacity()
-    }
-
-    /// Gives memory back that the dynamic table does not need.
-    pub fn rest(&mut self) {
-        self.scratch = Vec::new();
+        self.table.held_bytes()
     }
 
     fn literal(
@@ -94,19 +87,20 @@ impl Decoder {
         rest: &mut &[u8],
         prefix_bits: u8,
         is_indexed: bool,
+        memory: &mut Vec<u8>,
         field: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<(), HpackError> {
-        self.scratch.clear();
+        memory.clear();
         match integer(rest, prefix_bits)? {
-            0 => string(rest, &mut self.scratch)?,
+            0 => string(rest, memory)?,
             index => {
                 let (name, _) = self.table.get(index).ok_or(HpackError::Index)?;
-                self.scratch.extend_from_slice(name);
+                memory.extend_from_slice(name);
             }
         }
-        let name_len = self.scratch.len();
-        string(rest, &mut self.scratch)?;
-        let (name, value) = self.scratch.split_at(name_len);
+        let name_len = memory.len();
+        string(rest, memory)?;
+        let (name, value) = memory.split_at(name_len);
         if is_indexed {
             self.table.insert(name, value);
         }
@@ -167,7 +161,7 @@ mod tests {
     /// Fields as lines.
     fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<String, HpackError> {
         let mut lines = String::new();
-        decoder.decode(block, |name, value| {
+        decoder.decode(block, &mut Vec::new(), |name, value| {
             let text = |bytes| String::from_utf8_lossy(bytes);
             lines += &format!("{}: {}\n", text(name), text(value));
         })?;

@@ -281,7 +281,7 @@ mod tests {
     fn sizes_of_the_table_are_said_before_the_next_block() {
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         let field = [("name", "value")];
-        let mut decoded = |block: &[u8]| decoder.decode(block, |_, _| ()).unwrap();
+        let mut decoded = |block: &[u8]| decoder.decode(block, &mut Vec::new(), |_, _| ()).unwrap();
         decoded(&encode(&mut encoder, &field, Indexing::Kept));
         encoder.resize(4096);
         assert_eq!(hex(&encode(&mut encoder, &field, Indexing::Kept)), "be");
@@ -337,7 +337,7 @@ mod tests {
                 encoder.field(name, value, indexing, &mut block);
             }
             let mut decoded = Vec::new();
-            let result = decoder.decode(&block, |name, value| {
+            let result = decoder.decode(&block, &mut Vec::new(), |name, value| {
                 decoded.push((name.to_vec(), value.to_vec()));
             });
             assert_eq!(result, Ok(()), "round {round}");

@@ -85,14 +85,17 @@ pub(super) struct DynamicTable {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    start: usize,
-    name_len: usize,
-    value_len: usize,
+    start: u16,
+    name_len: u16,
+    value_len: u16,
 }
+
+/// Three tables: where an entry begins, of which each has less than one, fits into 16 bits.
+const _: () = assert!(3 * super::TABLE_BYTES <= u16::MAX as usize);
 
 impl Entry {
     fn size(self) -> usize {
-        self.name_len + self.value_len + ENTRY_BYTES
+        usize::from(self.name_len) + usize::from(self.value_len) + ENTRY_BYTES
     }
 }
 
@@ -136,14 +139,14 @@ impl DynamicTable {
         if self.bytes.len() + more > 2 * self.size_max {
             self.compact();
         }
-        let start = self.bytes.len();
+        let entry = Entry {
+            start: self.bytes.len() as u16,
+            name_len: name.len() as u16,
+            value_len: value.len() as u16,
+        };
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
-        self.entries.push_front(Entry {
-            start,
-            name_len: name.len(),
-            value_len: value.len(),
-        });
+        self.entries.push_front(entry);
         self.size += size;
     }
 
@@ -169,8 +172,8 @@ impl DynamicTable {
     }
 
     fn pair(&self, entry: Entry) -> (&[u8], &[u8]) {
-        let bytes = &self.bytes[entry.start..][..entry.name_len + entry.value_len];
-        bytes.split_at(entry.name_len)
+        let (name, value) = self.bytes[usize::from(entry.start)..].split_at(entry.name_len.into());
+        (name, &value[..entry.value_len.into()])
     }
 
     /// Makes room for an entry of this size.
@@ -190,10 +193,10 @@ impl DynamicTable {
         let gone = self
             .entries
             .back()
-            .map_or(self.bytes.len(), |oldest| oldest.start);
+            .map_or(self.bytes.len(), |oldest| oldest.start.into());
         self.bytes.drain(..gone);
         for entry in &mut self.entries {
-            entry.start -= gone;
+            entry.start -= gone as u16;
         }
     }
 }

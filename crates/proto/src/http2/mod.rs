@@ -1,7 +1,10 @@
 //! HTTP/2 (RFC 9113): frames, requests and responses in them, and what is known of a stream.
 
 pub mod frame;
+mod memory;
 pub(crate) mod priority;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod stream;
+
+pub(crate) use memory::Http2Memory;

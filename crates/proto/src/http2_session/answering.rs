@@ -11,7 +11,7 @@ use crate::http1_session::encode::{stated_len, takes_trailers};
 use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX, flags};
 use crate::http2::response;
 use crate::http2::stream::{Phase, Stream};
-use crate::{Body, Context, Exchange, Fault, Method, Response, Status, StreamId};
+use crate::{Body, Context, Exchange, Fault, HttpDate, Method, Response, Status, StreamId};
 
 /// The session's own field.
 pub(super) const SERVER: (&[u8], &[u8]) = (b"server", b"Loadline");
@@ -97,15 +97,17 @@ impl Http2Session {
         stream.moved = 0;
         stream.has_head = true;
         let is_end = stream.content.is_empty() && !stream.is_produced;
-        self.head.clear();
+        let mut block = std::mem::take(&mut cx.pool.http2.block);
+        block.clear();
         let head = Head {
             encoder: &mut self.encoder,
             layer_block: &self.layer_block,
-            name: &mut self.name,
-            block: &mut self.head,
+            name: &mut cx.pool.http2.name,
+            block: &mut block,
         };
-        encode_head(&exchange.response, stated, head, cx);
-        self.output.headers(is_end, id, &self.head, cx);
+        encode_head(&exchange.response, stated, head, cx.date);
+        self.output.headers(is_end, id, &block, cx);
+        cx.pool.http2.block = block;
         stream.answered = Some(exchange);
         if is_end {
             return self.finish(id, cx);
@@ -204,14 +206,16 @@ impl Http2Session {
         let trailers = self.streams.get_mut(id).and_then(|it| it.trailers.take());
         match trailers {
             Some(fields) => {
-                self.head.clear();
-                self.encoder.begin(&mut self.head);
+                let mut block = std::mem::take(&mut cx.pool.http2.block);
+                block.clear();
+                self.encoder.begin(&mut block);
                 for (name, value) in fields.iter() {
                     let name = name.to_ascii_lowercase();
                     self.encoder
-                        .field(&name, value, Indexing::Not, &mut self.head);
+                        .field(&name, value, Indexing::Not, &mut block);
                 }
-                self.output.headers(true, id, &self.head, cx);
+                self.output.headers(true, id, &block, cx);
+                cx.pool.http2.block = block;
             }
             None => {
                 let end = Segment::Buffer(Buffer::default());
@@ -280,7 +284,7 @@ fn encode_head(
         name,
         block,
     }: Head<'_>,
-    cx: &Context<'_>,
+    date: &HttpDate,
 ) {
     encoder.begin(block);
     response::status(response.status, block);
@@ -288,7 +292,7 @@ fn encode_head(
         encoder.field(SERVER.0, SERVER.1, Indexing::Kept, block);
     }
     if !response.fields.has_date() {
-        encoder.field(b"date", cx.date.imf(), Indexing::Kept, block);
+        encoder.field(b"date", date.imf(), Indexing::Kept, block);
     }
     for (field_name, value) in response.fields.iter() {
         name.clear();

@@ -336,9 +336,10 @@ impl Http2Session {
             return self.trailers(head, block, cx);
         }
         let mut exchange = cx.pool.take_exchange();
-        let (fields, limits) = (&mut self.fields, &self.config.limits);
+        let (memory, limits) = (&mut cx.pool.http2, &self.config.limits);
+        let fields = &mut memory.fields;
         fields.begin();
-        let decoded = self.decoder.decode(block, |name, value| {
+        let decoded = self.decoder.decode(block, &mut memory.field, |name, value| {
             fields.add(name, value, &mut exchange.request, limits);
         });
         if decoded.is_err() {
@@ -377,8 +378,8 @@ impl Http2Session {
             Some(security) => CameOver::Secure(security),
         };
         let (request, limits) = (&mut exchange.request, &self.config.limits);
-        let facts = self.fields.end(came_over, request, limits);
-        let mut stream = cx.pool.http2.take();
+        let facts = cx.pool.http2.fields.end(came_over, request, limits);
+        let mut stream = cx.pool.http2.streams.take();
         stream.id = id;
         stream.window = super::stream_window(self.config.limits.stream_window_bytes);
         stream.send_window = i64::from(self.stream_send_window);
@@ -425,7 +426,7 @@ impl Http2Session {
         let id = StreamId(head.stream);
         let mut bytes = 0;
         let mut is_wrong = !head.has(flags::END_STREAM);
-        let decoded = self.decoder.decode(block, |name, value| {
+        let decoded = self.decoder.decode(block, &mut cx.pool.http2.field, |name, value| {
             bytes += name.len() + value.len();
             is_wrong |= check_trailer(name, value).is_err();
         });

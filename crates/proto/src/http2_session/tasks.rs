@@ -180,11 +180,13 @@ impl Http2Session {
             return;
         }
         cx.counters.answer(Status::CONTINUE);
-        self.head.clear();
-        self.encoder.begin(&mut self.head);
+        let mut block = std::mem::take(&mut cx.pool.http2.block);
+        block.clear();
+        self.encoder.begin(&mut block);
         self.encoder
-            .field(b":status", b"100", Indexing::Not, &mut self.head);
-        self.output.headers(false, id, &self.head, cx);
+            .field(b":status", b"100", Indexing::Not, &mut block);
+        self.output.headers(false, id, &block, cx);
+        cx.pool.http2.block = block;
     }
 
     /// Orders `Start`.

@@ -511,7 +511,7 @@ impl Connection {
                 block if block.is_empty() => payload.to_vec(),
                 block => {
                     let mut lines = Vec::new();
-                    let decoded = self.decoder.decode(&block, |name, value| {
+                    let decoded = self.decoder.decode(&block, &mut Vec::new(), |name, value| {
                         assert!(!name.iter().any(u8::is_ascii_uppercase));
                         lines.extend([name, b": ", value, b"\n"].concat());
                     });

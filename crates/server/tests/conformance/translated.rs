@@ -277,7 +277,7 @@ impl Translated {
     fn fields(&mut self, id: u32) {
         let block = std::mem::take(&mut self.block);
         let (mut status, mut lines, mut has_len) = (String::new(), String::new(), false);
-        let decoded = self.decoder.decode(&block, |name, value| {
+        let decoded = self.decoder.decode(&block, &mut Vec::new(), |name, value| {
             let name = String::from_utf8(name.to_vec()).unwrap();
             let value = String::from_utf8(value.to_vec()).unwrap();
             assert!(

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use loadline_proto::CloseReason;
+use loadline_proto::{CloseReason, Http2Count};
 use loadline_server::{Architecture, ServerOptions};
 
 use super::util::*;
@@ -13,8 +13,10 @@ on_loops! {
     a_client_with_many_idle_connections_makes_room_for_itself,
     without_fairness_who_was_there_first_stays,
     a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another,
+    a_queue_that_is_full_of_one_clients_streams_takes_jobs_of_another,
     without_fairness_a_full_queue_is_full,
     jobs_whose_clients_have_left_keep_nobody_out,
+    jobs_whose_streams_were_reset_keep_nobody_out,
 }
 
 const GREEDY: [u8; 4] = [127, 0, 0, 2];
@@ -108,18 +110,46 @@ fn with_a_held_worker(
     (server, held)
 }
 
-/// With as many jobs of the greedy client as it takes.
-fn with_a_full_queue(architecture: Architecture, fairness: bool) -> (Server, Client, Vec<Client>) {
-    let (server, held) = with_a_held_worker(architecture, Duration::from_secs(1), fairness);
+/// Begins a thousand jobs.
+type Greedy = fn(&Server) -> Vec<Client>;
+
+fn by_connections(server: &Server) -> Vec<Client> {
     let mut greedy: Vec<_> = (0..1000).map(|_| server.connect_from(GREEDY)).collect();
     greedy.iter_mut().for_each(|client| client.ask("/nap"));
+    greedy
+}
+
+fn by_streams(server: &Server) -> Vec<Client> {
+    let mut greedy: Vec<_> = (0..10).map(|_| server.connect_from(GREEDY)).collect();
+    greedy
+        .iter_mut()
+        .for_each(|client| client.ask_by_streams("/nap", 100));
+    greedy
+}
+
+/// With as many jobs of the greedy client as it takes.
+fn with_a_full_queue(
+    architecture: Architecture,
+    fairness: bool,
+    greedy: Greedy,
+) -> (Server, Client, Vec<Client>) {
+    let (server, held) = with_a_held_worker(architecture, Duration::from_secs(1), fairness);
+    let greedy = greedy(&server);
     // The longer no worker comes back, the fewer are taken.
     eventually(|| server.total().refused_late >= 100);
     (server, held, greedy)
 }
 
 fn a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another(architecture: Architecture) {
-    let (server, mut held, greedy) = with_a_full_queue(architecture, true);
+    takes_jobs_of_another(architecture, by_connections);
+}
+
+fn a_queue_that_is_full_of_one_clients_streams_takes_jobs_of_another(architecture: Architecture) {
+    takes_jobs_of_another(architecture, by_streams);
+}
+
+fn takes_jobs_of_another(architecture: Architecture, greedy: Greedy) {
+    let (server, mut held, greedy) = with_a_full_queue(architecture, true, greedy);
     let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
     let depth = server.total().queue_depth;
     quiet.iter_mut().for_each(|client| client.ask("/nap"));
@@ -134,7 +164,7 @@ fn a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another(architecture:
 }
 
 fn without_fairness_a_full_queue_is_full(architecture: Architecture) {
-    let (server, mut held, greedy) = with_a_full_queue(architecture, false);
+    let (server, mut held, greedy) = with_a_full_queue(architecture, false, by_connections);
     let mut quiet = server.connect_from(QUIET);
     assert_eq!(quiet.get("/nap").status, 503);
     server.handler.gate.open();
@@ -149,6 +179,20 @@ fn jobs_whose_clients_have_left_keep_nobody_out(architecture: Architecture) {
     eventually(|| server.total().queue_depth == 100);
     greedy.into_iter().for_each(super::events::reset);
     eventually(|| server.total().connections == 1);
+    are_abandoned(&server, &mut held);
+}
+
+fn jobs_whose_streams_were_reset_keep_nobody_out(architecture: Architecture) {
+    let (server, mut held) = with_a_held_worker(architecture, Duration::from_secs(1), true);
+    let mut greedy = server.connect_from(GREEDY);
+    greedy.ask_by_streams("/nap", 100);
+    eventually(|| server.total().queue_depth == 100);
+    greedy.reset_streams(100);
+    eventually(|| server.total().http2[Http2Count::ClientResets as usize] == 100);
+    are_abandoned(&server, &mut held);
+}
+
+fn are_abandoned(server: &Server, held: &mut Client) {
     // No worker comes back: after some time the queue is too long, and is looked through.
     let mut more = Vec::new();
     eventually(|| {
