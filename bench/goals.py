@@ -14,7 +14,7 @@ Parts:
   idle         memory with 10,000 idle connections
   idle-tls-2000, idle-tls-10000
                the same over TLS 1.3, beside nginx, h2o and Caddy
-  idle-h2-2000, idle-h2c-2000
+  idle-h2-2000, idle-h2c-10000
                the same with HTTP/2, over TLS 1.3 and in plain text
   h2-32, h2-1, h2c-32, h2c-1
                CPU time of a request over HTTP/2, beside nginx and h2o: as many streams at one time
@@ -82,7 +82,7 @@ IDLE = {
     "idle-tls-2000": (OWN_TLS, PEERS_TLS),
     "idle-tls-10000": (OWN_TLS, PEERS_TLS),
     "idle-h2-2000": (OWN_TLS, PEERS_TLS),
-    "idle-h2c-2000": (OWN, PEERS_H2C),
+    "idle-h2c-10000": (OWN, PEERS_H2C),
 }
 BESIDE = ["ceil-epoll", "reactor", "ceil-uring", "proactor"]
 
