@@ -7,6 +7,7 @@
 Parts:
   count   requests that `loadline load` completed against the lines of nginx's own log
   cost    requests per CPU second of the client against wrk's, same nginx, 64 to 10000 connections
+  http2   the same over HTTP/2 beside h2load, same Loadline server, 1 and 32 streams a connection
   memory  what 10000 connections take in the client
   closed  requests/s, p50 and p99 against wrk's, closed loop, where the server is the limit
   open    completed requests, p50 and p99 against h2load's, open loop, at one rate
@@ -27,10 +28,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from load import loaded, run_client, wrk
+from load import h2load, loaded, run_client, wrk
 from page import middle
 from page import table as markdown
 from peers import SCENARIOS, Ctx, Scenario, Server, of_lab
@@ -38,6 +39,8 @@ from processes import find_program, machine, pss_bytes, spawn, stop
 from rig import Failed, Rig, options, require_programs, rigged
 
 CONNECTIONS = [64, 1000, 10000]
+# Over HTTP/2: connections, and streams of each.
+STREAMS = [(64, 1), (64, 32), (1000, 1)]
 # Some 200 MB of times in the stub: more than it answers in a round.
 RECORDED_MAX = 4_000_000
 CAPACITY = ["--latency", "4ms", "--servers", "40"]
@@ -229,6 +232,28 @@ class Bench:
         head = ["connections", "ratio", "us a request", "wrk's", "errors"]
         table(head, rows)
 
+    def http2(self) -> None:
+        print("\n### Over HTTP/2 in the clear: CPU time of the client, us a request\n")
+        rows, cores, seconds = [], self.rig.client_cores, self.args.seconds
+        for connections, streams in STREAMS:
+            sc = replace(SCENARIOS["h2c-32"], conns=connections, streams=streams)
+            own = ["--http2", f"-c{connections}", f"--streams={streams}"]
+            with self.rig.running(of_lab("reactor"), sc) as (_, url):
+                runs = self.rounds(
+                    {
+                        "loadline": lambda: self.generators.loadline(url, *own, seconds=seconds),
+                        "h2load": lambda: h2load(url, sc, seconds, cores),
+                    }
+                )
+            ours, theirs = (figures(runs[name], "per_cpu") for name in ("loadline", "h2load"))
+            ratios = [a / b for a, b in zip(ours, theirs)]
+            us = (middle([1e6 / one for one in per_cpu]) for per_cpu in (ours, theirs))
+            errors = sum(figures(runs["loadline"], "errors"))
+            rows.append([f"{connections} x {streams}", *us, middle(ratios), f"{errors}"])
+            self.figures[f"http2: {connections} x {streams}"] = ratios
+        head = ["connections x streams", "loadline", "h2load", "requests per CPU second, ratio"]
+        table([*head, "errors"], rows)
+
     def memory(self) -> None:
         print("\n### Memory of the client\n")
         rows = []
@@ -368,7 +393,7 @@ def theory(name: str) -> tuple[float, float]:
 
 def arguments() -> argparse.Namespace:
     p = options(__doc__, "./x bench load", 23000)
-    parts = ["count", "cost", "memory", "closed", "open", "truth", "mm1"]
+    parts = ["count", "cost", "http2", "memory", "closed", "open", "truth", "mm1"]
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts) + " (default all)")
     o = p.add_argument
     o("-r", "--rounds", type=int, default=5, help="default 5")

@@ -1,5 +1,6 @@
 //! What a load comes to on a machine: every number worked out, every file read.
 
+mod http2;
 mod pace;
 mod requests;
 mod tls;
@@ -12,13 +13,16 @@ use loadline_load::Plan;
 use loadline_load::run::{Demand, Division, Machine, Run, divide};
 use loadline_load::watch::Target;
 use loadline_spec::load::values::Pid;
-use loadline_spec::load::{LoadSpec, MachineSpec, SERVER, mask_table, mask_url, masked_words};
+use loadline_spec::load::{
+    ClientSpec, LoadSpec, MachineSpec, SERVER, mask_table, mask_url, masked_words,
+};
 use loadline_spec::values::Count;
 use loadline_spec::{SpecError, given};
 
 use crate::scenario::Scenario;
 use pace::{nanos, pace, replay_pace, retries};
 use requests::Sent;
+use tls::HTTP_1;
 use user_groups::Counts;
 
 /// A run, ready to be started.
@@ -110,22 +114,23 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
     };
     refuse_unvisited(&servers, counts)?;
     refuse_other_families(sources, &servers)?;
+    let http2 = http2::plan(spec, &mix, &destinations, counts)?;
     let division = divide(&demand(spec, counts, &servers), limits)?;
     let (clients, machine) = (&spec.clients, &spec.machine);
     let sample = spec.expect.content_sample;
-    let requests_per_connection = match clients.new_connection {
-        true => Some(1),
-        false => clients.requests_per_connection.map(Count::saturating_u32),
-    };
     let mut plan = Plan {
         servers,
-        connectors: tls::connectors(&spec.tls, &destinations)?,
+        connectors: match http2 {
+            Some(_) => Vec::new(), // it has its own
+            None => tls::connectors(&spec.tls, &destinations, HTTP_1)?,
+        },
+        http2,
         mix,
         load,
         phases,
         connections: counts.plain,
         requests_max: clients.requests.map(|count| *count as u64),
-        requests_per_connection,
+        requests_per_connection: requests_per_connection(clients),
         timeout_ns: nanos(**clients.timeout),
         deadline_ns: clients.deadline.map(|time| nanos(*time)),
         latency_goal_ns: clients.latency_goal.map(|time| nanos(*time)),
@@ -157,6 +162,13 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         scenario,
         remarks,
     })
+}
+
+fn requests_per_connection(clients: &ClientSpec) -> Option<u32> {
+    match clients.new_connection {
+        true => Some(1),
+        false => clients.requests_per_connection.map(Count::saturating_u32),
+    }
 }
 
 /// A thread that spins keeps another from its CPU.

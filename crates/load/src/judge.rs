@@ -2,7 +2,7 @@
 
 use std::io;
 
-use loadline_proto::{Method, Reply, ReplyFault};
+use loadline_proto::{Method, Reply, ReplyFault, StreamFault};
 use loadline_record::ErrorKind;
 
 use crate::Expectation;
@@ -52,6 +52,17 @@ pub fn cut(fault: ReplyFault) -> ErrorKind {
         ReplyFault::CutHead | ReplyFault::CutContent { .. } => ErrorKind::ShortBody,
         ReplyFault::Malformed(_) => ErrorKind::Malformed,
         ReplyFault::Unsolicited => ErrorKind::LongBody,
+    }
+}
+
+/// The same of a stream of HTTP/2.
+pub(crate) fn stream_fault(fault: StreamFault) -> ErrorKind {
+    match fault {
+        StreamFault::Reset(_) => ErrorKind::StreamReset,
+        StreamFault::Unprocessed => ErrorKind::ClosedEarly,
+        StreamFault::Short => ErrorKind::ShortBody,
+        StreamFault::Long => ErrorKind::LongBody,
+        StreamFault::Malformed(_) => ErrorKind::Malformed,
     }
 }
 

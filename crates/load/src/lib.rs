@@ -19,6 +19,7 @@ pub mod calendar;
 pub mod client_loop;
 pub mod control;
 pub mod engine;
+pub mod http2;
 pub mod judge;
 pub mod load_threads;
 pub mod message;
@@ -39,6 +40,7 @@ pub mod watch;
 pub mod wire;
 
 pub use control::Control;
+pub use http2::{Http2Plan, Http2Request};
 pub use loadline_spec::load::values::Overflow;
 pub use message::{Interval, Message, ThreadReport};
 pub use mix::{Expectation, Mix, MixOrder, Prepared};

@@ -91,6 +91,9 @@ pub struct ThreadReport {
     pub events: u64,
     /// How long it waited, after its last request was due or the run was ended, for what was out.
     pub after_end_ns: u64,
+    /// Requests that could be out at one time: one for each connection, or for each stream of HTTP/2 that
+    /// the servers take.
+    pub in_flight_max: u64,
     /// Requests that were due and never sent, since at the end (nearly) no connection was free.
     pub held_back: u64,
     /// Time in which a request was due and waited for a connection: all of the thread's were out.
@@ -144,6 +147,7 @@ impl Default for ThreadReport {
             turns: 0,
             events: 0,
             after_end_ns: 0,
+            in_flight_max: 0,
             held_back: 0,
             held_ns: 0,
             in_flight_ns: 0,

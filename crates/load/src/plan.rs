@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loadline_proto::Connector;
 
+use crate::http2::Http2Plan;
 use crate::{Arrivals, Mix, Overflow, Phase, Prepared, Schedule};
 
 /// When the clients send.
@@ -55,13 +56,15 @@ pub struct Plan {
     pub servers: Vec<SocketAddr>,
     /// By server: what makes the layer of its connections; `None`, or missing: they have none.
     pub connectors: Vec<Option<Arc<dyn Connector>>>,
+    /// What HTTP/2 needs; `None`: connections speak HTTP/1.
+    pub http2: Option<Http2Plan>,
     /// What is sent.
     pub mix: Mix,
     /// When.
     pub load: Loop,
     /// Intervals with results of their own; they follow each other, the first begins at 0.
     pub phases: Vec<Phase>,
-    /// Plain clients: connections, and so the bound of requests in flight.
+    /// Of the plain clients: the bound of requests in flight, as many over each as there are streams.
     pub connections: u32,
     /// Requests in all, after which the run ends; `None`: the end of the last phase ends it.
     pub requests_max: Option<u64>,
@@ -97,6 +100,7 @@ impl Plan {
         Self {
             servers: vec![server],
             connectors: Vec::new(),
+            http2: None,
             mix: Mix::of(request),
             load: Loop::Closed {
                 think_ns: 0,

@@ -128,6 +128,14 @@ impl SecureLink {
         self.layer.has_ended()
     }
 
+    /// Whether client and server have agreed on HTTP/2.
+    #[must_use]
+    pub fn is_http2(&self) -> bool {
+        self.layer
+            .security()
+            .is_some_and(|security| security.is_http2)
+    }
+
     /// Why it has failed.
     #[must_use]
     pub fn failure(&self) -> Option<&LayerFailure> {
@@ -168,6 +176,19 @@ impl UnfitServer {
             FailureCause::Unfit => "",
         };
         Some(Self(format!("{server}: {}{right}", failure.text)))
+    }
+
+    /// It does not speak HTTP/2.
+    #[must_use]
+    pub fn without_http2(server: SocketAddr, is_secure: bool) -> Self {
+        let how = match is_secure {
+            true => "by TLS (ALPN h2)",
+            false => "in the clear, without being asked by HTTP/1.1 first",
+        };
+        let right = "a server that does, or a load without --http2";
+        Self(format!(
+            "{server}: it does not speak HTTP/2 {how}; right would be {right}"
+        ))
     }
 }
 

@@ -163,6 +163,7 @@ mod tests {
                     turns: numbers[4],
                     events: numbers[5],
                     after_end_ns: numbers[6],
+                    in_flight_max: numbers[6],
                     held_back: numbers[7],
                     held_ns: numbers[8],
                     in_flight_ns,

@@ -70,6 +70,7 @@ pub mod hpack;
 pub mod http1;
 pub mod http1_session;
 pub mod http2;
+pub mod http2_client;
 pub mod http2_session;
 pub mod latency;
 pub mod layer;
@@ -109,6 +110,9 @@ pub use fields::Fields;
 pub use handler::{Handler, Outcome};
 pub use hang_up::HangUp;
 pub use http1_session::Http1Session;
+pub use http2_client::{
+    ClientEvent, Http2Client, Http2Fields, RequestBlocks, StreamFault, StreamObserver,
+};
 pub use http2_session::Http2Session;
 pub use layer::Layer;
 pub use layered::Layered;

@@ -49,6 +49,8 @@ error_kinds! {
     Reset "reset" "connection reset by the server",
     /// The peer closed the connection before the first byte of a response.
     ClosedEarly "closed_early" "connection closed before a response",
+    /// The peer reset the stream of a request (RST_STREAM of HTTP/2); the connection goes on.
+    StreamReset "stream_reset" "stream reset by the server",
     /// The response ended before its announced length.
     ShortBody "short_body" "response shorter than announced",
     /// There were bytes behind the response, or the length is not the expected one and larger.

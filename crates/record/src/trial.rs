@@ -61,9 +61,11 @@ pub struct RunRecord {
     pub load: LoadRecord,
     /// Method of the requests; null: there are several.
     pub method: Option<String>,
-    /// Version of HTTP that the requests name: "1.1"; null: there are several.
+    /// Version of HTTP that is spoken: "1.1", "2"; null: there are several.
     pub http: Option<String>,
-    /// Plain clients: connections, and so the bound of requests in flight.
+    /// Requests that a connection of HTTP/2 carries at one time, at most; null: HTTP/1.
+    pub streams: Option<u32>,
+    /// Plain clients: connections, and so the bound of requests in flight, times the streams.
     pub connections: u32,
     /// Requests after which the run was to end.
     pub requests_max: Option<u64>,

@@ -34,6 +34,9 @@ pub const SERVER: &str = "server";
 /// Retries of a request, at most: pauses double, so more would take days.
 pub const RETRIES_MAX: usize = 16;
 
+/// Requests that a connection of HTTP/2 carries at one time, at most: servers take some hundreds.
+pub const STREAMS_MAX: usize = 1 << 16;
+
 /// Processes that share a load, at most.
 pub const PROCESSES_MAX: usize = 256;
 
@@ -85,6 +88,11 @@ spec! {
         /// [default: 64, or what an --assert on a time needs at the --rate].
         #[arg(short, long, value_name = "N")]
         pub connections: Option<Count<0, CLIENTS_MAX>>,
+
+        /// Requests that a connection carries at one time, at most; the server may take fewer (with
+        /// --http2) [default: 1; in an open loop 100].
+        #[arg(long, value_name = "N")]
+        pub streams: Option<Count<1, STREAMS_MAX>>,
 
         /// Length of the measurement, without the warm-up [default: 10s].
         #[arg(short, long, value_name = "TIME")]
@@ -220,6 +228,11 @@ spec! {
         #[arg(long, value_name = "VERSION", default_value = "1.1",
             value_parser = http_version())]
         pub http: Preset<HttpVersion>,
+
+        /// Speak HTTP/2: by https where the server agrees to it (ALPN), by http from the first byte on
+        /// (prior knowledge). Plain clients only.
+        #[arg(long)]
+        pub http2: bool,
 
         /// Replay the GET and HEAD requests of an access log in their order: common, combined or
         /// JSON (docs/load-inputs.md).

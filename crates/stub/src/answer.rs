@@ -218,6 +218,7 @@ mod tests {
         content_bytes: 0,
         is_head: false,
         wants_close: false,
+        stream: 0,
     };
 
     fn answer(options: &StubOptions, request: Request, fault: Option<Fault>) -> (String, After) {

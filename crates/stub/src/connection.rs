@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, sockopt};
 
 use crate::answer::{After, Answer};
+use crate::http2::{Http2, PREFACE, Taken};
 use crate::inbox::Inbox;
 use crate::record::Times;
 use crate::request::{self, Parsed, Request};
@@ -47,6 +48,8 @@ pub(crate) struct Connection {
     input_ns: u64,
     /// `None`: plain HTTP.
     secure: Option<Box<Secure>>,
+    /// `None`: HTTP/1, or nothing has come yet.
+    pub(crate) http2: Option<Box<Http2>>,
     /// A head whose content has not come yet, with what is to come.
     head: Option<Request>,
     content_left: u64,
@@ -79,6 +82,7 @@ impl Connection {
             input: Vec::new(),
             input_ns: 0,
             secure,
+            http2: None,
             head: None,
             content_left: 0,
         }
@@ -123,6 +127,20 @@ impl Connection {
     }
 
     fn take_request(&mut self) -> Option<Read> {
+        if self.http2.is_none() && self.head.is_none() && !self.input.is_empty() {
+            let begun = self.input.len().min(PREFACE.len());
+            let is_http2 = self.input[..begun] == PREFACE[..begun];
+            if is_http2 && begun < PREFACE.len() {
+                return None;
+            }
+            if is_http2 {
+                self.input.drain(..begun);
+                self.http2 = Some(Box::new(Http2::new()));
+            }
+        }
+        if self.http2.is_some() {
+            return self.take_stream();
+        }
         if self.head.is_none() && !self.input.is_empty() {
             match request::parse(&self.input) {
                 Parsed::More => return None,
@@ -142,6 +160,53 @@ impl Connection {
             0 => (self.head.take()).map(|head| Read::Request(head, self.input_ns)),
             _ => None,
         }
+    }
+
+    fn take_stream(&mut self) -> Option<Read> {
+        let http2 = self.http2.as_mut()?;
+        let taken = http2.take(&mut self.input);
+        let has_answers = !http2.out.is_empty();
+        if has_answers && self.write_frames().is_err() {
+            return Some(Read::End);
+        }
+        match taken {
+            Taken::More => None,
+            Taken::Not => Some(Read::Not),
+            Taken::Request(stream) => {
+                let request = Request {
+                    head_bytes: 0,
+                    content_bytes: 0,
+                    is_head: false,
+                    wants_close: false,
+                    stream,
+                };
+                Some(Read::Request(request, self.input_ns))
+            }
+        }
+    }
+
+    /// Sends what the socket takes of frames.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(crate) fn write_frames(&mut self) -> io::Result<()> {
+        let Some(http2) = &mut self.http2 else {
+            return Ok(());
+        };
+        if let Some(secure) = &mut self.secure {
+            secure.send(&http2.out)?;
+            http2.out.clear();
+            return self.flush().map(|_| ());
+        }
+        while !http2.out.is_empty() {
+            match net::send(&self.socket, &http2.out, SendFlags::NOSIGNAL) {
+                Ok(count) => drop(http2.out.drain(..count)),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Sends what the socket takes of the answer; true: all of it is sent.

@@ -31,6 +31,7 @@ mod answer;
 mod clock;
 mod connection;
 mod fault;
+mod http2;
 mod inbox;
 mod latency;
 mod listener;

@@ -14,6 +14,8 @@ pub(crate) struct Request {
     pub(crate) is_head: bool,
     /// The client wants the connection closed after the answer.
     pub(crate) wants_close: bool,
+    /// Of HTTP/2; 0: HTTP/1.
+    pub(crate) stream: u32,
 }
 
 /// What the bytes so far are.
@@ -49,6 +51,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
         content_bytes: 0,
         is_head: first.starts_with(b"HEAD "),
         wants_close: !is_persistent,
+        stream: 0,
     };
     for line in lines {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {

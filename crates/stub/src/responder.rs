@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use crate::answer::{After, Answers};
 use crate::clock::now_ns;
 use crate::connection::{Connection, Read, Stage};
+use crate::http2::Waiting;
 use crate::inbox::Inbox;
 use crate::latency::Sampler;
 use crate::listener::{self, Listener};
@@ -214,6 +215,9 @@ impl Responder {
         }
         connection.is_half_closed |= flags.intersects(EventFlags::RDHUP);
         connection.is_readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+        if flags.contains(EventFlags::OUT) && connection.write_frames().is_err() {
+            return self.drop_connection(index);
+        }
         match connection.stage {
             Stage::Serving => {}
             Stage::Reading | Stage::Draining => self.go_on(index, at_ns),
@@ -271,20 +275,30 @@ impl Responder {
             return;
         };
         due_ns = due_ns.saturating_add(std::mem::take(&mut connection.delay_ns));
-        connection.stage = Stage::Serving;
-        connection.times = Times {
+        let times = Times {
             number,
             arrived_ns,
             due_ns,
             sent_ns: 0,
         };
-        connection.answer = Some(self.answers.answer(request, fault));
+        match &mut connection.http2 {
+            Some(http2) => http2.waiting.push(Waiting {
+                times,
+                stream: request.stream,
+                fault,
+            }),
+            None => {
+                connection.stage = Stage::Serving;
+                connection.times = times;
+                connection.answer = Some(self.answers.answer(request, fault));
+            }
+        }
         if fault == Some(Fault::Never) {
             return;
         }
         let now_ns = now_ns();
         if due_ns <= now_ns {
-            self.answer(index, now_ns);
+            self.answer(index, number, now_ns);
         } else {
             let entry = (due_ns, number, index, slot.generation);
             self.due.push(Reverse(entry));
@@ -293,7 +307,7 @@ impl Responder {
 
     /// Gives every answer that is due to the kernel.
     fn answer_due(&mut self) {
-        while let Some(Reverse((due_ns, _, index, generation))) = self.due.peek().copied() {
+        while let Some(Reverse((due_ns, number, index, generation))) = self.due.peek().copied() {
             let now_ns = now_ns();
             if due_ns > now_ns {
                 return;
@@ -301,18 +315,46 @@ impl Responder {
             self.due.pop();
             let slot = &self.slots[index as usize];
             if slot.generation == generation && slot.connection.is_some() {
-                self.answer(index, now_ns);
+                self.answer(index, number, now_ns);
                 // What came meanwhile was seen when its event was, at the latest now.
                 self.go_on(index, now_ns);
             }
         }
     }
 
-    fn answer(&mut self, index: u32, at_ns: u64) {
+    fn answer(&mut self, index: u32, number: u64, at_ns: u64) {
         if let Some(connection) = &mut self.slots[index as usize].connection {
+            if connection.http2.is_some() {
+                return self.answer_stream(index, number, at_ns);
+            }
             connection.stage = Stage::Writing;
             connection.times.sent_ns = at_ns;
             self.write(index);
+        }
+    }
+
+    /// Gives the frames of an answer to the kernel, or to what waits for it.
+    fn answer_stream(&mut self, index: u32, number: u64, at_ns: u64) {
+        let Some(connection) = &mut self.slots[index as usize].connection else {
+            return;
+        };
+        let Some(http2) = &mut connection.http2 else {
+            return;
+        };
+        let Some(waiting) = http2.due(number) else {
+            return; // the client has given it up
+        };
+        let (after, is_complete) = http2.answer(&waiting, &self.options);
+        let is_gone = connection.write_frames().is_err();
+        if is_complete && !is_gone {
+            let sent_ns = at_ns;
+            self.shared.answered(Times {
+                sent_ns,
+                ..waiting.times
+            });
+        }
+        if is_gone || !connection.end(after) {
+            self.drop_connection(index);
         }
     }
 
@@ -350,6 +392,10 @@ impl Responder {
                 && connection.answer.is_some()
             {
                 self.shared.count(|counts| counts.missed += 1);
+            }
+            if let Some(http2) = connection.http2 {
+                let waiting = http2.waiting.len() as u64;
+                self.shared.count(|counts| counts.missed += waiting);
             }
             slot.generation = slot.generation.wrapping_add(1);
             self.free.push(index);

@@ -99,10 +99,13 @@ fn of_alert(alert: AlertDescription) -> (FailureCause, String) {
             FailureCause::ClientCertificate,
             "it does not accept the client certificate",
         ),
+        Alert::NoApplicationProtocol => (
+            FailureCause::Unfit,
+            "it does not speak the version of HTTP that is asked for",
+        ),
         Alert::ProtocolVersion
         | Alert::HandshakeFailure
         | Alert::InsufficientSecurity
-        | Alert::NoApplicationProtocol
         | Alert::UnrecognisedName => (FailureCause::Unfit, "it refuses the handshake"),
         _ => (FailureCause::Other, "it ends the connection"),
     };

@@ -33,6 +33,8 @@ Examples:
       25 rates, 10 s each; fails if the 99th percentile is too high
   loadline load http://127.0.0.1:8080/ --idle-connections 10000 --slow-readers 200@10KB/s
       healthy clients beside idle and slow ones, reported apart
+  loadline load http://127.0.0.1:8080/ --http2 --streams 32
+      HTTP/2, 32 requests at a time over each of 64 connections
   loadline load http://127.0.0.1:8080/ --replay access.log --rate 500
       the requests of a log in their order, 500 a second
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod counts;
+mod http2;
 mod outputs;
 mod overload;
 mod peer;

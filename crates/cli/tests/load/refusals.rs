@@ -43,7 +43,30 @@ fn values_are_refused_with_what_would_be_right() {
             "--overflow wait --rate 5",
             &["--overflow wait", "queue", "drop"],
         ),
-        ("--http 2", &["--http 2", "1.0", "1.1"]),
+        ("--http 2", &["--http 2", "--http2"]),
+        ("--http2 --http 1.0", &["--http2", "--http"]),
+        ("--streams 5", &["--streams", "--http2"]),
+        ("--http2 --streams 0", &["--streams 0", "65536"]),
+        (
+            "--http2 -c 1000 --streams 5000",
+            &["--streams 5000", "1048 or fewer"],
+        ),
+        (
+            "--http2 --streams 5 --new-connection",
+            &["--streams", "one request"],
+        ),
+        (
+            "--http2 --scenario a.toml",
+            &["--http2", "--scenario", "HTTP/1.1"],
+        ),
+        (
+            "--http2 --player 5Mbps",
+            &["--http2", "--player", "HTTP/1.1"],
+        ),
+        (
+            "--http2 --vanishing 5",
+            &["--http2", "--vanishing", "HTTP/1.1"],
+        ),
         ("--style wrk", &["--style wrk", "wrk2", "webbench"]),
         ("--burst-base 5 --rate 5", &["--burst-base", "--burst"]),
         ("--retries 2", &["--retries", "--rate"]),

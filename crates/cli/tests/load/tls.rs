@@ -16,15 +16,15 @@ use crate::program::{Server, site};
 use crate::util::{counted, load, measured, measured_to, number, text};
 
 /// A server by http and by https, with its site and a folder of its certificate.
-struct Https {
-    server: Server,
+pub(crate) struct Https {
+    pub(crate) server: Server,
     folder: TempDir,
     _site: TempDir,
 }
 
 impl Https {
     /// With this certificate.
-    fn start(params: CertificateParams, more: &[&str]) -> Self {
+    pub(crate) fn start(params: CertificateParams, more: &[&str]) -> Self {
         let (folder, site) = (tempfile::tempdir().unwrap(), site());
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -64,7 +64,7 @@ impl Https {
     }
 
     /// The URL, and that its certificate is trusted.
-    fn trusted(&self) -> String {
+    pub(crate) fn trusted(&self) -> String {
         format!(
             "https://{}/ --cacert {}",
             self.address(),
@@ -73,7 +73,7 @@ impl Https {
     }
 
     /// Runs a load, and gives its record; the server has counted the same.
-    fn measured(&self, options: &str) -> serde_json::Value {
+    pub(crate) fn measured(&self, options: &str) -> serde_json::Value {
         let before = counted(&self.server);
         let record = measured(&format!("{} {options}", self.trusted()));
         let after = counted(&self.server);
@@ -92,7 +92,7 @@ fn write_pair(folder: &Path, prefix: &str, pem: &str, key: &KeyPair) {
     std::fs::write(folder.join(format!("{prefix}k.pem")), key.serialize_pem()).unwrap();
 }
 
-fn params(name: &str) -> CertificateParams {
+pub(crate) fn params(name: &str) -> CertificateParams {
     CertificateParams::new([name.to_owned()]).unwrap()
 }
 
@@ -168,7 +168,7 @@ fn a_connections_time_is_divided() {
 }
 
 /// Runs a load that is refused at once, in one line.
-fn refused(code: i32, line: &str, parts: &[&str]) {
+pub(crate) fn refused(code: i32, line: &str, parts: &[&str]) {
     let output = load(&format!("{line} --quiet"));
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{line}: {message}");

@@ -10,15 +10,21 @@ use loadline_tls::{
     Authorities, Certificate, KeyExchange, Profile, TlsClient, TlsClientOptions, TlsError, Trust,
 };
 
+/// The protocols that connections by TLS ask for (ALPN).
+pub(super) const HTTP_1: &[u8] = b"http/1.1";
+pub(super) const HTTP_2: &[u8] = b"h2";
+
 /// What makes the layer of connections to each of these; empty: none has one.
 pub(super) fn connectors(
     spec: &TlsClientSpec,
     destinations: &[Destination],
+    protocol: &[u8],
 ) -> Result<Vec<Option<Arc<dyn Connector>>>, SpecError> {
     if destinations.iter().all(|one| one.tls_name.is_none()) {
         return Ok(Vec::new());
     }
     let client = TlsClient::with(&options(spec)?).map_err(refused("cacert"))?;
+    let client = client.asking_for(&[protocol]);
     let connector = |one: &Destination| match &one.tls_name {
         None => Ok(None),
         Some(name) => {

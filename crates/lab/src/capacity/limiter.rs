@@ -146,6 +146,7 @@ fn by_errors(measured: &Measured) -> Option<(LimiterKind, String)> {
         "handshake",
         "reset",
         "closed_early",
+        "stream_reset",
         "status_5xx",
     ];
     (measured.error_share >= ERRORS_SHARE_MIN && turns_away.contains(&error)).then(|| {

@@ -25,6 +25,8 @@ enum Meaning {
     Load(&'static str, &'static str),
     /// The same; the number 0 is to do without the option.
     LoadUnlessZero(&'static str, &'static str),
+    /// An option of `loadline load` without a value: on or off.
+    LoadSwitch(&'static str),
     Server,
     KeepAlive,
     Path,
@@ -36,7 +38,7 @@ enum Meaning {
 
 /// Factors with a meaning of their own, as docs/lab.md lists them. Besides, every option of a load is a
 /// factor by its name.
-const KNOWN: [(&str, Meaning); 31] = [
+const KNOWN: [(&str, Meaning); 32] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -58,6 +60,7 @@ const KNOWN: [(&str, Meaning); 31] = [
     ("rate_per_s", Meaning::Load("rate", "")),
     ("rate_of_capacity", Meaning::Load("rate-of-capacity", "")),
     ("keep_alive", Meaning::KeepAlive),
+    ("http2", Meaning::LoadSwitch("http2")),
     ("think_us", Meaning::LoadUnlessZero("think", "us")),
     (
         "idle_connections",
@@ -257,13 +260,9 @@ fn sets(meaning: Meaning, level: &Level) -> Result<Settings, ValueError> {
         Meaning::Load(name, unit) | Meaning::LoadUnlessZero(name, unit) => {
             sets.load = option(name, Value::Text(with_unit(level, unit)));
         }
+        Meaning::LoadSwitch(name) => sets.load = option(name, Value::Switch(is_on(level)?)),
         Meaning::KeepAlive => {
-            let value = match level.to_string().as_str() {
-                "on" => Value::Switch(false),
-                "off" => Value::Switch(true),
-                _ => return Err("right would be the levels on and off".into()),
-            };
-            sets.load = option("new-connection", value);
+            sets.load = option("new-connection", Value::Switch(!is_on(level)?));
         }
         Meaning::Server => sets.server = Some(level.to_string()),
         Meaning::Path => sets.path = Some(level.to_string()),
@@ -278,6 +277,14 @@ fn sets(meaning: Meaning, level: &Level) -> Result<Settings, ValueError> {
         Meaning::FileBytes => sets.file_bytes = Some(bytes(level)?),
     }
     Ok(sets)
+}
+
+fn is_on(level: &Level) -> Result<bool, ValueError> {
+    match level.to_string().as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("right would be the levels on and off".into()),
+    }
 }
 
 /// A name has its unit, if any, with it.

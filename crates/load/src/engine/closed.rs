@@ -64,7 +64,9 @@ impl Engine<'_> {
     /// The first request of every client is due.
     pub(super) fn start_closed(&mut self, start_ns: u64) {
         for index in 0..self.client_count() {
-            self.think(index, start_ns);
+            if !self.http2.has(index) || !self.http2.is_beyond_room(index) {
+                self.think(index, start_ns);
+            }
         }
     }
 

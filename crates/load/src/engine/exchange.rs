@@ -52,7 +52,7 @@ impl ReplyObserver for Hashing<'_> {
 
 /// What is done with a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     /// It stays.
     Kept,
     /// It has carried as many requests as it may: the client closes it.
@@ -75,6 +75,9 @@ impl Engine<'_> {
         client.has_request = true;
         let stage = client.stage;
         self.in_hand += 1;
+        if self.http2.has(index) {
+            return self.take_up_stream(index);
+        }
         match stage {
             Stage::Idle => self.send_request(index),
             Stage::Closed => self.connect(index),
@@ -262,26 +265,7 @@ impl Engine<'_> {
 
     #[inline]
     pub(super) fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
-        let now_ns = self.time.now_ns;
-        let client = &mut self.clients[index as usize];
-        let request = &self.plan.mix.requests[client.request as usize];
-        let expected = &self.plan.mix.expectations[request.expectation as usize];
-        let sha256 = client.hasher.take().map(|hasher| self.sampler.end(hasher));
-        client.stamps.last_ns = now_ns;
-        let latency_ns = now_ns.saturating_sub(client.stamps.due_ns);
-        let is_late = self.plan.deadline_ns.is_some_and(|most| latency_ns > most);
-        let fault = judge::fault(&reply, request.method, expected, sha256)
-            .or_else(|| is_late.then_some(ErrorKind::Late));
-        let tally = self.recorder.tally(client.phase);
-        tally.answered(reply.status, reply.content_bytes);
-        match fault {
-            Some(kind) if self.is_tried_again(index, kind, Some(reply.status)) => {
-                let client = &self.clients[index as usize];
-                self.recorder
-                    .attempt_completed(client.phase, &client.stamps);
-            }
-            _ => self.judged(index, fault, reply.status),
-        }
+        self.count_reply(index, &reply);
         let client = &mut self.clients[index as usize];
         client.has_request = false;
         client.is_used = true;
@@ -304,6 +288,31 @@ impl Engine<'_> {
         self.in_hand -= 1;
         self.in_flight -= 1;
         self.go_on(index, fate);
+    }
+
+    /// Counts a complete answer: the request is over, or is tried again.
+    #[inline]
+    pub(super) fn count_reply(&mut self, index: u32, reply: &Reply) {
+        let now_ns = self.time.now_ns;
+        let client = &mut self.clients[index as usize];
+        let request = &self.plan.mix.requests[client.request as usize];
+        let expected = &self.plan.mix.expectations[request.expectation as usize];
+        let sha256 = client.hasher.take().map(|hasher| self.sampler.end(hasher));
+        client.stamps.last_ns = now_ns;
+        let latency_ns = now_ns.saturating_sub(client.stamps.due_ns);
+        let is_late = self.plan.deadline_ns.is_some_and(|most| latency_ns > most);
+        let fault = judge::fault(reply, request.method, expected, sha256)
+            .or_else(|| is_late.then_some(ErrorKind::Late));
+        let tally = self.recorder.tally(client.phase);
+        tally.answered(reply.status, reply.content_bytes);
+        match fault {
+            Some(kind) if self.is_tried_again(index, kind, Some(reply.status)) => {
+                let client = &self.clients[index as usize];
+                self.recorder
+                    .attempt_completed(client.phase, &client.stamps);
+            }
+            _ => self.judged(index, fault, reply.status),
+        }
     }
 
     /// Counts the complete answer that ends a request.
@@ -377,6 +386,9 @@ impl Engine<'_> {
     /// No answer within the time; or no connection.
     #[cold]
     pub(super) fn timed_out(&mut self, index: u32) {
+        if self.http2.has(index) {
+            return self.stream_timed_out(index);
+        }
         if self.client(index).stage.is_connecting() {
             return self.not_connected(index, ErrorKind::ConnectTimeout);
         }

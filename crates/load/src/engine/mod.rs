@@ -81,6 +81,7 @@ mod client;
 mod closed;
 mod coalescing;
 mod exchange;
+mod http2;
 mod idle;
 mod open;
 mod opening;
@@ -94,6 +95,7 @@ use choices::Choices;
 use client::{Client, Stage};
 use closed::ClosedLoop;
 use coalescing::Coalescing;
+use http2::Http2Links;
 use open::OpenLoop;
 use opening::Opener;
 use retries::RetryQueue;
@@ -128,8 +130,12 @@ pub fn run(
     for index in 0..engine.client_count() {
         match engine.requests_per_connection {
             1 => engine.put_idle(index),
+            _ if engine.http2.has(index) => {} // see below
             _ => engine.queue_opening(index),
         }
+    }
+    if engine.requests_per_connection != 1 {
+        (0..engine.http2.count()).for_each(|number| engine.queue_link(number));
     }
     engine.open_more();
     client_loop::run(engine, share, control, out)
@@ -162,6 +168,7 @@ struct Engine<'p> {
     recorder: GroupRecorder,
     sampler: Sampler,
     secured: Secured<'p>,
+    http2: Http2Links<'p>,
     limits: Limits,
     buffer: Box<[u8]>,
     /// Connections with more to read than one visit allows.
@@ -182,6 +189,12 @@ impl<'p> Engine<'p> {
         let servers = plan.servers.len().max(1) as u64;
         let server = |index: usize| ((first_client + index as u64) % servers) as u16;
         let time = Timeline::new(plan);
+        let http2 = Http2Links::new(plan, share, server);
+        let clients: Vec<Client> = match plan.http2.is_some() {
+            true => http2.servers_of_clients().map(Client::new).collect(),
+            false => (0..count).map(|index| Client::new(server(index))).collect(),
+        };
+        let count = clients.len();
         Ok(Self {
             plan,
             first_client,
@@ -189,7 +202,7 @@ impl<'p> Engine<'p> {
             poller: Poller::new()?,
             events: Events::new(),
             event_next: 0,
-            clients: (0..count).map(|index| Client::new(server(index))).collect(),
+            clients,
             driver: driver(plan, share, count),
             choices: Choices::new(plan, share),
             opener: Opener::new(count),
@@ -198,6 +211,7 @@ impl<'p> Engine<'p> {
             recorder: GroupRecorder::new(0),
             sampler: Sampler::new(plan.content_sample),
             secured: Secured::new(plan, count),
+            http2,
             limits: Limits::default(),
             buffer: vec![0; exchange::DISCARD_BYTES].into_boxed_slice(),
             revisits: VecDeque::with_capacity(count),
@@ -210,7 +224,10 @@ impl<'p> Engine<'p> {
 
     /// The request in hand is neither answered nor failed.
     fn give_up(&mut self, index: u32) {
-        self.client(index).close();
+        match self.http2.has(index) {
+            true => self.give_up_stream(index),
+            false => self.client(index).close(),
+        }
         self.drop_request(index);
         let phase = self.client(index).phase;
         self.recorder.tally(phase).unfinished += 1;
@@ -246,6 +263,13 @@ impl<'p> Engine<'p> {
         }
     }
 
+    /// The connection that clients share of which this is the place, if it is one: they stand behind all
+    /// clients.
+    #[inline]
+    fn link_at(&self, index: u32) -> Option<u32> {
+        index.checked_sub(self.clients.len() as u32)
+    }
+
     fn client_count(&self) -> u32 {
         u32::try_from(self.clients.len()).unwrap_or(u32::MAX)
     }
@@ -264,7 +288,12 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     fn open_count(&self) -> u64 {
         let open =
             |client: &&Client| client.stage != Stage::Closed && !client.stage.is_connecting();
-        self.clients.iter().filter(open).count() as u64
+        let own = &self.clients[if self.http2.is_empty() {
+            0
+        } else {
+            self.clients.len()
+        }..];
+        (own.iter().filter(open).count() + self.http2.open_count()) as u64
     }
 
     fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
@@ -340,7 +369,14 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     }
 
     fn report(self, share: Share) -> ThreadReport {
-        self.time.meter.report(share)
+        let in_flight_max = match self.http2.is_empty() {
+            true => self.clients.len() as u64,
+            false => self.http2.in_flight_max(),
+        };
+        ThreadReport {
+            in_flight_max,
+            ..self.time.meter.report(share)
+        }
     }
 }
 
@@ -358,7 +394,13 @@ fn check(plan: &Plan) -> io::Result<()> {
             last.is_none_or(|last| (*last as usize) < mix.requests.len())
         }
     };
-    if !mix.requests.is_empty() && is_in_mix && mix.requests.iter().all(is_sound) {
+    let has_blocks = plan.http2.as_ref().is_none_or(|http2| {
+        let starts = http2.requests.iter().map(|it| it.body_start);
+        let mut ends = mix.requests.iter().map(|it| it.keep.len()).zip(starts);
+        http2.requests.len() == mix.requests.len() && ends.all(|(end, start)| start <= end)
+    });
+    let is_sound = has_blocks && is_in_mix && mix.requests.iter().all(is_sound);
+    if !mix.requests.is_empty() && is_sound {
         return Ok(());
     }
     let text = "the plan names a request, an expectation or a server that it does not have";

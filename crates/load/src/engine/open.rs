@@ -316,6 +316,10 @@ impl Engine<'_> {
         };
         let is_free = |index: &u32| open.idle.iter().any(|idle| idle.contains(*index));
         let free = (0..self.client_count()).filter(is_free).count();
-        free * FREE_SHARE > self.clients.len()
+        let all = match self.http2.is_empty() {
+            true => self.clients.len() as u64,
+            false => self.http2.in_flight_max(),
+        };
+        (free * FREE_SHARE) as u64 > all
     }
 }

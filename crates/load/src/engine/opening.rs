@@ -34,6 +34,16 @@ impl Opener {
         }
     }
 
+    /// One more is to be opened: a client's, or one that clients share, behind all clients.
+    pub(super) fn push(&mut self, place: u32) {
+        self.queue.push_back(place);
+    }
+
+    /// One of those in the making is no more.
+    pub(super) fn opened(&mut self) {
+        self.in_progress -= 1;
+    }
+
     /// Whether nothing is left to be opened.
     pub(super) fn is_done(&self) -> bool {
         self.queue.is_empty() && self.in_progress == 0
@@ -48,7 +58,7 @@ impl Engine<'_> {
             return;
         }
         if !std::mem::replace(&mut self.client(index).is_queued, true) {
-            self.opener.queue.push_back(index);
+            self.opener.push(index);
         }
     }
 
@@ -57,6 +67,13 @@ impl Engine<'_> {
         while self.opener.in_progress < OPENING_MAX
             && let Some(index) = self.opener.queue.pop_front()
         {
+            if let Some(number) = self.link_at(index) {
+                if self.open_link(number) {
+                    self.opener.in_progress += 1;
+                    self.connect_link(number);
+                }
+                continue;
+            }
             let client = self.client(index);
             client.is_queued = false;
             if client.stage == Stage::Closed && !client.has_request && !client.is_pausing {
@@ -170,7 +187,7 @@ impl Engine<'_> {
 
     fn no_longer_opening(&mut self, index: u32) {
         if std::mem::take(&mut self.client(index).is_opening) {
-            self.opener.in_progress -= 1;
+            self.opener.opened();
         }
     }
 
@@ -205,6 +222,10 @@ impl Engine<'_> {
     pub(super) fn see_to_deadlines(&mut self) {
         while let Some(token) = self.wheel.expired(Millis(self.time.now_ns / 1_000_000)) {
             let (index, now_ns) = (token.index, self.time.now_ns);
+            if let Some(number) = self.link_at(index) {
+                self.link_deadline(number);
+                continue;
+            }
             let client = self.client(index);
             client.is_timed = false;
             if !client.is_pausing && !client.is_under_way() {

@@ -176,6 +176,7 @@ fn may_pass(kind: ErrorKind, status: Option<u16>) -> bool {
             | ErrorKind::Handshake
             | ErrorKind::Reset
             | ErrorKind::ClosedEarly
+            | ErrorKind::StreamReset
             | ErrorKind::Timeout,
             _,
         ) => true,
@@ -215,7 +216,12 @@ fn retry_after_s(head: &[u8]) -> Option<u16> {
         name.eq_ignore_ascii_case(b"retry-after")
             .then(|| value[1..].trim_ascii())
     });
-    let digits = std::str::from_utf8(values.last()?).ok()?;
+    retry_seconds(values.last()?)
+}
+
+/// The seconds that a `Retry-After` says.
+pub(super) fn retry_seconds(value: &[u8]) -> Option<u16> {
+    let digits = std::str::from_utf8(value).ok()?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u16::MAX))
 }
@@ -281,6 +287,7 @@ mod tests {
         for (kind, status, expected) in [
             (ErrorKind::Refused, None, true),
             (ErrorKind::Timeout, None, true),
+            (ErrorKind::StreamReset, None, true),
             (ErrorKind::Status5xx, Some(503), true),
             (ErrorKind::Status4xx, Some(429), true),
             (ErrorKind::Status4xx, Some(404), false),

@@ -65,6 +65,11 @@ impl<'p> Secured<'p> {
         self.unfit.take().map_or(Ok(()), |unfit| Err(unfit.into()))
     }
 
+    /// There is nothing to be measured.
+    pub(super) fn refuse(&mut self, unfit: UnfitServer) {
+        self.unfit = Some(unfit);
+    }
+
     fn link(&mut self, index: u32) -> Option<&mut SecureLink> {
         self.links.get_mut(index as usize)?.as_deref_mut()
     }

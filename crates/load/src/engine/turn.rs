@@ -30,6 +30,7 @@ impl Engine<'_> {
         self.pass_boundaries(out);
         self.count_due();
         self.drive();
+        self.flush_links();
         while self.has_events() {
             if self.time.now_ns.saturating_sub(begin_ns) > TURN_NS_MAX {
                 return Ok(()); // the next turn goes on with them
@@ -38,6 +39,7 @@ impl Engine<'_> {
             self.event_next += 1;
             self.event(event);
             self.drive();
+            self.flush_links();
         }
         self.revisit();
         if matches!(self.driver, Driver::Closed(_)) {
@@ -48,6 +50,7 @@ impl Engine<'_> {
             self.open_more();
         }
         self.drive();
+        self.flush_links();
         self.secured.check()
     }
 
@@ -70,7 +73,12 @@ impl Engine<'_> {
         self.woken_ns = self.time.now_ns;
         self.sample_in_flight(self.time.now_ns);
         let waited_ns = self.time.now_ns.saturating_sub(before_ns);
-        self.coalescing.woken(self.time.now_ns, self.events.len());
+        let answers = match self.http2.is_empty() {
+            true => self.events.len(),
+            // An event may bring many: as many as the last ones did.
+            false => self.http2.take_answered().max(self.events.len()),
+        };
+        self.coalescing.woken(self.time.now_ns, answers);
         self.time.meter.waited(waited_ns, self.events.len());
         Ok(())
     }
@@ -142,6 +150,9 @@ impl Engine<'_> {
     #[inline]
     fn event(&mut self, event: loadline_sys::Event) {
         let Token { index, generation } = Token::from_bits(event.bits);
+        if let Some(number) = self.link_at(index) {
+            return self.link_event(number, generation, event);
+        }
         let client = &self.clients[index as usize];
         if client.generation != generation {
             return;
@@ -170,7 +181,9 @@ impl Engine<'_> {
             let Some((token, is_half_closed)) = self.revisits.pop_front() else {
                 return;
             };
-            if self.clients[token.index as usize].generation == token.generation {
+            if let Some(number) = self.link_at(token.index) {
+                self.revisit_link(number, token.generation, is_half_closed);
+            } else if self.clients[token.index as usize].generation == token.generation {
                 self.receive(token.index, is_half_closed);
             }
         }

@@ -154,6 +154,8 @@ impl Merger {
             .map(|group| group.into_record(&phases, counted_s, ran_s))
             .collect();
         let verdict = self.verdict(&groups, &phases, counted_s, &ending);
+        let mut limits = ending.limits;
+        limits.extend(self.streams_limit());
         let spins = self.run.spins;
         let threads = self.threads.into_iter().map(|report| thread(report, spins));
         let mut watched = ending.watched;
@@ -185,7 +187,7 @@ impl Merger {
             everything: self.everything,
             threads: threads.collect(),
             verdict,
-            limits: ending.limits,
+            limits,
             watched,
         }
     }
@@ -266,16 +268,42 @@ impl Merger {
             return None;
         };
         self.run.requests_max.is_none().then_some(ClosedEvidence {
-            clients: self.run.connections,
+            clients: self.in_flight_max(),
             completed_per_s: plain.total.rates.completed_per_s,
             think_s,
+        })
+    }
+
+    /// Requests of the plain clients that could be out at one time: as many as there are connections, or
+    /// streams that the servers take.
+    fn in_flight_max(&self) -> u32 {
+        let plain = self.threads.iter().filter(|report| report.group == 0);
+        let found: u64 = plain.map(|report| report.in_flight_max).sum();
+        match self.run.streams {
+            Some(_) if found > 0 => u32::try_from(found).unwrap_or(u32::MAX),
+            _ => self.run.connections,
+        }
+    }
+
+    /// What the server's bound of streams means for the load, if it is less than was asked for.
+    fn streams_limit(&self) -> Option<String> {
+        let streams = self.run.streams?;
+        let (asked, found) = (
+            self.run.connections.saturating_mul(streams),
+            self.in_flight_max(),
+        );
+        (found < asked).then(|| {
+            format!(
+                "the server takes fewer than {streams} streams over a connection: at most {found} \
+                 requests are in flight at one time"
+            )
         })
     }
 
     /// By the seconds, or by what was left at the end: a connection that the server does not accept
     /// carries nothing, and is not free either.
     fn held_back_share(&self, plain: &GroupRecord, phases: &[PhaseRecord]) -> Option<f64> {
-        let by_seconds = held_back_share(plain, phases, self.run.connections);
+        let by_seconds = held_back_share(plain, phases, self.in_flight_max());
         let tally = &plain.total.tally;
         let missing = tally.offered.saturating_sub(tally.sent).max(1);
         let left: u64 = self.threads.iter().map(|report| report.held_back).sum();
@@ -311,7 +339,7 @@ impl Merger {
         let completed = service.count().saturating_sub(late.count());
         let completed_s = (sum_s(service) - sum_s(&late)).max(0.0);
         let unfinished = plain.total.tally.unfinished;
-        let unfinished = unfinished.min(u64::from(self.run.connections));
+        let unfinished = unfinished.min(u64::from(self.in_flight_max()));
         let out_s = unfinished as f64 * self.run.timeout_s.min(counted_s);
         // Loops look once a turn: a request that is due and sent in the turn in which the one before
         // it was answered seems to have been in flight all the time.
@@ -351,7 +379,7 @@ impl Merger {
             left -= taken;
             taken as f64 * (value.value_iterated_to() as f64 / 1e6).min(counted_s)
         });
-        times_s.sum::<f64>() + unfinished.min(u64::from(self.run.connections)) as f64 * counted_s
+        times_s.sum::<f64>() + unfinished.min(u64::from(self.in_flight_max())) as f64 * counted_s
     }
 }
 
@@ -417,7 +445,11 @@ fn describe(plan: &Plan) -> RunRecord {
             },
         },
         method: plan.mix.method().map(|method| method.as_str().to_owned()),
-        http: plan.mix.http().map(str::to_owned),
+        http: match plan.http2.is_some() {
+            true => Some("2".to_owned()),
+            false => plan.mix.http().map(str::to_owned),
+        },
+        streams: plan.http2.as_ref().map(|http2| http2.streams),
         connections: plan.connections,
         requests_max: plan.requests_max,
         requests_per_connection: plan.requests_per_connection,
@@ -519,12 +551,12 @@ fn thread(report: ThreadReport, spins: bool) -> ThreadRecord {
 /// while the connections were out. Seconds that lie in the warm-up or beyond the end in part have a
 /// mean that says little; where there are no others, that of the whole stretch decides. `None`: what
 /// was in flight is not known.
-fn held_back_share(group: &GroupRecord, phases: &[PhaseRecord], connections: u32) -> Option<f64> {
+fn held_back_share(group: &GroupRecord, phases: &[PhaseRecord], in_flight_max: u32) -> Option<f64> {
     let is_counted = |begin_s: f64| {
         let mut counted = phases.iter().filter(|phase| phase.counted);
         counted.any(|phase| phase.begin_s <= begin_s && begin_s + 1.0 <= phase.end_s)
     };
-    let out_min = f64::from(connections) * CONNECTIONS_OUT_SHARE_MIN;
+    let out_min = f64::from(in_flight_max) * CONNECTIONS_OUT_SHARE_MIN;
     let (mut missing, mut held_back) = (0, 0);
     for second in &group.series {
         let short = second.offered.saturating_sub(second.sent);

@@ -209,17 +209,6 @@ fn compare_quickest_of_stub(times: &[&Times], lateness: &Lateness) -> Option<Too
     })
 }
 
-fn check_closed(case: &str, latency: Latency) {
-    judged(
-        case,
-        || {
-            let stub = stub(latency, 0);
-            run::run(closed(stub.address(), CLIENTS, REQUESTS), stub)
-        },
-        |outcome, lateness| judge(outcome, &latency, lateness, PASSES_OF_ANSWER),
-    );
-}
-
 /// Where all or most times are the same, clients of a closed loop that are in step stay so, and more
 /// and more are: each delay gathers some. The stub, one thread, takes 10 us and more for each of the
 /// answers that it has to give at once. So the clients are spread, in a warm-up, and where all times
@@ -269,6 +258,18 @@ pub(crate) fn check_exponential_by(
     );
 }
 
+/// The same of a closed loop.
+pub(crate) fn check_closed_exponential_by(case: &str, by: &dyn Fn(Plan) -> Plan) {
+    judged(
+        case,
+        || {
+            let stub = stub(EXPONENTIAL, 0);
+            run::run(by(closed(stub.address(), CLIENTS, REQUESTS)), stub)
+        },
+        |outcome, lateness| judge(outcome, &EXPONENTIAL, lateness, PASSES_OF_ANSWER),
+    );
+}
+
 fn check_open(case: &str, latency: Latency) {
     let (rate, duration_ns) = (RATE as f64, REQUESTS * SECOND / RATE);
     judged(
@@ -288,7 +289,7 @@ fn check_open(case: &str, latency: Latency) {
 fn a_closed_loop_reports_what_its_clients_waited() {
     let _turn = run::turn();
     check_closed_and_spread("constant, closed loop", CONSTANT, 200);
-    check_closed("exponential, closed loop", EXPONENTIAL);
+    check_closed_exponential_by("exponential, closed loop", &|plan| plan);
     check_closed_and_spread("bimodal, closed loop", BIMODAL, CLIENTS);
     check_nothing();
 }

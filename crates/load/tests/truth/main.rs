@@ -16,6 +16,7 @@
 #![allow(clippy::print_stderr, reason = "tests say what they saw")]
 
 mod distributions;
+mod http2;
 mod queues;
 mod run;
 mod secured;

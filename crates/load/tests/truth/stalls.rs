@@ -5,7 +5,7 @@
 //! latency, from due, has the whole wait; the service time, from sent, is long once a stall. How
 //! many are long is arithmetic: `C(i) = done(max(due(i), C(i-1)))`.
 
-use loadline_load::Arrivals;
+use loadline_load::{Arrivals, Http2Plan};
 use loadline_record::{Distribution, Results};
 use loadline_stub::{Latency, Stall, Stub, StubOptions, Times};
 
@@ -52,6 +52,8 @@ struct UserContext {
     rate: u64,
     connections: u32,
     stalls: u64,
+    /// Of HTTP/2, with so many streams a connection; `None`: HTTP/1.
+    streams: Option<u32>,
 }
 
 impl UserContext {
@@ -78,7 +80,11 @@ impl UserContext {
     fn run_open(&self) -> Outcome {
         let (stub, duration_ns) = (self.stub(), self.stalls * self.stall.every_ns);
         let (rate, evenly) = (self.rate as f64, Arrivals::Constant);
-        let plan = open(stub.address(), self.connections, rate, duration_ns, evenly);
+        let mut plan = open(stub.address(), self.connections, rate, duration_ns, evenly);
+        if let Some(streams) = self.streams {
+            plan.connections = self.connections / streams;
+            plan.http2 = Some(Http2Plan::new(&plan.mix, streams, Vec::new()));
+        }
         let begin_ns = stub.begin_ns();
         run_from(plan, stub, 1, |ready_ns| self.start_ns(begin_ns, ready_ns))
     }
@@ -182,15 +188,16 @@ fn service(outcome: &Outcome, p: f64, lateness: &Lateness) -> Option<TooLong> {
 }
 
 /// Latency has the whole queue, the service time one long time a stall.
-fn check_one_connection() {
+fn check_one_connection(streams: Option<u32>) {
     let context = UserContext {
         stall: STALL,
         rate: 30,
         connections: 1,
         stalls: 3,
+        streams,
     };
     judged(
-        "stalls, one connection",
+        &format!("stalls, one connection, streams {streams:?}"),
         || context.run_open(),
         |outcome, lateness| {
             let (results, requests) = (outcome.results(), context.requests());
@@ -228,22 +235,32 @@ const STALL: Stall = Stall {
 #[test]
 fn stalls_show_in_an_open_loop_and_hide_in_a_closed_one() {
     let _turn = run::turn();
-    check_one_connection();
-    check_a_connection_for_each();
+    check_one_connection(None);
+    check_a_connection_for_each(None);
     check_a_closed_loop();
+}
+
+/// Coordinated omission is no matter of the protocol: with one stream over one connection, and with a
+/// stream for each request.
+#[test]
+fn stalls_show_over_http2_as_well() {
+    let _turn = run::turn();
+    check_one_connection(Some(1));
+    check_a_connection_for_each(Some(60));
 }
 
 /// Where every request finds a connection, it is out while the responder stands still: then the
 /// service time sees the stall, too.
-fn check_a_connection_for_each() {
+fn check_a_connection_for_each(streams: Option<u32>) {
     let context = UserContext {
         stall: STALL,
         rate: 300,
         connections: 120,
         stalls: 3,
+        streams,
     };
     judged(
-        "stalls, a connection for each request",
+        &format!("stalls, room for each request, streams {streams:?}"),
         || context.run_open(),
         |outcome, lateness| {
             let (results, requests) = (outcome.results(), context.requests());
@@ -265,6 +282,7 @@ fn check_a_closed_loop() {
         rate: 0,
         connections: 1,
         stalls: 2,
+        streams: None,
     };
     judged(
         "stalls, closed loop",

@@ -211,8 +211,7 @@ impl Http2Session {
                 self.encoder.begin(&mut block);
                 for (name, value) in fields.iter() {
                     let name = name.to_ascii_lowercase();
-                    self.encoder
-                        .field(&name, value, Indexing::Not, &mut block);
+                    self.encoder.field(&name, value, Indexing::Not, &mut block);
                 }
                 self.output.headers(true, id, &block, cx);
                 cx.pool.http2.block = block;

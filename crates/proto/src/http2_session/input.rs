@@ -339,9 +339,11 @@ impl Http2Session {
         let (memory, limits) = (&mut cx.pool.http2, &self.config.limits);
         let fields = &mut memory.fields;
         fields.begin();
-        let decoded = self.decoder.decode(block, &mut memory.field, |name, value| {
-            fields.add(name, value, &mut exchange.request, limits);
-        });
+        let decoded = self
+            .decoder
+            .decode(block, &mut memory.field, |name, value| {
+                fields.add(name, value, &mut exchange.request, limits);
+            });
         if decoded.is_err() {
             cx.pool.give_exchange(exchange);
             return Err(Failure(
@@ -426,10 +428,12 @@ impl Http2Session {
         let id = StreamId(head.stream);
         let mut bytes = 0;
         let mut is_wrong = !head.has(flags::END_STREAM);
-        let decoded = self.decoder.decode(block, &mut cx.pool.http2.field, |name, value| {
-            bytes += name.len() + value.len();
-            is_wrong |= check_trailer(name, value).is_err();
-        });
+        let decoded = self
+            .decoder
+            .decode(block, &mut cx.pool.http2.field, |name, value| {
+                bytes += name.len() + value.len();
+                is_wrong |= check_trailer(name, value).is_err();
+            });
         if decoded.is_err() {
             return Err(Failure(
                 ErrorCode::Compression,

@@ -116,8 +116,24 @@ fn clients(record: &TrialRecord) -> String {
         }
         None => {
             let connections = count(u64::from(record.run.connections));
-            format!("{connections} connections, {}", load(&record.run.load))
+            let http2 = http2(record.run.streams);
+            format!(
+                "{connections} connections{http2}, {}",
+                load(&record.run.load)
+            )
         }
+    }
+}
+
+/// What connections speak, if it is not HTTP/1.
+fn http2(streams: Option<u32>) -> String {
+    match streams {
+        None => String::new(),
+        Some(0 | 1) => " of HTTP/2".to_owned(),
+        Some(streams) => format!(
+            " of HTTP/2 with up to {} streams each",
+            count(u64::from(streams))
+        ),
     }
 }
 

@@ -66,6 +66,7 @@ fn errors(tally: &Tally) -> String {
     let read = sum(&[
         ErrorKind::Reset,
         ErrorKind::ClosedEarly,
+        ErrorKind::StreamReset,
         ErrorKind::ShortBody,
         ErrorKind::LongBody,
         ErrorKind::Malformed,

@@ -18,6 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::OneOf(&["scenario", "replay", "urls"]),
     Rule::OneOf(&["scenario", "player"]),
     Rule::OneOf(&["cacert", "insecure"]),
+    Rule::OneOf(&["http", "http2"]),
     // What means something only together with something else.
     Rule::Needs("burst", &["rate"], "--rate"),
     Rule::Needs("step-duration", &["steps"], "--steps"),
@@ -32,6 +33,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::Needs("users", &["scenario"], "--scenario"),
     Rule::Needs("players", &["player"], "--player"),
     Rule::Needs("content-sample", &["expect-sha256"], "--expect-sha256"),
+    Rule::Needs("streams", &["http2"], "--http2"),
     Rule::Needs("cert", &["key"], "--key"),
     Rule::Needs("key", &["cert"], "--cert"),
     Rule::Needs("idle-request", &["idle-connections"], "--idle-connections"),
@@ -50,6 +52,11 @@ pub(super) const RULES: &[Rule] = &[
         "warm-up",
         &["replay-timing"],
         "--replay-timing begins with the log's first line",
+    ),
+    Rule::Useless(
+        "streams",
+        &["new-connection"],
+        "with --new-connection each connection carries one request",
     ),
     Rule::Useless(
         "think",
@@ -72,6 +79,18 @@ pub(super) const OF_PLAIN: &[&str] = &[
     "new-connection",
     "requests-per-connection",
     "latency-goal",
+    "http2",
+    "streams",
+];
+/// Clients that speak HTTP/1.1 alone.
+pub(super) const OF_HTTP1: &[&str] = &[
+    "scenario",
+    "player",
+    "idle-connections",
+    "slow-readers",
+    "slow-heads",
+    "slow-bodies",
+    "vanishing",
 ];
 /// What responses have to be.
 pub(super) const EXPECTED: &[&str] = &["expect-status", "expect-length", "expect-sha256"];
@@ -123,6 +142,17 @@ fn check_known(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
     }
 }
 
+/// HTTP/2 beside clients that do not speak it.
+fn check_http2(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
+    match first_of(given, OF_HTTP1).filter(|_| spec.requests.http2) {
+        Some(option) => {
+            let why = format!("clients of --{option} speak HTTP/1.1 alone");
+            Err(unfit("http2", why))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Results name what is watched: each has a name of its own.
 fn check_names(spec: &LoadSpec) -> Result<(), SpecError> {
     let watch = &spec.machine.watch;
@@ -149,6 +179,7 @@ impl LoadSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         let given = given(self);
         rules::check(RULES, &given)?;
+        check_http2(self, &given)?;
         check_plain(self, &given)?;
         check_known(self, &given)?;
         check_names(self)?;
@@ -186,7 +217,7 @@ mod tests {
     fn rules_name_options_that_there_are() {
         let names = crate::names::<LoadSpec>();
         let of_rules = RULES.iter().flat_map(|rule| rule.options());
-        let lists = [OF_PLAIN, EXPECTED, ASKED, tls::OF_TLS].concat();
+        let lists = [OF_PLAIN, OF_HTTP1, EXPECTED, ASKED, tls::OF_TLS].concat();
         for option in of_rules.chain(lists) {
             assert!(names.contains(option), "{option}");
         }

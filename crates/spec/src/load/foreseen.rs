@@ -1,4 +1,4 @@
-//! What a load can say already and no client can do yet: HTTP/2 and HTTP/3, figures for each step
+//! What a load can say already and no client can do yet: HTTP/3, figures for each step
 //! of a scenario, and the path between client and server. Each is refused in one line.
 
 use std::ops::Deref;
@@ -98,7 +98,7 @@ mod tests {
         for (load, message) in [
             (
                 "http = \"2\"",
-                "--http 2: HTTP/2 is not supported yet; right would be 1.1 or 1.0",
+                "--http 2: HTTP/2 has an option of its own; right would be --http2",
             ),
             ("http = 3", "--http 3: HTTP/3 is not supported yet"),
             (

@@ -25,6 +25,7 @@ fn table(text: &str) -> Table {
 const EVERY: &[(&str, &str)] = &[
     ("url", "\"http://localhost:80/a?b\""),
     ("connections", "7"),
+    ("streams", "8"),
     ("duration", "\"90s\""),
     ("requests", "12"),
     ("requests-per-connection", "3"),
@@ -53,6 +54,7 @@ const EVERY: &[(&str, &str)] = &[
     ("body-file", "\"a b.bin\""),
     ("user", "\"me:secret\""),
     ("http", "\"1.0\""),
+    ("http2", "true"),
     ("replay", "\"access.log\""),
     ("replay-timing", "0.1"),
     ("replay-all-methods", "true"),

@@ -264,7 +264,7 @@ choice! {
         Http10 "1.0",
         /// HTTP/1.1.
         Http11 "1.1",
-        /// HTTP/2; foreseen.
+        /// HTTP/2; by an option of its own.
         Http2 "2",
         /// HTTP/3; foreseen.
         Http3 "3",
@@ -293,9 +293,13 @@ impl HttpVersion {
     pub fn check_supported(self) -> Result<(), SpecError> {
         match self {
             Self::Http10 | Self::Http11 => Ok(()),
-            Self::Http2 | Self::Http3 => {
+            Self::Http2 => {
+                let problem = "HTTP/2 has an option of its own";
+                Err(SpecError::new("http", problem, "--http2").with_value(self))
+            }
+            Self::Http3 => {
                 let problem = format!("HTTP/{self} is not supported yet");
-                Err(SpecError::new("http", problem, "1.1 or 1.0").with_value(self))
+                Err(SpecError::new("http", problem, "1.1, 1.0 or --http2").with_value(self))
             }
         }
     }

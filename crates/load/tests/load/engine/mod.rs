@@ -2,6 +2,7 @@
 
 mod closed;
 mod errors;
+mod http2;
 mod no_alloc;
 mod open;
 mod retries;

@@ -35,6 +35,25 @@ fn a_closed_loop_allocates_nothing_per_request() {
 }
 
 #[test]
+fn streams_allocate_nothing_per_request() {
+    for streams in [1, 8] {
+        let allocated_for = |requests| {
+            let stub = crate::stubbed::stub(loadline_stub::StubOptions::default());
+            let mut plan = closed(stub.address(), 8, requests);
+            plan.http2 = Some(loadline_load::Http2Plan::new(
+                &plan.mix,
+                streams,
+                Vec::new(),
+            ));
+            plan.mix.expectations[0].sha256 = Some([0; 32]);
+            allocated(&plan).0
+        };
+        let (few, many) = (allocated_for(200), allocated_for(3_000));
+        assert!(many < few + 100, "{few} for 200 requests, {many} for 3000");
+    }
+}
+
+#[test]
 fn a_checked_answer_allocates_nothing() {
     let server = Server::answering("hello");
     let mut plan = closed(server.address, 8, 100);

@@ -1,0 +1,277 @@
+//! Requests and responses of clients that share a connection.
+
+use loadline_proto::{ClientEvent, Reply, StreamObserver};
+use loadline_record::ErrorKind;
+use sha2::Digest;
+
+use super::LinkStage;
+use crate::engine::client::{Client, Stage};
+use crate::engine::exchange::Fate;
+use crate::engine::retries::retry_seconds;
+use crate::engine::{Driver, Engine};
+use crate::judge;
+
+/// Looks at responses for the clients of one connection.
+struct Watching<'c> {
+    clients: &'c mut [Client],
+    now_ns: u64,
+    /// Whether also at what they say about trying again.
+    looks: bool,
+}
+
+impl StreamObserver for Watching<'_> {
+    #[inline]
+    fn begun(&mut self, slot: u32) {
+        let stamps = &mut self.clients[slot as usize].stamps;
+        if stamps.first_ns == 0 {
+            stamps.first_ns = self.now_ns;
+        }
+    }
+
+    #[inline]
+    fn field(&mut self, slot: u32, status: u16, name: &[u8], value: &[u8]) {
+        if self.looks && status >= 400 && name == b"retry-after" {
+            let seconds = retry_seconds(value).unwrap_or(0);
+            self.clients[slot as usize].retry_after_s = seconds;
+        }
+    }
+
+    #[inline]
+    fn content(&mut self, slot: u32, piece: &[u8]) {
+        if let Some(hasher) = &mut self.clients[slot as usize].hasher {
+            hasher.update(piece);
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// Sends the request in hand as soon as its connection has room for it.
+    #[inline]
+    pub(in crate::engine) fn take_up_stream(&mut self, index: u32) {
+        let (number, _) = self.http2.place(index);
+        let link = self.http2.link(number);
+        if link.waiting.is_empty() && link.may_send() {
+            return self.send_stream(index);
+        }
+        link.waiting.push_back(index);
+        if link.stage == LinkStage::Closed && !link.is_queued {
+            self.connect_link(number);
+        }
+    }
+
+    #[inline]
+    fn send_stream(&mut self, index: u32) {
+        let Some(plan) = self.http2.plan else {
+            return;
+        };
+        let deadline_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+        let (number, slot) = self.http2.place(index);
+        let client = &mut self.clients[index as usize];
+        client.deadline_ns = deadline_ns;
+        client.stage = Stage::Sending;
+        let request = &plan.requests[client.request as usize];
+        let bytes = &self.plan.mix.requests[client.request as usize].keep;
+        let link = self.http2.link(number);
+        let (_, begin) = link.session.progress();
+        link.session
+            .request(slot, &request.blocks, &bytes[request.body_start..]);
+        link.unsent.push_back((index, begin));
+        if link.requests_left != u32::MAX {
+            link.requests_left -= 1;
+        }
+        let is_last = link.requests_left == 0 || link.session.is_spent();
+        self.http2.touch(number);
+        self.see_to_timer(index);
+        if is_last {
+            self.drain(number, Fate::Spent);
+        }
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(super) fn send_waiting(&mut self, number: u32) {
+        while self.http2.link(number).may_send()
+            && let Some(index) = self.http2.link(number).waiting.pop_front()
+        {
+            let client = self.client(index);
+            let is_waiting = client.has_request && client.sent_bytes == 0;
+            if is_waiting && client.stage != Stage::Sending {
+                self.send_stream(index);
+            }
+        }
+    }
+
+    /// The connection gets no further request.
+    pub(super) fn drain(&mut self, number: u32, fate: Fate) {
+        self.http2.link(number).fate = fate;
+        for index in self.http2.clients_of(number) {
+            self.take_from_idle(index);
+            let client = self.client(index);
+            if client.stage == Stage::Idle {
+                client.stage = Stage::Closed;
+            }
+        }
+    }
+
+    /// Takes in bytes of the server; whether the same connection goes on.
+    pub(super) fn feed(&mut self, number: u32, mut bytes: &[u8]) -> bool {
+        let generation = self.http2.link(number).generation;
+        let clients = self.http2.clients_of(number);
+        let looks = self.plan.retries.is_some();
+        let received_ns = self.time.now_ns;
+        loop {
+            let range = clients.start as usize..clients.end as usize;
+            let mut watching = Watching {
+                clients: &mut self.clients[range],
+                now_ns: received_ns,
+                looks,
+            };
+            let session = &mut self.http2.links[number as usize].session;
+            let Some(event) = session.receive(&mut bytes, &self.limits, &mut watching) else {
+                break;
+            };
+            match event {
+                ClientEvent::Reply { slot, reply } => {
+                    // However long those before it have taken.
+                    self.time.now_ns = received_ns;
+                    self.completed_stream(clients.start + slot, &reply);
+                }
+                ClientEvent::Failed { slot, fault } => {
+                    self.fail_stream(clients.start + slot, judge::stream_fault(fault));
+                }
+                ClientEvent::Settings => self.settled(number),
+                ClientEvent::GoingAway => self.drain(number, Fate::Lost),
+                ClientEvent::Fault(_) => {
+                    self.link_broke_rules(number);
+                    return false;
+                }
+            }
+        }
+        self.send_waiting(number);
+        let link = self.http2.link(number);
+        if !link.session.output().is_empty() || link.session.may_go_on() {
+            self.http2.touch(number);
+        }
+        self.see_to_drained(number);
+        self.http2.link(number).generation == generation
+    }
+
+    #[inline]
+    fn completed_stream(&mut self, index: u32, reply: &Reply) {
+        self.count_reply(index, reply);
+        let (number, _) = self.http2.place(index);
+        let link = self.http2.link(number);
+        link.is_used = true;
+        let is_kept = link.is_kept();
+        self.http2.answered += 1;
+        let client = self.client(index);
+        client.has_request = false;
+        client.pause_ms = 0;
+        client.stage = if is_kept { Stage::Idle } else { Stage::Closed };
+        self.in_hand -= 1;
+        self.in_flight -= 1;
+        if self.time.is_ending {
+            return;
+        }
+        match self.driver {
+            Driver::Closed(_) => self.next_of_client(index),
+            Driver::Open(_) if is_kept => self.put_idle(index),
+            Driver::Open(_) => {} // once there is a connection again
+        }
+    }
+
+    /// A request has failed; the others of its connection go on.
+    #[cold]
+    pub(super) fn fail_stream(&mut self, index: u32, kind: ErrorKind) {
+        let (number, _) = self.http2.place(index);
+        let link = self.http2.link(number);
+        let (is_kept, is_used) = (link.is_kept(), link.is_used);
+        self.client(index).stage = if is_kept { Stage::Idle } else { Stage::Closed };
+        self.count_failure(index, kind);
+        if self.time.is_ending {
+            return;
+        }
+        // A timeout was a pause already.
+        let has_served = is_used || kind == ErrorKind::Timeout;
+        match &self.driver {
+            Driver::Closed(closed) if !has_served && closed.next_is_at_once() => self.pause(index),
+            Driver::Closed(_) => self.next_after_failure(index),
+            Driver::Open(_) if is_kept => self.put_idle(index),
+            Driver::Open(_) => {} // once there is a connection again
+        }
+    }
+
+    /// No response within the time.
+    #[cold]
+    pub(in crate::engine) fn stream_timed_out(&mut self, index: u32) {
+        let (number, slot) = self.http2.place(index);
+        // It may be there, and have waited for this thread: then it is not the server's fault.
+        self.receive_link(number, false);
+        let now_ns = self.time.now_ns;
+        let client = self.client(index);
+        let is_out = matches!(client.stage, Stage::Sending | Stage::Awaiting);
+        if !client.has_request || !is_out || client.deadline_ns > now_ns {
+            return;
+        }
+        let (stage, sent_ns) = (client.stage, client.stamps.sent_ns);
+        let link = self.http2.link(number);
+        link.session.cancel(slot);
+        let is_dead = stage == Stage::Sending || link.received_ns < sent_ns;
+        self.http2.touch(number);
+        if is_dead {
+            self.drain(number, Fate::Lost);
+        }
+        self.fail_stream(index, ErrorKind::Timeout);
+        self.see_to_drained(number);
+    }
+
+    /// The request in hand is not worth sending, or waiting for, any more.
+    pub(in crate::engine) fn give_up_stream(&mut self, index: u32) {
+        let (number, slot) = self.http2.place(index);
+        let client = self.client(index);
+        let is_out = matches!(client.stage, Stage::Sending | Stage::Awaiting);
+        client.stage = Stage::Closed;
+        if is_out {
+            self.http2.link(number).session.cancel(slot);
+            self.http2.touch(number);
+        }
+    }
+
+    /// An established connection is gone, and the requests with it that were out.
+    #[cold]
+    pub(super) fn link_lost(&mut self, number: u32, kind: ErrorKind) {
+        if self.http2.link(number).stage != LinkStage::Open {
+            return self.link_failed(number, kind);
+        }
+        self.drain(number, Fate::Lost);
+        for (slot, index) in (0..).zip(self.http2.clients_of(number)) {
+            let stage = self.client(index).stage;
+            if !matches!(stage, Stage::Sending | Stage::Awaiting) {
+                continue;
+            }
+            let has_begun = self.http2.link(number).session.has_begun(slot);
+            self.fail_stream(
+                index,
+                match kind {
+                    ErrorKind::ClosedEarly if has_begun => ErrorKind::ShortBody,
+                    kind => kind,
+                },
+            );
+        }
+        self.http2.link(number).close();
+        self.reopen(number, kind);
+    }
+
+    /// The server has violated the protocol.
+    #[cold]
+    fn link_broke_rules(&mut self, number: u32) {
+        let is_idle = self.http2.link(number).session.open_count() == 0;
+        let _ = self.give_output(number); // it is told why, if it still listens
+        if !self.http2.link(number).session.is_established() {
+            self.refuse_server(number);
+        } else if is_idle {
+            let phase = self.time.calendar.phase();
+            self.recorder.tally(phase).error(ErrorKind::Malformed);
+        }
+        self.link_lost(number, ErrorKind::Malformed);
+    }
+}

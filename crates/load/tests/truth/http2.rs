@@ -1,0 +1,24 @@
+//! The same over HTTP/2: counts exactly, latency as well as over HTTP/1, whether or not requests share a
+//! connection. The stub takes the frames apart by code of its own.
+
+use loadline_load::{Http2Plan, Plan};
+
+use crate::distributions::{check_closed_exponential_by, check_exponential_by};
+use crate::run;
+
+/// As many clients, ten to a connection.
+fn ten_to_a_connection(plan: Plan) -> Plan {
+    Plan {
+        connections: plan.connections / 10,
+        http2: Some(Http2Plan::new(&plan.mix, 10, Vec::new())),
+        ..plan
+    }
+}
+
+#[test]
+fn loops_over_http2_report_what_happened() {
+    let _turn = run::turn();
+    let by = &ten_to_a_connection;
+    check_exponential_by("exponential, open loop, HTTP/2", &run::stub, by);
+    check_closed_exponential_by("exponential, closed loop, HTTP/2", by);
+}
