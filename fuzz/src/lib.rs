@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod driver;
+pub mod http2;
 pub mod replay;
 pub mod wire;
 

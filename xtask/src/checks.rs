@@ -76,7 +76,8 @@ fn programs(
     Ok((programs.alone, done))
 }
 
-/// The tests of other workspaces; what is built for fuzzing comes before its targets.
+/// The tests of other workspaces; what is built for fuzzing comes before its targets. Other HTTP/2 and gRPC
+/// takes minutes to build, and is left to runs of everything.
 fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, String> {
     let seconds = match words.all {
         true => FUZZ_SECONDS,
@@ -86,6 +87,9 @@ fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, Stri
         command(&root.join("interleavings"), "cargo test -q"),
         fuzzing(root, "cargo build -q --release"),
     ];
+    if words.all {
+        others.push(command(&root.join("interop"), "cargo test -q"));
+    }
     for target in targets(root)? {
         others.push(fuzz_target(root, &target, seconds)?);
     }

@@ -213,6 +213,7 @@ where
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
                     port.produce(Piece::Trailers(trailer_fields(&trailers)));
+                    return Ok(()); // they are the last frame; tonic's bodies would go on
                 }
             }
         }

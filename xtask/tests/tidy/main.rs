@@ -117,6 +117,16 @@ const EDGES: &[(&str, &[&str])] = &[
         "loadline-interleavings",
         &["loadline-base", "loadline-proto"],
     ),
+    (
+        "loadline-interop",
+        &[
+            "loadline-base",
+            "loadline-proto",
+            "loadline-server",
+            "loadline-tls",
+            "loadline-tower",
+        ],
+    ),
     ("overload-peers", &[]),
 ];
 

@@ -13,6 +13,7 @@ mod report;
 #[path = "../../../accounts/tests/accounts/servers.rs"]
 #[expect(dead_code, reason = "a part of it is used here")]
 mod servers;
+mod waterfall;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};

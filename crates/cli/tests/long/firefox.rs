@@ -114,7 +114,8 @@ impl Firefox {
             next_id: 0,
             events: VecDeque::new(),
         };
-        browser.call("session.new", json!({ "capabilities": {} }));
+        let any_certificate = json!({ "alwaysMatch": { "acceptInsecureCerts": true } });
+        browser.call("session.new", json!({ "capabilities": any_certificate }));
         let page = browser.call("browsingContext.create", json!({ "type": "tab" }));
         browser.context = page["context"].clone();
         browser.call("session.subscribe", json!({ "events": EVENTS }));

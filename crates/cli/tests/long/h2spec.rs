@@ -32,7 +32,7 @@ fn run(h2spec: &Path, port: u16, is_tls: bool, more: &[&str]) -> String {
 }
 
 /// Where the server speaks TLS.
-fn https_port(server: &Server) -> u16 {
+pub(crate) fn https_port(server: &Server) -> u16 {
     let said = server.start_up.join("\n");
     let (_, rest) = said.split_once("https://127.0.0.1:").unwrap();
     let (port, _) = rest.split_once('/').unwrap();

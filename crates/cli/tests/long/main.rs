@@ -1,5 +1,6 @@
 //! What takes long, and is run by `./x test --all`: the program under a mix of everything for half a
-//! minute, beside other servers, in front of Firefox, and with each database under each architecture.
+//! minute, beside other servers, in front of Firefox and of other clients of HTTP/2, and with each database under
+//! each architecture.
 //! One test after the other: each has the machine.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -23,6 +24,7 @@ mod front;
 #[path = "../../../acme/tests/acme/go_program.rs"]
 mod go_program;
 mod h2spec;
+mod http2_clients;
 mod others;
 mod pages;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]

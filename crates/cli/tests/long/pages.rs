@@ -1,6 +1,6 @@
 //! The demo site and the accounts in Firefox, as `tests/browser` has them in Chromium.
 //!
-//! The three tests together take a minute.
+//! All tests together take a minute and a half.
 
 use serde_json::json;
 
@@ -18,8 +18,20 @@ fn assert_clean(visit: &Visit, what: &str) {
 #[test]
 #[ignore = "long: 20 s, and Firefox"]
 fn every_page_of_the_demo_site_loads_whole_in_firefox() {
+    load_every_page(&Program::serve(&demo_site(), &[]), "http/1.1");
+}
+
+#[test]
+#[ignore = "long: 20 s, and Firefox"]
+fn every_page_of_the_demo_site_loads_by_http_2_in_firefox() {
+    let options = ["--tls", "self-signed"];
+    let server = Program::serve_at("https://127.0.0.1:0", &demo_site(), &options);
+    load_every_page(&server, "h2");
+}
+
+/// All pages, on screens of both widths and by links, by this protocol.
+fn load_every_page(server: &Program, protocol: &str) {
     let _alone = alone();
-    let server = Program::serve(&demo_site(), &[]);
     let mut browser = Firefox::start();
     for page in PAGES {
         for width in [1280, 390] {
@@ -40,6 +52,17 @@ fn every_page_of_the_demo_site_loads_whole_in_firefox() {
             assert_eq!(found[0], found[1], "{what}: images, and those decoded");
             let rest = [&found[2], &found[3], &found[4]];
             assert_eq!(rest, [true; 3], "{what}: styled, fits, scripted");
+            let spoken = browser.evaluate(
+                "['navigation', 'resource'].flatMap((kind) =>
+                    performance.getEntriesByType(kind).map((entry) => entry.nextHopProtocol))",
+            );
+            let spoken = spoken.as_array().expect("a list");
+            // Of what is in the cache there is none.
+            let is_known = |it: &&serde_json::Value| **it != "";
+            assert!(
+                spoken.iter().filter(is_known).all(|it| it == protocol),
+                "{what}: {spoken:?}"
+            );
         }
     }
     browser.show_as(1280);

@@ -4,8 +4,8 @@ use super::Http2Session;
 use loadline_base::Segment;
 
 use crate::hpack::Indexing;
-use crate::http2::frame::ErrorCode;
-use crate::http2::stream::Phase;
+use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX};
+use crate::http2::stream::{Phase, Stream};
 use crate::progress::{SMALL_CONTENT_BYTES, no_memory_for_content, too_much_content};
 use crate::stream::AnswerEnd;
 use crate::{
@@ -82,6 +82,9 @@ impl Http2Session {
 
     /// Content came, or its end.
     pub(super) fn content(&mut self, id: StreamId, bytes: &[u8], cx: &mut Context<'_>) {
+        if (self.window as usize) < PAYLOAD_BYTES_MAX {
+            self.start_early();
+        }
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
@@ -117,6 +120,21 @@ impl Http2Session {
                 self.mark_due(id);
             }
             _ => stream.app.offered_bytes += len,
+        }
+    }
+
+    /// The connection's window is used up: tasks are given what was gathered for them, since its rest cannot
+    /// come before they have read it.
+    fn start_early(&mut self) {
+        let gathers =
+            |stream: &&Stream| matches!(stream.phase, Phase::Collect { for_task: true, .. });
+        let gathering = self.streams.iter().filter(gathers);
+        let gathering: Vec<_> = gathering.map(|stream| stream.id).collect();
+        for id in gathering {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.phase = Phase::Start;
+            }
+            self.mark_due(id);
         }
     }
 

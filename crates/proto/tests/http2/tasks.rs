@@ -62,6 +62,38 @@ fn content_that_fits_into_a_window_comes_before_the_task() {
     );
 }
 
+/// Content of many requests is gathered at once, until the connection's window is used up: what is missing
+/// of each could not come.
+#[test]
+fn tasks_begin_when_their_content_uses_the_connections_window_up() {
+    const LEN: usize = 40_000;
+    let mut connection = Connection::new();
+    let streams = [1, 3, 5, 7, 9, 11, 13, 15];
+    for stream in streams {
+        connection.post(stream, "/task", &[("content-length", "40000")]);
+    }
+    for _ in 0..2 {
+        assert!(connection.apps.is_empty());
+        for stream in streams {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    assert_eq!(connection.apps.len(), streams.len());
+    for stream in streams {
+        connection.consume(stream, 32_768);
+    }
+    let frames = connection.take();
+    let more = frames
+        .iter()
+        .any(|it| (it.kind, it.stream) == (Kind::WindowUpdate, 0));
+    assert!(more, "{frames:?}");
+    for stream in streams {
+        connection.frame(Kind::Data, flags::END_STREAM, stream, &[b'x'; LEN - 32_768]);
+        let app = &connection.apps[&stream];
+        assert_eq!((app.content.len(), app.has_end), (LEN, true));
+    }
+}
+
 #[test]
 fn an_app_has_room_as_the_client_takes_its_content() {
     let mut connection = Connection::new();
@@ -164,6 +196,22 @@ fn what_an_app_breaks_ends_its_stream() {
         Connection::content(&connection.take(), 9),
         (b"1234".to_vec(), true)
     );
+}
+
+#[test]
+fn trailers_may_end_a_response_before_its_request() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[("te", "trailers")]);
+    connection
+        .frame(Kind::Data, 0, 1, b"content")
+        .answer(1, None);
+    let trailers = Fields::default().with("Grpc-Status", "10");
+    connection
+        .produce(1, Piece::Trailers(trailers))
+        .produce(1, Piece::End);
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 1).1);
+    assert_eq!(Connection::errors(&frames), []);
 }
 
 #[test]

@@ -158,6 +158,8 @@ pub fn pattern(len: usize) -> Vec<u8> {
 struct Frames {
     frames: std::vec::IntoIter<Result<Frame<Bytes>, &'static str>>,
     pending_first: bool,
+    /// It does not say that it is over.
+    has_no_end: bool,
 }
 
 impl http_body::Body for Frames {
@@ -172,7 +174,10 @@ impl http_body::Body for Frames {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(self.frames.next())
+        match self.frames.next() {
+            None if self.has_no_end => Poll::Pending,
+            next => Poll::Ready(next),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -193,6 +198,7 @@ async fn form(Path(form): Path<String>) -> Response {
             (frames, None)
         }
         "forbidden-trailers" => (vec![data("x"), trailers("content-length", "9")], None),
+        "trailers-without-an-end" => (vec![data("x"), trailers("x-sum", "1")], None),
         "trailers-alone" => (vec![trailers("x-sum", "0")], None),
         "short" => (vec![data("shor")], Some("5")),
         "none-of-it" => (vec![], Some("5")),
@@ -209,6 +215,7 @@ async fn form(Path(form): Path<String>) -> Response {
     let mut response = Response::new(Body::new(Frames {
         frames,
         pending_first,
+        has_no_end: form == "trailers-without-an-end",
     }));
     if let Some(len) = len {
         response

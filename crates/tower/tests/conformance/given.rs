@@ -124,6 +124,9 @@ fn trailers(model: Model) {
     ] {
         assert_eq!(client.get(target, te).trailers, [], "{target}");
     }
+    // They are the last that is asked of a body.
+    let answer = client.get("/form/trailers-without-an-end", "TE: trailers\r\n");
+    assert_eq!((&answer.body[..], answer.trailers.len()), (&b"x"[..], 1));
     let answer = client.get("/form/trailers-alone", "TE: trailers\r\n");
     assert_eq!((answer.body.len(), answer.trailers.len()), (0, 1));
 }
