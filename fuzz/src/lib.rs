@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod driver;
+#[cfg(feature = "peers")]
 pub mod http2;
 pub mod replay;
 pub mod wire;

@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     for block in [first, second] {
         let block = &block[..block.len().min(BLOCK_MAX)];
         let mut fields = Vec::new();
-        let decoded = ours.decode(block, |name, value| {
+        let decoded = ours.decode(block, &mut Vec::new(), |name, value| {
             fields.push((name.to_vec(), value.to_vec()));
         });
         match (decoded, theirs.decode(block)) {

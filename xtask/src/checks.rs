@@ -76,8 +76,8 @@ fn programs(
     Ok((programs.alone, done))
 }
 
-/// The tests of other workspaces; what is built for fuzzing comes before its targets. Other HTTP/2 and gRPC
-/// takes minutes to build, and is left to runs of everything.
+/// The tests of other workspaces; what is built for fuzzing comes before its targets. Other people's HTTP/2 and
+/// gRPC take minutes to build, and are left to runs of everything.
 fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, String> {
     let seconds = match words.all {
         true => FUZZ_SECONDS,
@@ -85,12 +85,16 @@ fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, Stri
     };
     let mut others = vec![
         command(&root.join("interleavings"), "cargo test -q"),
-        fuzzing(root, "cargo build -q --release"),
+        fuzzing(
+            root,
+            &format!("cargo build -q --release{}", features(words.all)),
+        ),
     ];
     if words.all {
         others.push(command(&root.join("interop"), "cargo test -q"));
     }
-    for target in targets(root)? {
+    let wanted = |target: &String| words.all || !needs_peers(target);
+    for target in targets(root)?.into_iter().filter(wanted) {
         others.push(fuzz_target(root, &target, seconds)?);
     }
     Ok(others.into_iter().map(nice).collect())
@@ -238,12 +242,22 @@ fn fuzz_target(root: &Path, target: &str, seconds: u32) -> Result<Command, Strin
         let path = folder.join(path);
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    let features = features(needs_peers(target));
     let line = format!(
-        "cargo run -q --release --bin {target} -- {found}/{target} {corpus}/{target} \
+        "cargo run -q --release{features} --bin {target} -- {found}/{target} {corpus}/{target} \
          -max_total_time={seconds} -artifact_prefix=artifacts/{target}- -print_final_stats=1 \
          -verbosity=0 -timeout=10"
     );
     Ok(fuzzing(root, &line))
+}
+
+/// Whether it compares Loadline with other people's code, which is built for that alone.
+fn needs_peers(target: &str) -> bool {
+    target.ends_with("_peer")
+}
+
+fn features(with_peers: bool) -> &'static str {
+    if with_peers { " --features peers" } else { "" }
 }
 
 /// A command of cargo in the workspace of the fuzz targets.

@@ -79,7 +79,7 @@ impl Seen {
     fn fields(&mut self, stream: u32) {
         let block = std::mem::take(&mut self.block);
         let (mut status, mut len) = (None, None);
-        let decoded = self.decoder.decode(&block, |name, value| {
+        let decoded = self.decoder.decode(&block, &mut Vec::new(), |name, value| {
             let value = std::str::from_utf8(value).unwrap_or_default();
             match name {
                 b":status" => status = value.parse().ok(),
