@@ -142,15 +142,16 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         seed: machine.seed.map_or_else(random_seed, |seed| seed.0),
     };
     let (user_groups, scenario) = user_groups::add(spec, counts, &mut plan)?;
+    let http2_thread = http2::divided(spec, &mut plan, &destinations, division.processes)?;
     let division = Division {
-        threads: threads(division.threads, &division, counts),
+        threads: threads(division.threads, &division, plan.connections),
         ..division
     };
     refuse_spinning_in_turns(machine, &division, limits)?;
     let run = Run {
         plan,
         division,
-        extra: crate::thread(user_groups),
+        extra: http2_thread.or_else(|| crate::thread(user_groups)),
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
         watched: watched(spec),
         command: typed(),
@@ -208,8 +209,8 @@ fn demand<'d>(spec: &'d LoadSpec, counts: Counts, servers: &'d [SocketAddr]) -> 
 }
 
 /// No more threads than there are connections for them.
-fn threads(threads: u32, division: &Division, counts: Counts) -> u32 {
-    let each = counts.plain / division.processes.max(1);
+fn threads(threads: u32, division: &Division, connections: u32) -> u32 {
+    let each = connections / division.processes.max(1);
     threads.min(each.max(1))
 }
 

@@ -234,6 +234,11 @@ spec! {
         #[arg(long)]
         pub http2: bool,
 
+        /// HTTP/2 for this share of the connections, the requests and the rate, HTTP/1.1 for the rest;
+        /// each has figures of its own: 50% (with --http2).
+        #[arg(long, value_name = "SHARE")]
+        pub http2_share: Option<Percent>,
+
         /// Replay the GET and HEAD requests of an access log in their order: common, combined or
         /// JSON (docs/load-inputs.md).
         #[arg(long, value_name = "LOG", value_hint = ValueHint::FilePath)]

@@ -120,3 +120,44 @@ fn a_server_without_http2_is_named() {
         refused(1, &format!("{line} --http2 -c 2 -n 10"), &[part]);
     }
 }
+
+/// Both kinds of clients have figures of their own, and the server has counted their sum.
+#[test]
+fn a_mixed_load_is_reported_by_protocol() {
+    let (server, _site) = server(&["--loops", "2"]);
+    let url = format!("http://{}/", server.address());
+    let mixed = "--http2 --http2-share 25% -c 8 --streams 4";
+    for (more, requests) in [
+        ("-n 2000", Some((1500, 500))),
+        ("-n 2000 --processes 2", Some((1500, 500))),
+        ("--rate 400 -d 500ms --arrivals constant", Some((150, 50))),
+        ("-d 200ms", None),
+    ] {
+        let before = counted(&server);
+        let record = measured(&format!("{url} {mixed} {more}"));
+        let after = counted(&server);
+        let groups = record["groups"].as_array().unwrap();
+        let tally = |at: usize| &groups[at]["total"]["tally"];
+        assert_eq!(
+            (&groups[0]["name"], &groups[1]["name"]),
+            (&"clients".into(), &"http2".into())
+        );
+        for (at, connections) in [(0, 6), (1, 2)] {
+            let all = tally(at);
+            assert_eq!(number(&all["connections"]), connections, "{more}: {all}");
+            assert_eq!(
+                all["errors"].as_object().map_or(0, |it| it.len()),
+                0,
+                "{more}: {all}"
+            );
+            assert!(number(&all["good"]) > 0, "{more}: {all}");
+        }
+        let done = |at| number(&tally(at)["completed"]) + number(&tally(at)["unfinished"]);
+        if let Some(expected) = requests {
+            assert_eq!((done(0), done(1)), expected, "{more}");
+        }
+        let completed = number(&record["everything"]["completed"]);
+        assert_eq!(after.0 - before.0 - 1, completed, "{more}");
+        assert_eq!(after.1 - before.1 - 1, 8, "{more}");
+    }
+}

@@ -55,6 +55,15 @@ fn values_are_refused_with_what_would_be_right() {
             "--http2 --streams 5 --new-connection",
             &["--streams", "one request"],
         ),
+        ("--http2-share 50%", &["--http2-share", "--http2"]),
+        (
+            "--http2 -c 4 --http2-share 1%",
+            &["--http2-share 1%", "0 of 4"],
+        ),
+        (
+            "--http2 --http2-share half",
+            &["--http2-share half", "0.5%"],
+        ),
         (
             "--http2 --scenario a.toml",
             &["--http2", "--scenario", "HTTP/1.1"],

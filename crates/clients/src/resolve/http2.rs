@@ -1,12 +1,15 @@
 //! What a load that speaks HTTP/2 needs beside others.
 
+use std::sync::Arc;
+
+use loadline_load::load_threads::ExtraThread;
 use loadline_load::requests::Destination;
-use loadline_load::{Http2Plan, Mix};
+use loadline_load::{Http2Plan, Loop, Mix, Plan, engine};
 use loadline_spec::SpecError;
 use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
 use loadline_spec::values::Count;
 
-use super::tls::{self, HTTP_2};
+use super::tls::{self, HTTP_1, HTTP_2};
 use super::user_groups::Counts;
 
 /// Streams of a connection in an open loop, unless said otherwise: what RFC 9113 section 6.5.2 asks
@@ -47,4 +50,70 @@ fn streams(spec: &LoadSpec, connections: u32) -> Result<u32, SpecError> {
         None if by_clock && !clients.new_connection => Ok(STREAMS_OPEN.min(most)),
         None => Ok(1),
     }
+}
+
+/// Draws of the clients of HTTP/2 are others than those of the clients beside them.
+const SEED: u64 = 0x2;
+
+/// Divides a plan of HTTP/2 by the share that speaks it: the rest is left, and the clients of HTTP/2 have a
+/// thread of each process.
+pub(super) fn divided(
+    spec: &LoadSpec,
+    plan: &mut Plan,
+    destinations: &[Destination],
+    processes: u32,
+) -> Result<Option<ExtraThread>, SpecError> {
+    let Some(share) = spec.requests.http2_share else {
+        return Ok(None);
+    };
+    let (part, all) = (share.0 / 100.0, plan.connections);
+    let connections = (f64::from(all) * part).round() as u32;
+    let rest = all.saturating_sub(connections);
+    if connections.min(rest) < processes.max(1) {
+        let problem =
+            format!("that is {connections} of {all} connections, in {processes} processes");
+        let right = "a share that leaves each process a connection of both kinds";
+        return Err(SpecError::new("http2-share", problem, right).with_value(share));
+    }
+    let group = u16::try_from(plan.groups.len()).unwrap_or(u16::MAX);
+    plan.groups.push("http2".to_owned());
+    let requests = plan
+        .requests_max
+        .map(|count| (count as f64 * part).round() as u64);
+    let own = Plan {
+        connections,
+        requests_max: requests,
+        load: part_of(&plan.load, part),
+        ..plan.clone()
+    };
+    plan.http2 = None;
+    plan.connectors = tls::connectors(&spec.tls, destinations, HTTP_1)?;
+    plan.connections = rest;
+    plan.requests_max = plan
+        .requests_max
+        .zip(requests)
+        .map(|(all, part)| all - part);
+    plan.load = part_of(&plan.load, 1.0 - part);
+    Ok(Some(ExtraThread {
+        name: "http2",
+        run: Arc::new(move |plan, share, control, out| {
+            let own = Plan {
+                seed: plan.seed.wrapping_add(SEED << 32),
+                ..own.clone()
+            };
+            engine::run_in_group(&own, group, share, control, out)
+        }),
+    }))
+}
+
+/// The same at a part of the rate.
+fn part_of(load: &Loop, part: f64) -> Loop {
+    let mut load = load.clone();
+    if let Loop::Open { schedule, .. } = &mut load {
+        for segment in &mut schedule.segments {
+            segment.rate_begin *= part;
+            segment.rate_end *= part;
+        }
+    }
+    load
 }

@@ -125,8 +125,22 @@ pub fn run(
     control: &Control,
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
+    run_in_group(plan, 0, share, control, out)
+}
+
+/// The same as another group of clients than the first.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in_group(
+    plan: &Plan,
+    group: u16,
+    share: Share,
+    control: &Control,
+    out: &mut dyn FnMut(Message),
+) -> io::Result<()> {
     check(plan)?;
-    let mut engine = Engine::new(plan, share)?;
+    let mut engine = Engine::new(plan, group, share)?;
     for index in 0..engine.client_count() {
         match engine.requests_per_connection {
             1 => engine.put_idle(index),
@@ -166,6 +180,8 @@ struct Engine<'p> {
     wheel: TimerWheel,
     time: Timeline<'p>,
     recorder: GroupRecorder,
+    /// Index into `Plan::groups`.
+    group: u16,
     sampler: Sampler,
     secured: Secured<'p>,
     http2: Http2Links<'p>,
@@ -182,7 +198,7 @@ struct Engine<'p> {
 }
 
 impl<'p> Engine<'p> {
-    fn new(plan: &'p Plan, share: Share) -> io::Result<Self> {
+    fn new(plan: &'p Plan, group: u16, share: Share) -> io::Result<Self> {
         let connections = u64::from(plan.connections);
         let count = usize::try_from(share.count(connections)).unwrap_or(0);
         let first_client = share.first(connections);
@@ -208,7 +224,8 @@ impl<'p> Engine<'p> {
             opener: Opener::new(count),
             coalescing: Coalescing::new(coalesces(&plan.load) && !plan.spins),
             wheel: TimerWheel::new(Millis(time.now_ns / 1_000_000)),
-            recorder: GroupRecorder::new(0),
+            recorder: GroupRecorder::new(group),
+            group,
             sampler: Sampler::new(plan.content_sample),
             secured: Secured::new(plan, count),
             http2,
@@ -373,9 +390,18 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
             true => self.clients.len() as u64,
             false => self.http2.in_flight_max(),
         };
+        let mut report = self.time.meter.report(share);
+        if self.group > 0 {
+            report.name = format!(
+                "{} {}",
+                self.plan.groups[usize::from(self.group)],
+                share.index
+            );
+        }
         ThreadReport {
+            group: self.group,
             in_flight_max,
-            ..self.time.meter.report(share)
+            ..report
         }
     }
 }

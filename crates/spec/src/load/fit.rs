@@ -34,6 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::Needs("players", &["player"], "--player"),
     Rule::Needs("content-sample", &["expect-sha256"], "--expect-sha256"),
     Rule::Needs("streams", &["http2"], "--http2"),
+    Rule::Needs("http2-share", &["http2"], "--http2"),
     Rule::Needs("cert", &["key"], "--key"),
     Rule::Needs("key", &["cert"], "--cert"),
     Rule::Needs("idle-request", &["idle-connections"], "--idle-connections"),
@@ -59,6 +60,11 @@ pub(super) const RULES: &[Rule] = &[
         "with --new-connection each connection carries one request",
     ),
     Rule::Useless(
+        "http2-share",
+        &["replay-timing"],
+        "the times of a log are not divided",
+    ),
+    Rule::Useless(
         "think",
         BY_CLOCK,
         "in an open loop requests are due by the clock",
@@ -80,6 +86,7 @@ pub(super) const OF_PLAIN: &[&str] = &[
     "requests-per-connection",
     "latency-goal",
     "http2",
+    "http2-share",
     "streams",
 ];
 /// Clients that speak HTTP/1.1 alone.

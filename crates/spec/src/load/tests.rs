@@ -55,6 +55,7 @@ const EVERY: &[(&str, &str)] = &[
     ("user", "\"me:secret\""),
     ("http", "\"1.0\""),
     ("http2", "true"),
+    ("http2-share", "\"50%\""),
     ("replay", "\"access.log\""),
     ("replay-timing", "0.1"),
     ("replay-all-methods", "true"),
