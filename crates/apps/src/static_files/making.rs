@@ -13,7 +13,7 @@ use crate::content::multipart::Content;
 /// Less is not compressed: it goes in one packet in any case.
 const BYTES_MIN: u64 = 1 << 10;
 
-/// More is not compressed on the fly: 4 MiB hold a worker for about 0.1 s, and are in memory meanwhile.
+/// More is not compressed on the fly: 4 MiB hold a worker for 0.15 s, and are in memory meanwhile.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// How long the others do not wait for the one that was given to a worker. If it has not made the variant by
