@@ -4,8 +4,10 @@
 //! short or too long, what is common, what has hardly any characters, what is the user name.
 
 use std::collections::HashSet;
+use std::io::Read;
 use std::sync::LazyLock;
 
+use flate2::read::GzDecoder;
 use icu_casemap::CaseMapper;
 
 use crate::limits::{PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, PASSWORD_DISTINCT_MIN};
@@ -13,9 +15,12 @@ use crate::name::UserName;
 
 /// The passwords most often found in collections of stolen ones; see `assets/README.md`.
 static COMMON: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
-    include_str!("../assets/common-passwords.txt")
-        .lines()
-        .collect()
+    let list = include_bytes!("../assets/common-passwords.txt.gz");
+    let mut text = String::new();
+    GzDecoder::new(&list[..])
+        .read_to_string(&mut text)
+        .expect("the list is a part of the program");
+    text.leak().lines().collect()
 });
 
 /// Whether a new password is strong enough.

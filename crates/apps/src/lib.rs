@@ -1,5 +1,5 @@
 //! Handlers: static files, service time, probes, status and live page, and mounts of apps in front of a
-//! site.
+//! site. And what static files are compressed by, on the fly and ahead.
 //!
 //! A handler sees no socket, no thread and no architecture: see `loadline_proto::Handler`.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@ pub mod file_cache;
 pub mod https_redirect;
 pub mod live;
 pub mod mounts;
+pub mod precompress;
 pub mod probes;
 pub mod service_time;
 pub mod static_files;

@@ -19,6 +19,9 @@ fn allocations(request: &str, step_ms: u64) -> u64 {
         ("small.gz", 300),
         ("medium", 100_000),
         ("large", 1 << 20),
+        ("small.txt", 2_000),
+        ("medium.txt", 100_000),
+        ("large.txt", 1 << 20),
     ] {
         std::fs::write(directory.path().join(name), vec![b'x'; size]).unwrap();
     }
@@ -79,7 +82,14 @@ fn hits_allocate_nothing() {
         "If-None-Match: *\r\n",
         "If-None-Match: \"other\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
     ];
-    for target in ["small", "medium", "large"] {
+    for target in [
+        "small",
+        "medium",
+        "large",
+        "small.txt",
+        "medium.txt",
+        "large.txt",
+    ] {
         for method in ["GET", "HEAD"] {
             for fields in fields {
                 let request = format!("{method} /{target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");

@@ -1,5 +1,5 @@
-//! The program: `loadline serve`, `loadline load` and `loadline lab`. See `flags`, `serve`, `load` and
-//! `lab`.
+//! The program: `loadline serve`, `loadline precompress`, `loadline load` and `loadline lab`. See `flags`,
+//! `serve`, `precompress`, `load` and `lab`.
 #![forbid(unsafe_code)]
 
 mod accounts;
@@ -16,6 +16,7 @@ mod interrupt;
 mod lab;
 mod load;
 mod logs;
+mod precompress;
 mod serve;
 mod signals;
 mod start_up;
@@ -45,6 +46,7 @@ fn run() -> Result<(), Failure> {
     match flags::read(std::env::args_os())? {
         Typed::Print(text) => print(text.as_bytes()),
         Typed::Command(Command::Completions { shell }) => print(&flags::completions(shell)),
+        Typed::Command(Command::Precompress(flags)) => precompress::precompress(&flags),
         Typed::Command(Command::Load(flags)) => load::load(&flags),
         Typed::Command(Command::Lab(flags)) => lab::lab(&flags.command),
         Typed::Command(Command::Serve(flags)) => {

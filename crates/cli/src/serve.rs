@@ -358,6 +358,7 @@ fn static_files(plan: &Plan, root: &Path) -> Result<Arc<StaticFiles>, Failure> {
         follow_symlinks: content.follow_symlinks,
         hidden: content.hidden,
         precompressed: content.precompressed.0,
+        compress: content.compress.0 && !plan.options.blocks_on_loops(),
         media_types: plan.media_types.clone(),
         cache_control: plan.cache_control.clone(),
         inline_bytes_max: plan.limits.inline_body_bytes_max,

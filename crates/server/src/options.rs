@@ -184,6 +184,12 @@ const GRACE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub const DESCRIPTORS_RESERVED: usize = 64;
 
 impl ServerOptions {
+    /// Whether blocking steps run on event loops, since there are no workers.
+    #[must_use]
+    pub fn blocks_on_loops(&self) -> bool {
+        self.architecture.has_loops() && self.workers == 0
+    }
+
     /// Whether the options fit together; otherwise the first that does not, and why.
     ///
     /// # Errors

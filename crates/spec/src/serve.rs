@@ -325,6 +325,12 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub precompressed: OnOff,
 
+        /// Whether text, and what is like it, is compressed on the fly for clients that accept it, in files of 1 KiB
+        /// to 4 MiB: on or off. A worker does it once, and the file cache keeps it; so not with --workers 0 or
+        /// --cache-bytes 0. Accounts are never compressed.
+        #[arg(long, value_name = "on|off", default_value = "on")]
+        pub compress: OnOff,
+
         /// Memory of the file cache, but at most a quarter of --memory-max; 0 turns it off.
         #[arg(long, value_name = "SIZE", default_value = "128M")]
         pub cache_bytes: Preset<Size>,

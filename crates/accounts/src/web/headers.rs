@@ -31,7 +31,9 @@ const FIELDS: [(HeaderName, &str); 8] = [
         HeaderName::from_static("permissions-policy"),
         "camera=(), geolocation=(), microphone=()",
     ),
-    (header::CACHE_CONTROL, "no-store"),
+    // Nobody on the way compresses a page with a secret and with what a client has sent: its length would
+    // tell the secret piece by piece (BREACH).
+    (header::CACHE_CONTROL, "no-store, no-transform"),
 ];
 
 /// A year, as ASVS 3.4.1 asks for; only where the request came by TLS, for the host it came for.

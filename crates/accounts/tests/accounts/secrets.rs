@@ -70,7 +70,7 @@ async fn every_answer_has_its_security_fields() {
             let cache = if path.ends_with("css") {
                 "max-age=3600"
             } else {
-                "no-store"
+                "no-store, no-transform"
             };
             assert_eq!(answer.field("cache-control"), cache, "{path}");
         }

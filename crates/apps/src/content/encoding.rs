@@ -1,6 +1,6 @@
-//! Which precompressed variant to send (RFC 9110 section 12.5.3).
+//! Which variant to send (RFC 9110 section 12.5.3).
 
-/// A content coding that a neighbouring file can be in. Later is preferred at equal quality.
+/// A content coding that a file can be sent in. Later is preferred at equal quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coding {
     /// The file as it is.
@@ -14,8 +14,12 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Those that live in neighbouring files, best first.
+    /// Those that compress, best first.
     pub const COMPRESSED: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
+
+    /// Those of them that the program makes itself, best first. An encoder for brotli would make it a
+    /// megabyte larger.
+    pub const MADE: [Self; 2] = [Self::Zstd, Self::Gzip];
 
     /// The value for Content-Encoding; `None` for identity.
     #[must_use]
@@ -92,6 +96,12 @@ impl AcceptedCodings {
             .chain([Coding::Identity])
             .max_by_key(|coding| (weight(*coding), *coding))
             .unwrap_or(Coding::Identity)
+    }
+
+    /// Whether one is wanted more than another, not counting what is preferred here.
+    #[must_use]
+    pub fn prefers(&self, one: Coding, another: Coding) -> bool {
+        self.weights[one as usize] > self.weights[another as usize]
     }
 }
 
@@ -224,6 +234,13 @@ mod tests {
         ] {
             assert_eq!(best(value, available), coding, "{value} of {available:?}");
         }
+    }
+
+    #[test]
+    fn a_preference_is_the_clients_own() {
+        let accepted = AcceptedCodings::parse([&b"gzip;q=0.5, br;q=0.5, zstd"[..]]);
+        assert!(accepted.prefers(Zstd, Brotli) && accepted.prefers(Gzip, Identity));
+        assert!(!accepted.prefers(Brotli, Gzip) && !accepted.prefers(Gzip, Brotli));
     }
 
     #[test]

@@ -108,6 +108,56 @@ impl MediaTypes {
     }
 }
 
+/// Types that compress although their names do not say that they are text.
+const TEXT_LIKE: &[&str] = &[
+    "application/ecmascript",
+    "application/graphql",
+    "application/javascript",
+    "application/json",
+    "application/json5",
+    "application/rtf",
+    "application/sql",
+    "application/toml",
+    "application/vnd.ms-fontobject",
+    "application/wasm",
+    "application/x-javascript",
+    "application/x-ndjson",
+    "application/x-sh",
+    "application/x-tex",
+    "application/x-web-app-manifest+json",
+    "application/xml",
+    "application/yaml",
+    "font/collection",
+    "font/otf",
+    "font/ttf",
+    "image/bmp",
+    "image/x-icon",
+    "model/obj",
+];
+
+/// Whether content of this type gets smaller by compression: text, and what is made like text. What
+/// is compressed already (pictures, films, `woff2`, archives) does not.
+#[must_use]
+pub fn is_text_like(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    let ends = |suffix: &str| {
+        let start = essence.len().checked_sub(suffix.len());
+        start
+            .and_then(|at| essence.get(at..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    };
+    let is_text = essence
+        .get(..5)
+        .is_some_and(|start| start.eq_ignore_ascii_case("text/"));
+    is_text
+        || ends("+json")
+        || ends("+xml")
+        || ends("+yaml")
+        || TEXT_LIKE
+            .iter()
+            .any(|like| essence.eq_ignore_ascii_case(like))
+}
+
 /// What follows the last dot of the last component; a dot in front makes a hidden file, no extension.
 fn extension(path: &[u8]) -> Option<&str> {
     let name = path.rsplit(|byte| *byte == b'/').next()?;
@@ -201,6 +251,39 @@ mod tests {
             ("site.tar.zst", "application/zstd"),
         ] {
             assert_eq!(types.of(name.as_bytes()), media_type, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_like_text_compresses_and_what_is_compressed_does_not() {
+        let types = MediaTypes::new();
+        for (names, expected) in [
+            (
+                "a.html a.css a.js a.mjs a.json a.js.map a.xml a.svg a.txt a.md a.csv a.wasm a.ttf a.otf \
+                 a.ico a.atom a.rss a.webmanifest a.xhtml a.vtt a.ics",
+                true,
+            ),
+            (
+                "a.png a.jpg a.webp a.avif a.gif a.woff a.woff2 a.mp4 a.mp3 a.zip a.gz a.br a.zst a.pdf \
+                 a.nosuch README a.exe",
+                false,
+            ),
+        ] {
+            for name in names.split_ascii_whitespace() {
+                let media_type = types.of(name.as_bytes());
+                assert_eq!(is_text_like(&media_type), expected, "{name}: {media_type}");
+            }
+        }
+        for (media_type, expected) in [
+            ("Text/X-Such; a=b", true),
+            ("application/vnd.such+JSON; v=1", true),
+            ("application/JSON ;charset=utf-8", true),
+            ("textual/x", false),
+            ("+json", true),
+            ("", false),
+            ("é", false),
+        ] {
+            assert_eq!(is_text_like(media_type), expected, "{media_type}");
         }
     }
 

@@ -11,6 +11,9 @@ mod shared;
 pub(crate) use index::{Index, IndexSpace};
 pub(crate) use shared::SharedCache;
 
+/// Shards of the shared cache. More than threads that miss their index at the same moment.
+const SHARDS_MAX: usize = 16;
+
 /// The bounds of the cache. Half of each is for the shared cache, half for the indexes of all
 /// threads together, which may hold on to what the shared cache has let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,16 @@ impl CacheLimits {
     /// Weight of all entries in the shared cache; the same for all indexes together.
     pub(crate) fn weight_max(&self) -> u64 {
         self.bytes_max as u64 / 2
+    }
+
+    /// The parts of the shared cache: fewer if one could not take an entry with four files open.
+    pub(crate) fn shards(&self) -> usize {
+        SHARDS_MAX.min(self.open_files_max / 16).max(1)
+    }
+
+    /// The most that an entry of the shared cache weighs; what is heavier is not kept.
+    pub(crate) fn entry_weight_max(&self) -> u64 {
+        self.weight_max() / self.shards() as u64
     }
 
     /// What an entry weighs.

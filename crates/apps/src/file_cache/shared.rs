@@ -7,10 +7,7 @@ use loadline_base::Millis;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter, Weighter};
 
-use super::{CacheLimits, Weighty};
-
-/// Shards of the cache. More than threads that miss their index at the same moment.
-const SHARDS: usize = 16;
+use super::{CacheLimits, SHARDS_MAX, Weighty};
 
 type Kept<K, V, W> = Cache<K, V, W, RandomState, DefaultLifecycle<K, V>>;
 
@@ -32,19 +29,17 @@ impl<K: AsRef<[u8]>, E: Weighty> Weighter<K, Arc<E>> for ByWeight {
 
 impl<E: Weighty> SharedCache<E> {
     pub(crate) fn new(limits: &CacheLimits) -> Self {
-        // An entry may keep four files open and has to fit into one shard.
-        let shards = SHARDS.min(limits.open_files_max / 16).max(1);
         Self {
             entries: bounded(
                 limits.entries_max / 2,
                 limits.weight_max(),
-                shards,
+                limits.shards(),
                 ByWeight,
             ),
             misses: bounded(
                 limits.misses_max,
                 limits.misses_max as u64,
-                SHARDS,
+                SHARDS_MAX,
                 UnitWeighter,
             ),
         }

@@ -1,14 +1,17 @@
 //! What is known of one path below the root, and how long it may be taken for granted.
 
 use std::ffi::CString;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
 
-use super::representation::Representation;
+use super::making::Making;
+use super::representation::{Origin, Representation};
 use super::root::Root;
 use super::version::FileVersion;
 use crate::content::encoding::{AcceptedCodings, Coding};
+use crate::content::multipart::Content;
 use crate::file_cache::{CacheLimits, Weighty};
 
 /// For how long nothing is looked at again: a change is seen within a second.
@@ -64,7 +67,7 @@ pub(super) enum Target {
 }
 
 /// A place in the file system, and what has to be there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Probe {
     pub(super) path: CString,
     pub(super) expected: Option<FileVersion>,
@@ -80,6 +83,7 @@ impl Entry {
     ) -> Self {
         let mut held = (size_of::<Self>(), 0);
         if let Target::File(resource) = &target {
+            held.0 += resource.making.as_ref().map_or(0, Making::held_bytes);
             for representation in resource.all() {
                 let (bytes, open_files) = representation.held();
                 held.0 += bytes + size_of::<Representation>();
@@ -96,6 +100,63 @@ impl Entry {
             probes: probes.into(),
             is_local,
             checked_since: AtomicU64::new(0),
+        }
+    }
+
+    /// The same with a variant that was made of the file; as fresh as this one is.
+    pub(super) fn with_made(&self, made: Representation, limits: &CacheLimits) -> Option<Self> {
+        let Target::File(resource) = &self.target else {
+            return None;
+        };
+        let is_other = |variant: &&Representation| variant.coding != made.coding;
+        let others: Vec<Representation> =
+            resource.variants.iter().filter(is_other).cloned().collect();
+        let resource = Resource {
+            identity: resource.identity.clone(),
+            variants: others.into_iter().chain([made]).collect(),
+            making: resource.making.clone(),
+        };
+        let target = Target::File(resource);
+        let with = Self::new(
+            target,
+            self.probes.to_vec(),
+            self.is_local,
+            limits,
+            Millis(0),
+        );
+        let until = self.fresh_until.load(Ordering::Relaxed);
+        with.fresh_until.store(until, Ordering::Relaxed);
+        Some(with)
+    }
+
+    /// The variants that were made of content of which a file still consists.
+    pub(super) fn made_of(
+        &self,
+        identity: &Content,
+        version: &FileVersion,
+    ) -> Vec<(Coding, Arc<[u8]>)> {
+        let Target::File(resource) = &self.target else {
+            return Vec::new();
+        };
+        let is_same = match (&resource.identity.content, identity) {
+            (Content::Shared(before), Content::Shared(now)) => before == now,
+            (Content::File(_), Content::File(_)) => resource.identity.version == *version,
+            _ => false,
+        };
+        let made = resource.variants.iter();
+        let made = made.filter(|variant| is_same && variant.origin == Origin::Made);
+        made.filter_map(|made| Some((made.coding, Arc::clone(made.memory()?))))
+            .collect()
+    }
+
+    /// Whether it is about the same state of the same file.
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
+        match (&self.target, &other.target) {
+            (Target::File(one), Target::File(another)) => {
+                one.identity.version == another.identity.version
+                    && one.identity.etag == another.identity.etag
+            }
+            _ => false,
         }
     }
 
@@ -181,24 +242,61 @@ impl Weighty for Entry {
     }
 }
 
-/// A file and its precompressed neighbours.
+/// A file and its other forms.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) identity: Representation,
     pub(super) variants: Box<[Representation]>,
+    /// What may be made of it; `None`: nothing.
+    pub(super) making: Option<Making>,
+}
+
+/// The form of a file that a client gets.
+#[derive(Debug)]
+pub(super) struct Choice<'r> {
+    /// The best one that there is.
+    pub(super) found: &'r Representation,
+    /// A better one that could be made.
+    pub(super) missing: Option<Coding>,
 }
 
 impl Resource {
     /// The form that a client wants; `accepted` is asked for only if there is a choice.
     #[inline]
-    pub(super) fn choose(&self, accepted: impl FnOnce() -> AcceptedCodings) -> &Representation {
-        if self.variants.is_empty() {
-            return &self.identity;
+    pub(super) fn choose(&self, accepted: impl FnOnce() -> AcceptedCodings) -> Choice<'_> {
+        if !self.varies() {
+            return Choice {
+                found: &self.identity,
+                missing: None,
+            };
         }
-        let available = self.all().map(|representation| representation.coding);
-        let best = accepted().best(available);
-        let chosen = self.variants.iter().find(|variant| variant.coding == best);
-        chosen.unwrap_or(&self.identity)
+        let accepted = accepted();
+        let there = |coding: Coding| self.variants.iter().find(|it| it.coding == coding);
+        let may_be_made = |coding: Coding| self.making.as_ref().is_some_and(|it| it.may_be(coding));
+        let possible = Coding::COMPRESSED.into_iter();
+        let possible = possible.filter(|it| there(*it).is_some() || may_be_made(*it));
+        let wanted = accepted.best(possible);
+        if wanted == Coding::Identity || there(wanted).is_some() {
+            return Choice {
+                found: there(wanted).unwrap_or(&self.identity),
+                missing: None,
+            };
+        }
+        let best = accepted.best(self.variants.iter().map(|variant| variant.coding));
+        let found = there(best).unwrap_or(&self.identity);
+        // Its owner has compressed it: what the client likes as much is not made beside it.
+        let is_enough = found.coding != Coding::Identity
+            && found.origin == Origin::File
+            && !accepted.prefers(wanted, best);
+        Choice {
+            found,
+            missing: (!is_enough).then_some(wanted),
+        }
+    }
+
+    /// Whether what is sent depends on what the client accepts.
+    pub(super) fn varies(&self) -> bool {
+        !self.variants.is_empty() || self.making.is_some()
     }
 
     fn all(&self) -> impl Iterator<Item = &Representation> {

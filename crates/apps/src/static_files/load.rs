@@ -13,10 +13,11 @@ use rustix::fs::{FileType, OFlags, fstat, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 use super::entry::{Entry, Probe, Resource, Target};
+use super::making::Making;
 use super::options::StaticOptions;
-use super::representation::{Facts, Representation};
+use super::representation::{Facts, Origin, Representation};
 use super::root::{Access, Found, Root, RootDirectory};
-use super::version::{FileVersion, is_young};
+use super::version::{FileVersion, is_stale, is_young};
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 use crate::content::path::SitePath;
@@ -71,6 +72,8 @@ pub(super) struct Loader<'l> {
     pub(super) now: Millis,
     /// The time of day, from before anything is looked at.
     pub(super) wall: SystemTime,
+    /// What was known of the path.
+    pub(super) before: Option<Arc<Entry>>,
     /// All that was looked at lies on the mount of a root that is local.
     pub(super) is_local: Cell<bool>,
 }
@@ -188,25 +191,36 @@ impl Loader<'_> {
             };
             watched.push((neighbour, found));
         }
-        let loaded = self.wall;
-        let has_variants = !variants.is_empty();
-        let represent = |coding, content, version| {
+        let making = Making::of(path, &identity, &version, self.options);
+        let made = match (&making, &self.before) {
+            (Some(_), Some(before)) => before.made_of(&identity, &version),
+            _ => Vec::new(),
+        };
+        let has_variants = !variants.is_empty() || making.is_some();
+        let represent = |coding, content, version, origin| {
             let facts = Facts {
                 path,
                 coding,
                 version,
                 content,
+                origin,
                 has_variants,
-                loaded,
+                loaded: self.wall,
             };
             Representation::new(facts, self.options)
         };
+        let is_beside = |coding: Coding| variants.iter().any(|(beside, ..)| *beside == coding);
+        let made: Vec<Representation> = (made.into_iter())
+            .filter(|(coding, _)| !is_beside(*coding))
+            .map(|(coding, bytes)| represent(coding, Content::Shared(bytes), version, Origin::Made))
+            .collect();
+        let beside = variants
+            .into_iter()
+            .map(|(coding, content, version)| represent(coding, content, version, Origin::File));
         let resource = Resource {
-            identity: represent(Coding::Identity, identity, version),
-            variants: variants
-                .into_iter()
-                .map(|(coding, content, version)| represent(coding, content, version))
-                .collect(),
+            variants: beside.chain(made).collect(),
+            identity: represent(Coding::Identity, identity, version, Origin::File),
+            making,
         };
         watched.push((path.to_vec(), Some(version)));
         let probes = self.probes(&watched);
@@ -269,13 +283,6 @@ impl Loader<'_> {
     }
 }
 
-/// Whether a neighbour was made from an older state of its file. In whole seconds, which is what
-/// some packers keep of the time.
-fn is_stale(neighbour: &FileVersion, file: &FileVersion) -> bool {
-    let second = |version: &FileVersion| version.content.modified_ns.div_euclid(1_000_000_000);
-    second(neighbour) < second(file)
-}
-
 /// A name in a directory below the root.
 pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     match directory {
@@ -289,7 +296,11 @@ fn file_type(fd: &OwnedFd) -> Result<FileType, Errno> {
 }
 
 /// The first `size` bytes; `None` if there are fewer by now.
-fn read_whole(fd: &OwnedFd, size: u64, access: Access) -> Result<Option<Arc<[u8]>>, Errno> {
+pub(super) fn read_whole(
+    fd: &OwnedFd,
+    size: u64,
+    access: Access,
+) -> Result<Option<Arc<[u8]>>, Errno> {
     let size = usize::try_from(size).map_err(|_| Errno::FBIG)?;
     let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size).collect();
     let Some(room) = Arc::get_mut(&mut bytes) else {

@@ -15,6 +15,9 @@
 //! Without waiting also means: without asking another machine. What does not lie on the root's own
 //! mount, and that on a disk of this machine, is opened and looked at where waiting is allowed.
 //!
+//! A file like text is compressed on the way through `Outcome::Blocking` for the first client that accepts
+//! that, and kept with its entry (`making`, `made`).
+//!
 //! What is found is taken for granted for a second. Writes through a shared memory map that leave
 //! the times of the file alone are not seen until something else about it changes.
 
@@ -22,11 +25,13 @@ mod directory;
 mod entry;
 mod load;
 mod local;
+mod made;
+mod making;
 mod options;
 mod representation;
 mod root;
 mod serve;
-mod version;
+pub(crate) mod version;
 mod walk;
 
 use std::cell::Cell;
@@ -37,13 +42,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
-use loadline_proto::{Context, Exchange, FieldName, Handler, Method, Outcome, Status, TargetForm};
+use loadline_proto::{
+    Context, Exchange, FieldName, Handler, Method, Outcome, Request, Status, TargetForm,
+};
 
 use crate::content::media_type::MediaTypes;
 use crate::content::path::{self, SitePath};
 use crate::file_cache::{Index, IndexSpace, SharedCache};
 use entry::{Entry, FRESH_MS, OPEN_UNSEEN_MS_MAX, Target, UNSURE_MS_MAX};
 use load::{Failure, Loader};
+use made::Makers;
 use root::{Access, Root};
 use serve::{Place, SELECTIVE};
 
@@ -65,6 +73,8 @@ pub struct StaticFiles {
     options: StaticOptions,
     cache: SharedCache<Entry>,
     space: Arc<IndexSpace>,
+    /// Threads that compress.
+    makers: Makers,
     /// When files without requests were last closed, in milliseconds.
     swept_ms: AtomicU64,
 }
@@ -99,6 +109,7 @@ impl StaticFiles {
             root: Root::open(directory, options.follow_symlinks, options.before_looking)?,
             cache: SharedCache::new(&options.cache),
             space: Arc::new(IndexSpace::new(&options.cache)),
+            makers: Makers::default(),
             swept_ms: AtomicU64::new(0),
             options,
         })
@@ -276,6 +287,7 @@ impl StaticFiles {
             access,
             now,
             wall: (self.options.wall_clock)(),
+            before: self.cache.find(key),
             is_local: Cell::new(false),
         };
         match loader.load(path) {
@@ -314,7 +326,7 @@ impl StaticFiles {
                     Place::Loop(cx) => cx.now,
                     Place::Anywhere => exchange.began,
                 };
-                match self.fallback(path, place.access(), now) {
+                match self.fallback(path, &exchange.request, place.access(), now) {
                     Some(Err(Failure::WouldBlock)) => return Outcome::Blocking,
                     Some(Ok(entry)) => {
                         if let Target::File(resource) = &entry.target {
@@ -337,6 +349,7 @@ impl StaticFiles {
     fn fallback(
         &self,
         path: &SitePath<'_>,
+        request: &Request,
         access: Access,
         now: Millis,
     ) -> Option<Result<Arc<Entry>, Failure>> {
@@ -352,7 +365,11 @@ impl StaticFiles {
             &mut encoded,
         );
         let fallback = path::decode(&encoded, &mut buffer).ok()?;
-        Some(self.look_up(&fallback, &mut encoded, access, now))
+        let entry = self.look_up(&fallback, &mut encoded, access, now);
+        Some(match access {
+            Access::Any => entry.map(|entry| self.with_variant(entry, &encoded, request)),
+            Access::Cached => entry,
+        })
     }
 }
 
@@ -400,9 +417,12 @@ impl Handler for StaticFiles {
             Ok(path) => path,
             Err(error) => return exchange.response.error(error.status()),
         };
-        let now = exchange.began;
-        let outcome = match self.look_up(&path, &mut Vec::new(), Access::Any, now) {
-            Ok(entry) => self.serve(&entry, &path, exchange, Place::Anywhere),
+        let (now, mut key) = (exchange.began, Vec::new());
+        let outcome = match self.look_up(&path, &mut key, Access::Any, now) {
+            Ok(entry) => {
+                let entry = self.with_variant(entry, &key, &exchange.request);
+                self.serve(&entry, &path, exchange, Place::Anywhere)
+            }
             Err(failure) => self.fail(failure, &path, exchange, Place::Anywhere),
         };
         debug_assert_eq!(outcome, Outcome::Ready);

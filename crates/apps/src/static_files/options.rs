@@ -26,6 +26,9 @@ pub struct StaticOptions {
     /// Whether `.br`, `.zst` and `.gz` neighbours of a file are sent to clients that accept them. A
     /// neighbour older than its file (in whole seconds) is stale and is left alone.
     pub precompressed: bool,
+    /// Whether text is compressed on the fly for clients that accept it, by a blocking step, and kept in
+    /// the cache. To be turned off where blocking steps run on event loops.
+    pub compress: bool,
     /// Media types by extension.
     pub media_types: MediaTypes,
     /// Values for Cache-Control; the first rule that fits a file decides.
@@ -54,6 +57,7 @@ impl Default for StaticOptions {
             follow_symlinks: false,
             hidden: false,
             precompressed: true,
+            compress: true,
             media_types: MediaTypes::new(),
             cache_control: Vec::new(),
             inline_bytes_max: Limits::default().inline_body_bytes_max,

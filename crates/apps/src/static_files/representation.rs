@@ -11,21 +11,31 @@ use super::version::{FileVersion, is_young};
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 
-/// One form of a file: as it is, or one of its precompressed neighbours.
-#[derive(Debug)]
+/// One form of a file: as it is, one of its precompressed neighbours, or made of it here.
+#[derive(Clone, Debug)]
 pub(super) struct Representation {
     pub(super) coding: Coding,
+    pub(super) origin: Origin,
     pub(super) content: Content,
     pub(super) size: u64,
     pub(super) media_type: Box<str>,
     pub(super) etag: Box<str>,
     pub(super) modified_seconds: u64,
-    version: FileVersion,
+    pub(super) version: FileVersion,
     /// Of a 200, and of a 206 with one range: Content-Type, then the rest about the content, then what
     /// a 304 repeats.
     pub(super) fields: Fields,
     /// How many of them, the first ones, a 304 does not repeat.
     pub(super) about_content: usize,
+}
+
+/// Where the bytes of a representation are from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A file: the one asked for, or a neighbour of it.
+    File,
+    /// Compressed here.
+    Made,
 }
 
 /// What the fields of a representation say.
@@ -35,6 +45,8 @@ pub(super) struct Facts<'f> {
     pub(super) coding: Coding,
     pub(super) version: FileVersion,
     pub(super) content: Content,
+    pub(super) origin: Origin,
+    /// There are other forms of it, or may be.
     pub(super) has_variants: bool,
     pub(super) loaded: SystemTime,
 }
@@ -46,6 +58,7 @@ impl Representation {
             coding,
             version,
             content,
+            origin,
             has_variants,
             loaded,
         } = facts;
@@ -87,6 +100,7 @@ impl Representation {
         };
         Self {
             coding,
+            origin,
             content,
             size,
             media_type: media_type.into(),

@@ -9,7 +9,7 @@ use loadline_proto::{Body, Context, Exchange, FieldName, Method, Outcome, Reques
 use rustix::fs::{Advice, fadvise};
 
 use super::StaticFiles;
-use super::entry::{Entry, Resource, Target};
+use super::entry::{Choice, Entry, Resource, Target};
 use super::load::{Failure, read_at};
 use super::representation::Representation;
 use super::root::Access;
@@ -90,7 +90,15 @@ impl StaticFiles {
         place: Place<'_, '_>,
     ) -> Outcome {
         let request = &exchange.request;
-        let chosen = resource.choose(|| accepted(request));
+        let Choice {
+            found: chosen,
+            missing,
+        } = resource.choose(|| accepted(request));
+        if let (Some(coding), Some(making), Place::Loop(cx)) = (missing, &resource.making, &place)
+            && making.may_ask(coding, cx.now)
+        {
+            return Outcome::Blocking;
+        }
         if !request.has_any(SELECTIVE) {
             return self.serve_whole(chosen, exchange, place);
         }
@@ -173,12 +181,12 @@ impl StaticFiles {
     }
 }
 
-fn accepted(request: &Request) -> AcceptedCodings {
+pub(super) fn accepted(request: &Request) -> AcceptedCodings {
     AcceptedCodings::parse(request.field_values(FieldName::AcceptEncoding))
 }
 
 fn vary(resource: &Resource, exchange: &mut Exchange) {
-    if !resource.variants.is_empty() {
+    if resource.varies() {
         exchange.response.field("Vary", "Accept-Encoding");
     }
 }

@@ -18,20 +18,20 @@ const SETTLED_AFTER_NS: i64 = 2_000_000_000;
 
 /// What distinguishes two states of a file: identity, content and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FileVersion {
+pub(crate) struct FileVersion {
     /// Device number of the file system.
-    pub(super) device: u64,
+    pub(crate) device: u64,
     /// Inode number.
-    pub(super) inode: u64,
+    pub(crate) inode: u64,
     /// What an answer on its way goes by.
-    pub(super) content: ContentVersion,
+    pub(crate) content: ContentVersion,
     /// Last change of the inode, nanoseconds since 1970.
-    pub(super) changed_ns: i64,
+    pub(crate) changed_ns: i64,
 }
 
 impl FileVersion {
     /// What a `stat` shows.
-    pub(super) fn of(stat: &Stat) -> Self {
+    pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
@@ -44,7 +44,7 @@ impl FileVersion {
     }
 
     /// Whether an open file is still this, as far as this machine knows: no other is asked.
-    pub(super) fn is_of(&self, file: impl AsFd) -> bool {
+    pub(crate) fn is_of(&self, file: impl AsFd) -> bool {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let wanted = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::CTIME;
         // An open descriptor never changes its device and inode.
@@ -67,7 +67,7 @@ impl FileVersion {
     }
 
     /// What is at an absolute path, links followed; `None` if nothing is there.
-    pub(super) fn at(path: &CString) -> Result<Option<Self>, Errno> {
+    pub(crate) fn at(path: &CString) -> Result<Option<Self>, Errno> {
         match statat(CWD, path, AtFlags::empty()) {
             Ok(stat) => Ok(Some(Self::of(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -82,8 +82,15 @@ fn nanoseconds(seconds: i64, part: u64) -> i64 {
         .saturating_add(part as i64)
 }
 
+/// Whether a neighbour was made from an older state of its file. In whole seconds, which is what
+/// some packers keep of the time.
+pub(crate) fn is_stale(neighbour: &FileVersion, file: &FileVersion) -> bool {
+    let second = |version: &FileVersion| version.content.modified_ns.div_euclid(1_000_000_000);
+    second(neighbour) < second(file)
+}
+
 /// Whether the file could have changed since without its times showing it.
-pub(super) fn is_young(version: &FileVersion, now: SystemTime) -> bool {
+pub(crate) fn is_young(version: &FileVersion, now: SystemTime) -> bool {
     let now_ns = match now.duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
         Err(_) => 0,

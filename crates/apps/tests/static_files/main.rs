@@ -7,6 +7,7 @@ mod bounds;
 mod elsewhere;
 mod escapes;
 mod freshness;
+mod made;
 mod selection;
 mod site;
 mod threads;

@@ -1,13 +1,14 @@
 //! Many threads on one handler while files are being replaced.
 
 use std::fs;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::Millis;
 use loadline_proto::Handler;
 
-use crate::site::{Site, answer_of};
+use crate::site::{Answer, Site, answer_of, settled};
 
 const VERSIONS: u64 = 150;
 const READERS: usize = 4;
@@ -16,6 +17,19 @@ const READERS: usize = 4;
 /// different lengths.
 fn content(version: u64, length: usize) -> String {
     format!("{version:08}").repeat(length / 8 + version as usize % 5)
+}
+
+/// The content, which may be compressed.
+fn decoded_text(answer: &Answer) -> String {
+    let mut text = String::new();
+    match answer.field("Content-Encoding") {
+        "" => text.push_str(answer.text()),
+        _ => {
+            let mut decoder = flate2::read::GzDecoder::new(&answer.content[..]);
+            decoder.read_to_string(&mut text).unwrap();
+        }
+    }
+    text
 }
 
 /// Asks until all versions were there, and checks that each answer is of one version, and that
@@ -35,9 +49,10 @@ fn read(
         let due = published
             .iter()
             .rposition(|at_ms| at_ms.load(Ordering::SeqCst) + 1100 <= now.0);
-        let head = b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+        let codings = ["", "Accept-Encoding: gzip\r\n"][answers as usize % 2];
+        let head = format!("GET /f.txt HTTP/1.1\r\nHost: h\r\n{codings}\r\n").into_bytes();
         let answer = answer_of(handler, &mut local, now, head).0;
-        let text = answer.text();
+        let text = decoded_text(&answer);
         let version: u64 = text[..8].parse().unwrap();
         assert!(text == content(version, length), "mixed: version {version}");
         let due = due.unwrap_or_default() as u64;
@@ -55,7 +70,7 @@ fn answers_are_whole_and_not_out_of_date() {
             memory_bytes_max,
             ..StaticOptions::default()
         };
-        let site = Site::new(&[("f", &content(0, length))], options);
+        let site = Site::new(&[("f.txt", &content(0, length))], options);
         let clock_ms = AtomicU64::new(10_000);
         let published: Vec<AtomicU64> = (0..VERSIONS)
             .map(|_| AtomicU64::new(u64::MAX / 2))
@@ -67,8 +82,8 @@ fn answers_are_whole_and_not_out_of_date() {
                 .map(|_| scope.spawn(|| read(&site.handler, &clock_ms, &published, &done, length)))
                 .collect();
             for version in 1..VERSIONS {
-                site.write("next", content(version, length));
-                fs::rename(site.path("next"), site.path("f")).unwrap();
+                site.write("next.txt", content(version, length));
+                fs::rename(site.path("next.txt"), site.path("f.txt")).unwrap();
                 let now_ms = clock_ms.fetch_add(10, Ordering::SeqCst);
                 published[version as usize].store(now_ms, Ordering::SeqCst);
                 std::thread::yield_now();
@@ -79,4 +94,35 @@ fn answers_are_whole_and_not_out_of_date() {
             }
         });
     }
+}
+
+#[test]
+fn a_crowd_has_a_file_compressed_once() {
+    let content = content(0, 200_000);
+    let mut site = Site::new(&[("f.txt", &content)], settled());
+    site.get("/f.txt");
+    let (handler, now) = (&site.handler, site.now);
+    let head = b"GET /f.txt HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n";
+    let blocked: usize = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut local, mut blocked) = (handler.local(), 0);
+                    loop {
+                        let (answer, more) = answer_of(handler, &mut local, now, head.to_vec());
+                        assert!(decoded_text(&answer) == content);
+                        blocked += more;
+                        if answer.field("Content-Encoding") == "gzip" {
+                            return blocked;
+                        }
+                    }
+                })
+            })
+            .collect();
+        readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap())
+            .sum()
+    });
+    assert_eq!(blocked, 1, "the others got it as it is meanwhile");
 }

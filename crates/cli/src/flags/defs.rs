@@ -5,6 +5,7 @@ use loadline_spec::serve::ServeSpec;
 
 use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
+use super::precompress_defs::{PRECOMPRESS_EXIT_CODES, PRECOMPRESS_MORE, PrecompressFlags};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -63,6 +64,9 @@ pub(crate) enum Command {
     /// Serve the files of a directory.
     #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"))]
     Serve(Box<ServeSpec>),
+    /// Compress the files of a directory ahead, for serve or another server to send.
+    #[command(after_help = format!("{PRECOMPRESS_MORE}\n\n{PRECOMPRESS_EXIT_CODES}"))]
+    Precompress(PrecompressFlags),
     /// Send requests and measure how the server responds.
     #[command(after_help = format!("{LOAD_MORE}\n\n{LOAD_EXIT_CODES}"))]
     Load(Box<LoadFlags>),

@@ -200,7 +200,7 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
             SpecError::new("connections-max", problem, "--latency-goal 1s").with_value(most),
         );
     }
-    if options.workers == 0 && options.architecture.has_loops() {
+    if options.blocks_on_loops() {
         let chosen = [
             ("queue", options.queue.name(), Queue::WorkStealing.name()),
             (

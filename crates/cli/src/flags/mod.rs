@@ -15,6 +15,7 @@ pub(crate) mod lab_results_defs;
 pub(crate) mod lab_server_defs;
 pub(crate) mod limits;
 pub(crate) mod load_defs;
+pub(crate) mod precompress_defs;
 
 use std::ffi::OsString;
 
@@ -165,7 +166,7 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
                 "lab" => "run, paper, compare, server, capacity, report, verify, advise or results",
-                _ => "serve, load, lab or completions",
+                _ => "serve, precompress, load, lab or completions",
             },
         ),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -183,6 +184,9 @@ fn one_line(error: &clap::Error, command: &str) -> String {
 
 fn missing_argument(option: &str, command: &str) -> String {
     match command {
+        "precompress" => {
+            "the directory is missing; right would be loadline precompress DIR".to_owned()
+        }
         "lab run" => {
             format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
         }
@@ -328,6 +332,7 @@ mod tests {
     fn every_option_is_documented() {
         for (name, page) in [
             ("serve", "serve"),
+            ("precompress", "compression"),
             ("load", "load"),
             ("lab run", "lab"),
             ("lab capacity", "capacity"),

@@ -5,6 +5,7 @@ mod accounts;
 mod acme;
 mod admin;
 mod balancer;
+mod compression;
 mod connection_log;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
 #[path = "../../../acme/tests/acme/front.rs"]

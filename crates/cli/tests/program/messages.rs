@@ -121,6 +121,22 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
             &["--connections-max 1000000", "open files"],
         ),
         ("completions tcsh", &["tcsh", "bash"]),
+        ("serve --compress yes", &["--compress yes", "on or off"]),
+        (
+            "precompress",
+            &["directory is missing", "loadline precompress DIR"],
+        ),
+        ("precompress /no/such", &["DIR /no/such", "existing"]),
+        (
+            "precompress . --encodings deflate",
+            &["--encodings deflate", "not made here", "gzip,zstd"],
+        ),
+        (
+            "precompress . --types html",
+            &["--types html", "'html' is not a media type"],
+        ),
+        ("precompress . --min-size 0", &["--min-size 0", "1"]),
+        ("precompress . --jobs 0", &["--jobs 0", "1 to 1024"]),
     ] {
         let arguments: Vec<&str> = line.split_ascii_whitespace().collect();
         refuses(&arguments, 2, parts);

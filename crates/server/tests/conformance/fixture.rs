@@ -334,6 +334,10 @@ impl Server {
             Some((server, _)) => server.protocol(),
             None => protocol,
         };
+        let files = StaticOptions {
+            compress: files.compress && !options.blocks_on_loops(), // as the program has it
+            ..files
+        };
         let files = StaticFiles::new(root.path(), files).unwrap();
         let site = Arc::new(TestSite {
             files,

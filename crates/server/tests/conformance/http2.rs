@@ -43,6 +43,7 @@ every_model_over_http2! {
     selection::conditions,
     selection::conditions_on_ranges,
     selection::encoded_neighbours,
+    compression::files_are_compressed_for_those_who_accept_it,
     framing::pipelined_requests_are_answered_in_order,
     framing::bodies_of_every_framing,
     connections::a_half_close_still_gets_its_answers,

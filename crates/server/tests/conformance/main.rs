@@ -15,6 +15,7 @@ mod client;
 mod fixture;
 mod translated;
 
+mod compression;
 mod config;
 mod connections;
 mod elsewhere;

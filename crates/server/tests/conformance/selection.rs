@@ -1,6 +1,8 @@
 //! Tables of ranges and conditions (RFC 9110 sections 13 and 14).
 
-use crate::fixture::{Model, Server, pattern};
+use loadline_apps::StaticOptions;
+
+use crate::fixture::{Model, Server, limits, pattern};
 
 every_model! {
     ranges,
@@ -220,7 +222,11 @@ pub fn conditions_on_ranges(model: Model) {
 }
 
 pub fn encoded_neighbours(model: Model) {
-    let server = settled(model);
+    let alone = StaticOptions {
+        compress: false,
+        ..StaticOptions::default()
+    };
+    let server = Server::start_over(model.options(), limits(), alone);
     std::fs::write(server.path().join("style.css.gz"), "as gzip").unwrap();
     std::fs::write(server.path().join("style.css.br"), "as brotli").unwrap();
     let mut client = server.connect();

@@ -83,6 +83,7 @@ const EVERY: &[(&str, &str)] = &[
     ("media-type", r#"[".wasm=application/wasm"]"#),
     ("cache-control", r#"[".css:max-age=3600", "no-cache"]"#),
     ("precompressed", r#""off""#),
+    ("compress", r#""off""#),
     ("cache-bytes", r#""1G""#),
     ("cache-entries", "10"),
     ("cache-open-files", "0"),

@@ -46,14 +46,32 @@ impl Running {
         })
     }
 
+    /// With another app, which is notified of clients that half-close.
+    pub fn start_router(model: Model, router: fn(Arc<Shared>) -> Router) -> Self {
+        let options = model.options();
+        Self::start_app(options, Limits::default(), |shared| {
+            let app = Tower::new(router(shared)).unwrap();
+            app.cancel_on_half_close(true)
+        })
+    }
+
     fn start_mounted(
         options: ServerOptions,
         limits: Limits,
         mount: impl Fn(Tower<Router>) -> Tower<Router>,
     ) -> Self {
+        Self::start_app(options, limits, |shared| {
+            mount(Tower::new(app::router(shared)).unwrap())
+        })
+    }
+
+    fn start_app(
+        options: ServerOptions,
+        limits: Limits,
+        app: impl FnOnce(Arc<Shared>) -> Tower<Router>,
+    ) -> Self {
         let shared = Arc::<Shared>::default();
-        let app = app::router(Arc::clone(&shared));
-        let handle = Server::new(mount(Tower::new(app).unwrap()))
+        let handle = Server::new(app(Arc::clone(&shared)))
             .options(options)
             .limits(limits)
             .listen(([127, 0, 0, 1], 0))

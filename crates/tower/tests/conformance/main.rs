@@ -16,6 +16,7 @@ mod answers;
 mod app;
 #[path = "../../../server/tests/conformance/client.rs"]
 mod client;
+mod compression;
 mod fixture;
 
 mod ends;

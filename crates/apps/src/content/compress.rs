@@ -1,0 +1,277 @@
+//! Content codings that are made here, gzip and zstd: an encoder for each, behind one `Write`.
+//!
+//! The same content at the same level always gives the same bytes. Levels were chosen by measurement
+//! (docs/decisions/0074; `cargo bench -p loadline-apps --bench compression` repeats it).
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::encoding::Coding;
+
+/// For whom something is compressed, which decides how hard it is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A client waits.
+    OnTheFly,
+    /// Nobody waits, and it is kept.
+    Ahead,
+}
+
+impl Effort {
+    /// The level of a coding that is made here.
+    #[must_use]
+    pub fn level(self, coding: Coding) -> i32 {
+        match (self, coding) {
+            (Self::OnTheFly, Coding::Gzip) => 6,
+            (Self::OnTheFly, Coding::Zstd) => 6,
+            (Self::Ahead, Coding::Gzip) => 9,
+            // The highest whose window browsers have to take, 8 MiB (RFC 9659).
+            (Self::Ahead, Coding::Zstd) => 19,
+            (_, Coding::Identity | Coding::Brotli) => 0,
+        }
+    }
+}
+
+/// Writes what it is given to `W` in a content coding.
+#[allow(
+    missing_debug_implementations,
+    reason = "the libraries' encoders have none"
+)]
+pub enum Encoder<W: Write> {
+    /// RFC 1952, without a time and a name.
+    Gzip(GzEncoder<W>),
+    /// RFC 8878, in one frame.
+    Zstd(zstd::stream::write::Encoder<'static, W>),
+}
+
+impl<W: Write> Encoder<W> {
+    /// An encoder for content of `len` bytes.
+    ///
+    /// # Errors
+    /// It is none of `Coding::MADE`, or the library refuses: no memory.
+    pub fn new(coding: Coding, level: i32, len: u64, writer: W) -> io::Result<Self> {
+        let positive = u32::try_from(level).unwrap_or(0);
+        Ok(match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(writer, Compression::new(positive))),
+            Coding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(writer, level)?;
+                encoder.set_pledged_src_size(Some(len))?; // it takes no more memory than that needs
+                Self::Zstd(encoder)
+            }
+            Coding::Identity | Coding::Brotli => return Err(io::ErrorKind::Unsupported.into()),
+        })
+    }
+
+    /// Writes the end.
+    ///
+    /// # Errors
+    /// `W` failed.
+    pub fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Gzip(encoder) => encoder.finish(),
+            Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+impl<W: Write> Write for Encoder<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Gzip(encoder) => encoder.write(bytes),
+            Self::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Gzip(encoder) => encoder.flush(),
+            Self::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+/// Passes bytes on as long as they are fewer than `bytes_max`, and remembers what went wrong.
+#[derive(Debug)]
+pub struct Smaller<W> {
+    writer: W,
+    bytes: u64,
+    bytes_max: u64,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Smaller<W> {
+    /// For less than `bytes_max` bytes.
+    pub fn new(writer: W, bytes_max: u64) -> Self {
+        Self {
+            writer,
+            bytes: 0,
+            bytes_max,
+            error: None,
+        }
+    }
+
+    /// What was written, and how long it is; `None` if it got too long.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn end(self) -> io::Result<Option<(W, u64)>> {
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok((self.bytes < self.bytes_max).then_some((self.writer, self.bytes))),
+        }
+    }
+
+    /// Whether nothing more will come of it.
+    pub fn has_failed(&self) -> bool {
+        self.error.is_some() || self.bytes >= self.bytes_max
+    }
+}
+
+impl<W: Write> Write for Smaller<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        if self.has_failed() {
+            return Ok(bytes.len()); // `end` says it
+        }
+        if let Err(error) = self.writer.write_all(bytes) {
+            self.error = Some(error);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `content` in a coding; `None` if it gets no smaller by it.
+#[must_use]
+pub fn compress(content: &[u8], coding: Coding, effort: Effort) -> Option<Vec<u8>> {
+    let len = content.len() as u64;
+    let smaller = Smaller::new(Vec::new(), len);
+    let mut encoder = Encoder::new(coding, effort.level(coding), len, smaller).ok()?;
+    encoder.write_all(content).ok()?;
+    let (bytes, _) = encoder.finish().ok()?.end().ok()??;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn decoded(bytes: &[u8], coding: Coding) -> Vec<u8> {
+        let mut content = Vec::new();
+        match coding {
+            Coding::Gzip => {
+                let mut decoder = flate2::read::GzDecoder::new(bytes);
+                decoder.read_to_end(&mut content).unwrap();
+            }
+            Coding::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
+                decoder.window_log_max(23).unwrap(); // 8 MiB: more need nobody take (RFC 9659)
+                decoder.read_to_end(&mut content).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+        content
+    }
+
+    /// Text in which little comes again as it was.
+    fn text(len: usize) -> Vec<u8> {
+        let words = (0_u64..).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9) % 0xffff));
+        let mut text: Vec<u8> = words
+            .take(len / 3 + 1)
+            .flat_map(String::into_bytes)
+            .collect();
+        text.truncate(len);
+        text
+    }
+
+    #[test]
+    fn what_is_compressed_is_smaller_the_same_each_time_and_comes_out_as_it_was() {
+        for len in [200, 1024, 70_000, 1 << 20] {
+            let content = text(len);
+            for coding in Coding::MADE {
+                for effort in [Effort::OnTheFly, Effort::Ahead] {
+                    if effort == Effort::Ahead && len > 70_000 {
+                        continue; // takes seconds
+                    }
+                    let compressed = compress(&content, coding, effort).unwrap();
+                    assert!(compressed.len() < len, "{coding:?} of {len}");
+                    assert!(
+                        decoded(&compressed, coding) == content,
+                        "{coding:?} of {len}"
+                    );
+                    assert!(compress(&content, coding, effort).unwrap() == compressed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_is_one_that_decoders_have_to_take() {
+        let content: Vec<u8> = text(1 << 20).repeat(20);
+        let mut encoder = Encoder::new(Coding::Zstd, 19, content.len() as u64, Vec::new()).unwrap();
+        if let Encoder::Zstd(encoder) = &mut encoder {
+            // As many bytes, looked at as fast as they can be.
+            encoder
+                .set_parameter(zstd::stream::raw::CParameter::Strategy(
+                    zstd::zstd_safe::Strategy::ZSTD_fast,
+                ))
+                .unwrap();
+        }
+        encoder.write_all(&content).unwrap();
+        assert!(decoded(&encoder.finish().unwrap(), Coding::Zstd) == content);
+    }
+
+    /// What nothing makes smaller.
+    fn noise(len: usize) -> Vec<u8> {
+        let next = |state: &u64| {
+            Some(
+                state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            )
+        };
+        let states = std::iter::successors(Some(1), next);
+        states.map(|state| (state >> 56) as u8).take(len).collect()
+    }
+
+    #[test]
+    fn what_gets_no_smaller_is_not_made() {
+        for coding in Coding::MADE {
+            assert_eq!(
+                compress(&noise(5000), coding, Effort::OnTheFly),
+                None,
+                "{coding:?}"
+            );
+            assert_eq!(compress(b"", coding, Effort::OnTheFly), None, "{coding:?}");
+            assert_eq!(compress(b"a", coding, Effort::OnTheFly), None, "{coding:?}");
+        }
+    }
+
+    #[test]
+    fn a_writer_that_fails_is_found_out_with_every_coding() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        for coding in Coding::MADE {
+            let content = text(100_000);
+            let writer = Smaller::new(Full, 100_000);
+            let mut encoder = Encoder::new(coding, 1, 100_000, writer).unwrap();
+            encoder.write_all(&content).unwrap();
+            let error = encoder.finish().unwrap().end().err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{coding:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One file and one of its neighbours, which is written under another name and then takes its place: a
+//! server never sees a part of it.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{OFlags, fstat, stat};
+use rustix::io::Errno;
+
+use crate::content::compress::{Effort, Encoder, Smaller};
+use crate::content::encoding::Coding;
+use crate::static_files::version::{FileVersion, is_stale};
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 128 << 10;
+
+/// What came of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was written, with this length.
+    Written { bytes: u64 },
+    /// A server takes the one that is there.
+    UpToDate,
+    /// The file needs none; a stale one may have been removed.
+    TooShort { removed: bool },
+    /// It would be no smaller than the file; a stale one may have been removed.
+    NotSmaller { removed: bool },
+}
+
+/// A file that may have neighbours.
+#[derive(Debug)]
+pub(super) struct Source {
+    path: PathBuf,
+    version: FileVersion,
+    /// Permissions.
+    mode: u32,
+}
+
+impl Source {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = open(path)?;
+        let mode = file.metadata()?.permissions().mode() & 0o777;
+        Ok(Self {
+            path: path.to_owned(),
+            version: FileVersion::of(&fstat(&file)?),
+            mode,
+        })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.version.content.size
+    }
+
+    /// Sees to one neighbour. An error comes with the path that it is about.
+    pub(super) fn neighbour(
+        &self,
+        coding: Coding,
+        bytes_min: u64,
+    ) -> Result<Outcome, (PathBuf, io::Error)> {
+        let place = self.beside("", coding.suffix());
+        let of_place = |error: io::Error| (place.clone(), error);
+        let there = match stat(&place) {
+            Ok(there) => Some(FileVersion::of(&there)),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(of_place(errno.into())),
+        };
+        // The rule of the static files: so what is left alone here is served there.
+        let is_there = there.is_some();
+        if there.is_some_and(|there| !is_stale(&there, &self.version)) {
+            return Ok(Outcome::UpToDate);
+        }
+        let remove_stale = || match is_there {
+            true => fs::remove_file(&place).map(|()| true).map_err(of_place),
+            false => Ok(false),
+        };
+        if self.len() < bytes_min {
+            let removed = remove_stale()?;
+            return Ok(Outcome::TooShort { removed });
+        }
+        let temporary = self.beside(".", &format!("{}.loadline-tmp", coding.suffix()));
+        let written = self.write(coding, &temporary);
+        let finished = written.and_then(|bytes| {
+            if bytes.is_some() {
+                fs::rename(&temporary, &place)?;
+            }
+            Ok(bytes)
+        });
+        if !matches!(finished, Ok(Some(_))) {
+            let _ = fs::remove_file(&temporary); // it may not have come into being
+        }
+        match finished {
+            Ok(Some(bytes)) => Ok(Outcome::Written { bytes }),
+            Ok(None) => {
+                let removed = remove_stale()?;
+                Ok(Outcome::NotSmaller { removed })
+            }
+            Err(error) => Err(of_place(error)),
+        }
+    }
+
+    /// Writes the file in a coding; its length, or `None` if it is no smaller so.
+    fn write(&self, coding: Coding, temporary: &Path) -> io::Result<Option<u64>> {
+        let mut source = open(&self.path)?;
+        let output = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(self.mode)
+            .custom_flags(flags(OFlags::NOFOLLOW))
+            .open(temporary)?;
+        let len = self.len();
+        let smaller = Smaller::new(io::BufWriter::with_capacity(PIECE_BYTES, output), len);
+        let level = Effort::Ahead.level(coding);
+        let mut encoder = Encoder::new(coding, level, len, smaller)?;
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut left = len;
+        while left > 0 {
+            let wanted = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            match source.read(&mut piece[..wanted]) {
+                Ok(0) => return Err(changed()),
+                Ok(count) => {
+                    encoder.write_all(&piece[..count])?;
+                    left -= count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if FileVersion::of(&fstat(&source)?) != self.version {
+            return Err(changed());
+        }
+        let Some((output, bytes)) = encoder.finish()?.end()? else {
+            return Ok(None);
+        };
+        let output = output
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        // The mode of a new file is cut by the umask.
+        output.set_permissions(fs::Permissions::from_mode(self.mode))?;
+        output.set_modified(self.modified())?;
+        output.sync_all()?; // before it has its name: a crash leaves no empty file that looks new
+        Ok(Some(bytes))
+    }
+
+    /// When the file was modified last, to the nanosecond.
+    fn modified(&self) -> SystemTime {
+        let ns = self.version.content.modified_ns;
+        let distance = Duration::from_nanos(ns.unsigned_abs());
+        match ns < 0 {
+            true => UNIX_EPOCH - distance,
+            false => UNIX_EPOCH + distance,
+        }
+    }
+
+    /// A name in the same directory.
+    fn beside(&self, before: &str, behind: &str) -> PathBuf {
+        let mut name = OsString::from(before);
+        name.push(self.path.file_name().unwrap_or_default());
+        name.push(behind);
+        self.path.with_file_name(name)
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("the file has changed while it was read; run it again")
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)) // a pipe in its place must not hang
+        .open(path)
+}
+
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().cast_signed()
+}

@@ -1,0 +1,130 @@
+//! Variants that are compressed on the fly: who makes one, and where it is kept.
+//!
+//! The loop gives the first request that wants a variant to a worker, which makes it and puts an entry with
+//! it in the place of the one without. Meanwhile others get the file in the best form that there is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
+
+use loadline_proto::Request;
+
+use super::StaticFiles;
+use super::entry::{Entry, Resource, Target};
+use super::load::read_whole;
+use super::representation::{Facts, Origin, Representation};
+use super::root::Access;
+use super::serve::accepted;
+use crate::content::compress::{Effort, compress};
+use crate::content::encoding::Coding;
+use crate::content::multipart::Content;
+use crate::file_cache::Weighty;
+
+/// Threads that compress, half as many as there are CPUs at most: the rest is for requests that need no
+/// compression. It also bounds the memory that compressing takes.
+#[derive(Debug)]
+pub(super) struct Makers {
+    count: AtomicUsize,
+    count_max: usize,
+}
+
+/// One of them; ends with the value.
+struct Maker<'m>(&'m Makers);
+
+impl Drop for Maker<'_> {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Default for Makers {
+    fn default() -> Self {
+        let cpus = available_parallelism().map_or(1, usize::from);
+        Self {
+            count: AtomicUsize::new(0),
+            count_max: (cpus / 2).max(1),
+        }
+    }
+}
+
+impl Makers {
+    /// Becomes one; `None` if there are enough.
+    fn join(&self) -> Option<Maker<'_>> {
+        let maker = (self.count.fetch_add(1, Ordering::Relaxed), Maker(self));
+        (maker.0 < self.count_max).then_some(maker.1)
+    }
+}
+
+impl StaticFiles {
+    /// The entry that is known by `key`, with the variant that the client wants if it is for this thread to
+    /// make it. Computes for long.
+    pub(super) fn with_variant(
+        &self,
+        entry: Arc<Entry>,
+        key: &[u8],
+        request: &Request,
+    ) -> Arc<Entry> {
+        let Target::File(resource) = &entry.target else {
+            return entry;
+        };
+        let (Some(coding), Some(making)) = (
+            resource.choose(|| accepted(request)).missing,
+            &resource.making,
+        ) else {
+            return entry;
+        };
+        let Some(_maker) = self.makers.join() else {
+            return entry;
+        };
+        if !making.claim(coding) {
+            return entry;
+        }
+        let Some(bytes) = compressed(resource, coding) else {
+            making.give_up();
+            return entry;
+        };
+        let facts = Facts {
+            path: &making.path,
+            coding,
+            version: resource.identity.version,
+            content: Content::Shared(bytes.into()),
+            origin: Origin::Made,
+            has_variants: true,
+            loaded: (self.options.wall_clock)(),
+        };
+        let made = Representation::new(facts, &self.options);
+        self.keep(&entry, key, made).unwrap_or(entry)
+    }
+
+    /// Puts a variant beside those that are known by now.
+    fn keep(&self, entry: &Arc<Entry>, key: &[u8], made: Representation) -> Option<Arc<Entry>> {
+        let limits = &self.options.cache;
+        let known = self.cache.find(key);
+        let base = match &known {
+            Some(known) if known.is_of_same(entry) => known,
+            _ => entry,
+        };
+        let with = Arc::new(base.with_made(made, limits)?);
+        // Of a file that has changed meanwhile it is for this client alone, and so is what is too heavy.
+        let has_changed = known.as_ref().is_some_and(|known| !known.is_of_same(entry));
+        if !has_changed && with.weight() <= limits.entry_weight_max() {
+            self.cache.insert(key, &with);
+            entry.retire(); // for threads that have it in their own index
+            base.retire();
+        }
+        Some(with)
+    }
+}
+
+/// A file in a coding; `None` if it is no smaller so, or cannot be read as it was.
+fn compressed(resource: &Resource, coding: Coding) -> Option<Vec<u8>> {
+    let identity = &resource.identity;
+    match &identity.content {
+        Content::Shared(bytes) => compress(bytes, coding, Effort::OnTheFly),
+        Content::File(file) => {
+            let bytes = read_whole(&file.fd, file.version.size, Access::Any).ok()??;
+            let is_as_it_was = identity.file_holds();
+            is_as_it_was.then(|| compress(&bytes, coding, Effort::OnTheFly))?
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Neighbours that are written ahead: which, when, and that a server takes them.
+#![allow(clippy::unwrap_used, reason = "a failed test is what it is for")]
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use loadline_apps::content::encoding::Coding;
+use loadline_apps::precompress::{PrecompressOptions, Summary, TypePattern, precompress};
+use tempfile::TempDir;
+
+const LEN: usize = 20_000;
+
+fn text() -> String {
+    let words = (0_u64..).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9) % 0xffff));
+    let mut text: String = words.take(LEN).collect();
+    text.truncate(LEN);
+    text
+}
+
+fn noise() -> Vec<u8> {
+    let next = |state: &u64| {
+        Some(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1),
+        )
+    };
+    let states = std::iter::successors(Some(1), next);
+    states.map(|state| (state >> 56) as u8).take(LEN).collect()
+}
+
+fn options() -> PrecompressOptions {
+    PrecompressOptions {
+        codings: Coding::MADE.to_vec(),
+        bytes_min: 1000,
+        types: Vec::new(),
+        jobs: 3.try_into().unwrap(),
+    }
+}
+
+/// Runs it; what it came to, and which paths were reported.
+fn run(root: &Path, options: &PrecompressOptions) -> (Summary, Vec<PathBuf>) {
+    let reported = Mutex::new(Vec::new());
+    let report = |path: &Path, _: &std::io::Error| reported.lock().unwrap().push(path.to_owned());
+    let summary = precompress(root, options, &report).unwrap();
+    (summary, reported.into_inner().unwrap())
+}
+
+/// Every name below a directory, in order.
+fn names(root: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for found in fs::read_dir(directory).unwrap() {
+            let path = found.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                directories.push(path.clone());
+            }
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    names
+}
+
+fn decoded(path: &Path) -> Vec<u8> {
+    let (file, mut content) = (File::open(path).unwrap(), Vec::new());
+    match path.extension().unwrap().to_str().unwrap() {
+        "gz" => {
+            let mut decoder = flate2::read::GzDecoder::new(file);
+            decoder.read_to_end(&mut content).unwrap();
+        }
+        _ => {
+            let mut decoder = zstd::stream::read::Decoder::new(file).unwrap();
+            decoder.read_to_end(&mut content).unwrap();
+        }
+    }
+    content
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+fn set_modified(path: &Path, time: SystemTime) {
+    let file = File::options().write(true).open(path).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+/// A directory with everything that makes a difference.
+fn site() -> TempDir {
+    let site = tempfile::tempdir().unwrap();
+    let root = site.path();
+    for directory in ["sub/deeper", ".hidden", ".well-known"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for name in [
+        "a.js",
+        "sub/deeper/b.html",
+        ".well-known/c.json",
+        "picture.png",
+        ".d.txt",
+        ".hidden/e.txt",
+    ] {
+        fs::write(root.join(name), text()).unwrap();
+    }
+    fs::write(root.join("short.txt"), "short").unwrap();
+    fs::write(root.join("noise.txt"), noise()).unwrap();
+    symlink("a.js", root.join("link.js")).unwrap();
+    symlink("sub", root.join("link")).unwrap();
+    let mode = fs::Permissions::from_mode(0o640);
+    fs::set_permissions(root.join("a.js"), mode).unwrap();
+    set_modified(
+        &root.join("a.js"),
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(1_500_000_000_123_456_789),
+    );
+    site
+}
+
+#[test]
+fn neighbours_are_written_for_what_is_served_and_gets_smaller() {
+    let site = site();
+    let root = site.path();
+    let before = names(root);
+    let (summary, reported) = run(root, &options());
+    assert_eq!(reported, Vec::<PathBuf>::new());
+    assert_eq!(summary.files, 5);
+    assert_eq!((summary.written, summary.not_smaller), (6, 2));
+    assert_eq!(summary.bytes_before, 6 * LEN as u64);
+    assert!(summary.bytes_after < summary.bytes_before);
+    let mut right = before.clone();
+    for name in ["a.js", "sub/deeper/b.html", ".well-known/c.json"] {
+        for suffix in [".gz", ".zst"] {
+            let neighbour = root.join(format!("{name}{suffix}"));
+            assert!(decoded(&neighbour) == text().as_bytes(), "{neighbour:?}");
+            assert_eq!(modified(&neighbour), modified(&root.join(name)));
+            right.push(format!("{name}{suffix}"));
+        }
+    }
+    right.sort();
+    assert_eq!(names(root), right, "and nothing else is left");
+    let mode = fs::metadata(root.join("a.js.gz"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o640);
+
+    // Again: there is nothing to do.
+    let (again, _) = run(root, &options());
+    assert_eq!(
+        (again.written, again.up_to_date, again.not_smaller),
+        (0, 6, 2)
+    );
+    assert_eq!(names(root), right);
+}
+
+#[test]
+fn what_is_stale_is_made_anew_or_removed() {
+    let site = site();
+    let root = site.path();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for name in [
+        "a.js.gz",
+        "a.js.br",
+        "noise.txt.gz",
+        "short.txt.gz",
+        "gone.js.gz",
+    ] {
+        fs::write(root.join(name), "of before").unwrap();
+        set_modified(&root.join(name), old);
+    }
+    fs::write(root.join("a.js.zst"), "somebody's, and newer").unwrap();
+    let (summary, _) = run(root, &options());
+    assert_eq!((summary.removed, summary.failed), (2, 0), "{summary}");
+    assert!(decoded(&root.join("a.js.gz")) == text().as_bytes());
+    let untouched = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+    assert_eq!(untouched("a.js.zst"), "somebody's, and newer");
+    assert_eq!(untouched("a.js.br"), "of before", "it is not made here");
+    assert_eq!(
+        untouched("gone.js.gz"),
+        "of before",
+        "no neighbour of anything"
+    );
+    assert!(!root.join("noise.txt.gz").exists() && !root.join("short.txt.gz").exists());
+}
+
+#[test]
+fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
+    let site = site();
+    let root = site.path();
+    fs::create_dir(root.join("a.js.gz")).unwrap();
+    let old = SystemTime::UNIX_EPOCH;
+    File::open(root.join("a.js.gz"))
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
+    // What a run that was killed has left behind is used again.
+    fs::write(root.join(".a.js.zst.loadline-tmp"), "half").unwrap();
+    let (summary, reported) = run(root, &options());
+    assert_eq!(reported, [root.join("a.js.gz")]);
+    assert_eq!((summary.failed, summary.written), (1, 5));
+    assert!(!names(root).iter().any(|name| name.ends_with("tmp")));
+}
+
+#[test]
+fn types_can_be_chosen() {
+    let site = site();
+    let types = ["image/*", "Text/HTML"].map(|it| it.parse::<TypePattern>().unwrap());
+    let options = PrecompressOptions {
+        types: types.to_vec(),
+        ..options()
+    };
+    let (summary, _) = run(site.path(), &options);
+    assert_eq!((summary.files, summary.written), (2, 4));
+    for bad in [
+        "",
+        "html",
+        "text/",
+        "/html",
+        "text/*x",
+        "*/*",
+        "text/html;q=1",
+    ] {
+        let error = bad.parse::<TypePattern>().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("'{bad}'")), "{error}");
+    }
+}
+
+#[test]
+fn one_at_a_time_and_only_in_a_directory() {
+    let site = site();
+    let lock = File::open(site.path()).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let error = precompress(site.path(), &options(), &|_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    let error = precompress(&site.path().join("a.js"), &options(), &|_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotADirectory);
+}

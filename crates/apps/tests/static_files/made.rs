@@ -1,0 +1,285 @@
+//! Variants that are made on the fly.
+
+use std::fs;
+use std::io::Read;
+use std::time::SystemTime;
+
+use loadline_apps::{CacheLimits, StaticOptions};
+
+use crate::site::{Answer, Site, settled};
+
+const BROWSER: &str = "gzip, deflate, br, zstd";
+
+/// Text of `len` bytes in which little comes again as it was.
+fn text(len: usize) -> String {
+    let words = (0_u64..).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9) % 0xffff));
+    let mut text: String = words.take(len / 3 + 1).collect();
+    text.truncate(len);
+    text
+}
+
+fn accepting(site: &mut Site, target: &str, codings: &str) -> Answer {
+    site.request("GET", target, &[("Accept-Encoding", codings)])
+}
+
+/// The content of a response without its coding.
+fn decoded(answer: &Answer) -> Vec<u8> {
+    let mut content = Vec::new();
+    let bytes = &answer.content[..];
+    match answer.field("Content-Encoding") {
+        "" => content.extend_from_slice(bytes),
+        "gzip" => {
+            let mut decoder = flate2::read::GzDecoder::new(bytes);
+            decoder.read_to_end(&mut content).unwrap();
+        }
+        "zstd" => {
+            let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
+            decoder.read_to_end(&mut content).unwrap();
+        }
+        other => panic!("{other}"),
+    }
+    content
+}
+
+fn site(len: usize) -> (Site, String) {
+    let content = text(len);
+    let files = [
+        ("a.js", &*content),
+        ("short.js", "short"),
+        ("a.png", &content),
+    ];
+    (Site::new(&files, settled()), content)
+}
+
+#[test]
+fn the_first_that_asks_waits_for_it_and_then_it_is_there() {
+    // In memory, and too large for that.
+    for len in [5_000, 300_000] {
+        let (mut site, content) = site(len);
+        site.get("/a.js"); // it may have to be looked for
+        site.blocked = 0;
+        for (codings, coding) in [
+            (BROWSER, "zstd"),
+            ("gzip, br", "gzip"),
+            ("gzip", "gzip"),
+            ("zstd;q=0.1, gzip;q=0.2", "gzip"),
+            ("identity;q=0, gzip", "gzip"),
+            ("gzip;q=0.5, *;q=0.6", "zstd"),
+            ("br", ""),
+            ("identity", ""),
+            ("gzip;q=0", ""),
+            ("", ""),
+        ] {
+            let answer = accepting(&mut site, "/a.js", codings);
+            assert_eq!(answer.status, 200);
+            assert_eq!(answer.field("Content-Encoding"), coding, "{codings}");
+            assert_eq!(answer.field("Vary"), "Accept-Encoding", "{codings}");
+            assert!(decoded(&answer) == content.as_bytes(), "{codings} of {len}");
+            if !coding.is_empty() {
+                assert!(answer.content.len() < len);
+            }
+            let blocked = site.blocked;
+            let again = accepting(&mut site, "/a.js", codings);
+            assert!(again.content == answer.content, "the same again");
+            assert_eq!(again.field("ETag"), answer.field("ETag"));
+            assert_eq!(site.blocked, blocked, "without a blocking step");
+        }
+        assert_eq!(site.blocked, 2, "one for each coding");
+        assert!(site.get("/a.js").text() == content);
+    }
+}
+
+#[test]
+fn what_is_short_or_compressed_already_stays_as_it_is() {
+    let (mut site, content) = site(5_000);
+    let next = |state: &u64| {
+        Some(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1),
+        )
+    };
+    let noise = std::iter::successors(Some(1), next).map(|state| (state >> 56) as u8);
+    site.write("noise.txt", noise.take(5000).collect::<Vec<u8>>());
+    site.write("large.txt", " ".repeat((4 << 20) + 1));
+    for (target, vary, blocked) in [
+        ("/short.js", "", 0),
+        ("/a.png", "", 0),
+        ("/large.txt", "", 0),
+        ("/noise.txt", "Accept-Encoding", 1),
+    ] {
+        site.get(target); // it may have to be looked for
+        site.blocked = 0;
+        for _ in 0..3 {
+            let answer = accepting(&mut site, target, BROWSER);
+            assert_eq!((answer.status, answer.field("Content-Encoding")), (200, ""));
+            assert_eq!(answer.field("Vary"), vary, "{target}");
+        }
+        assert_eq!(site.blocked, blocked, "{target}");
+    }
+    assert_eq!(site.get("/a.png").content, content.as_bytes());
+}
+
+#[test]
+fn it_can_be_turned_off_and_is_off_without_a_cache() {
+    let uncached = CacheLimits {
+        bytes_max: 0,
+        ..CacheLimits::default()
+    };
+    for options in [
+        StaticOptions {
+            compress: false,
+            ..settled()
+        },
+        StaticOptions {
+            cache: uncached,
+            ..settled()
+        },
+    ] {
+        let mut site = Site::new(&[("a.js", &text(5_000))], options);
+        let answer = accepting(&mut site, "/a.js", BROWSER);
+        let fields = (answer.field("Content-Encoding"), answer.field("Vary"));
+        assert_eq!(fields, ("", ""));
+    }
+}
+
+#[test]
+fn a_neighbour_wins_over_what_the_client_likes_as_much() {
+    let (mut site, content) = site(5_000);
+    site.write("a.js.gz", "as gzip");
+    for (codings, coding) in [
+        (BROWSER, "gzip"),
+        ("gzip;q=0.5, zstd;q=0.5", "gzip"),
+        ("gzip;q=0.5, zstd", "zstd"),
+        ("zstd", "zstd"),
+        (BROWSER, "zstd"), // which is there by now
+    ] {
+        let answer = accepting(&mut site, "/a.js", codings);
+        assert_eq!(answer.field("Content-Encoding"), coding, "{codings}");
+        match coding {
+            "gzip" => assert_eq!(answer.text(), "as gzip"),
+            _ => assert!(decoded(&answer) == content.as_bytes()),
+        }
+    }
+    // One that comes later takes the place of what was made.
+    site.write("a.js.br", "as brotli");
+    site.pass(1000);
+    assert_eq!(accepting(&mut site, "/a.js", BROWSER).text(), "as brotli");
+}
+
+#[test]
+fn a_variant_has_validators_and_ranges_of_its_own() {
+    let (mut site, content) = site(5_000);
+    let plain = site.get("/a.js");
+    let made = accepting(&mut site, "/a.js", "gzip");
+    let tag = made.field("ETag");
+    assert!(tag.starts_with('"') && tag != plain.field("ETag"), "{tag}");
+    let other = accepting(&mut site, "/a.js", "zstd");
+    assert_ne!(other.field("ETag"), tag);
+    assert_eq!(made.field("Last-Modified"), plain.field("Last-Modified"));
+    let gzip = ("Accept-Encoding", "gzip");
+    let plain_tag = plain.field("ETag");
+    let last = made.content.len().to_string();
+    let past_the_end = format!("bytes={last}-");
+    let table: [(&[(&str, &str)], u16); 9] = [
+        (&[gzip, ("If-None-Match", tag)], 304),
+        (&[gzip, ("If-None-Match", plain_tag)], 200),
+        (&[gzip, ("If-Match", plain_tag)], 412),
+        (&[gzip, ("Range", "bytes=0-9")], 206),
+        (&[gzip, ("Range", "bytes=0-9"), ("If-Range", tag)], 206),
+        (
+            &[gzip, ("Range", "bytes=0-9"), ("If-Range", plain_tag)],
+            200,
+        ),
+        (&[gzip, ("Range", "bytes=0-1,5-6")], 206),
+        (&[gzip, ("Range", &past_the_end)], 416),
+        (&[("Range", "bytes=0-9"), ("If-Range", plain_tag)], 206),
+    ];
+    for (fields, status) in table {
+        let answer = site.request("GET", "/a.js", fields);
+        assert_eq!(answer.status, status, "{fields:?}");
+        if answer.field("Content-Type").starts_with("multipart") {
+            continue;
+        }
+        assert_eq!(answer.field("Vary"), "Accept-Encoding", "{fields:?}");
+    }
+    let range = site.request("GET", "/a.js", table[3].0);
+    assert_eq!(range.field("Content-Range"), format!("bytes 0-9/{last}"));
+    assert_eq!(range.field("Content-Encoding"), "gzip");
+    assert_eq!(range.content, made.content[..10]);
+    let range = site.request("GET", "/a.js", table[8].0);
+    assert_eq!(range.content, &content.as_bytes()[..10]);
+}
+
+#[test]
+fn head_says_what_get_would() {
+    let (mut site, _) = site(5_000);
+    let head = site.request("HEAD", "/a.js", &[("Accept-Encoding", BROWSER)]);
+    let get = accepting(&mut site, "/a.js", BROWSER);
+    assert_eq!(head.fields, get.fields);
+    assert_eq!(head.field("Content-Encoding"), "zstd");
+}
+
+#[test]
+fn a_file_that_changes_is_compressed_again_and_one_that_is_touched_is_not() {
+    for len in [5_000, 300_000] {
+        let (mut site, content) = site(len);
+        assert!(decoded(&accepting(&mut site, "/a.js", "gzip")) == content.as_bytes());
+        let changed = content.replace('a', "b");
+        site.write("a.js", &changed);
+        site.pass(1000);
+        let answer = accepting(&mut site, "/a.js", "gzip");
+        assert!(decoded(&answer) == changed.as_bytes());
+        assert_eq!(answer.field("Content-Encoding"), "gzip");
+        if len > 256 << 10 {
+            continue; // it is not in memory: nobody knows whether it has other content
+        }
+        let blocked = site.blocked;
+        let file = fs::File::options()
+            .write(true)
+            .open(site.path("a.js"))
+            .unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        site.pass(1000);
+        let touched = accepting(&mut site, "/a.js", "gzip");
+        assert_eq!(touched.content, answer.content);
+        assert_ne!(
+            touched.field("Last-Modified"),
+            answer.field("Last-Modified")
+        );
+        assert_eq!(site.blocked, blocked);
+    }
+}
+
+#[test]
+fn a_page_that_answers_for_others_is_compressed_for_them() {
+    let options = StaticOptions {
+        spa_fallback: Some("index.html".to_owned()),
+        ..settled()
+    };
+    let content = text(5_000);
+    let mut site = Site::new(&[("index.html", &content)], options);
+    for target in ["/some/route", "/some/route", "/", "/index.html", "/other"] {
+        let answer = accepting(&mut site, target, BROWSER);
+        assert_eq!(answer.field("Content-Encoding"), "zstd", "{target}");
+        assert!(decoded(&answer) == content.as_bytes(), "{target}");
+    }
+}
+
+#[test]
+fn what_is_made_is_within_the_budget_of_the_cache() {
+    let cache = CacheLimits {
+        bytes_max: 1 << 20,
+        entries_max: 1000,
+        ..CacheLimits::default()
+    };
+    let content = text(9_000);
+    let names: Vec<String> = (0..300).map(|n| format!("{n}.txt")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &*content)).collect();
+    let mut site = Site::new(&files, StaticOptions { cache, ..settled() });
+    for name in &names {
+        let answer = accepting(&mut site, &format!("/{name}"), "gzip");
+        assert!(decoded(&answer) == content.as_bytes());
+        assert!(site.handler.cache_use().weight <= cache.bytes_max as u64 / 2);
+    }
+}

@@ -1,0 +1,97 @@
+//! Compression on the fly: by a step that may block, and never on a loop.
+
+use std::io::Read;
+
+use crate::fixture::{Model, Server};
+
+every_model! {
+    files_are_compressed_for_those_who_accept_it,
+}
+
+/// Text in which little comes again as it was.
+fn text(len: usize) -> Vec<u8> {
+    let words = (0_u64..).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9) % 0xffff));
+    let mut text: Vec<u8> = words
+        .take(len / 3 + 1)
+        .flat_map(String::into_bytes)
+        .collect();
+    text.truncate(len);
+    text
+}
+
+fn decoded(coding: Option<&str>, bytes: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    match coding {
+        None => content.extend_from_slice(bytes),
+        Some("gzip") => {
+            let mut decoder = flate2::read::GzDecoder::new(bytes);
+            decoder.read_to_end(&mut content).unwrap();
+        }
+        Some("zstd") => {
+            let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
+            decoder.read_to_end(&mut content).unwrap();
+        }
+        Some(other) => panic!("{other}"),
+    }
+    content
+}
+
+pub fn files_are_compressed_for_those_who_accept_it(model: Model) {
+    let options = model.options();
+    let server = Server::start(model);
+    // Sent from memory, and from the disk.
+    let sites = [("page.html", text(20_000)), ("large.js", text(1_000_000))];
+    for (name, content) in &sites {
+        std::fs::write(server.path().join(name), content).unwrap();
+    }
+    let mut client = server.connect();
+    for (name, content) in &sites {
+        let target = format!("/{name}");
+        let plain = client.get(&target, "");
+        for (accept, coding) in [
+            ("gzip, deflate, br, zstd", Some("zstd")),
+            ("gzip, deflate, br", Some("gzip")),
+            ("gzip", Some("gzip")),
+            ("zstd;q=0.5, gzip", Some("gzip")),
+            ("gzip;q=0.5, *;q=0", Some("gzip")),
+            ("identity;q=0, gzip;q=0.1", Some("gzip")),
+            ("*", Some("zstd")),
+            ("identity, gzip;q=0.5", None),
+            ("gzip;q=0, br;q=0, zstd;q=0", None),
+            ("deflate", None),
+        ] {
+            let coding = coding.filter(|_| !options.blocks_on_loops());
+            let lines = format!("Accept-Encoding: {accept}\r\n");
+            let answer = client.get(&target, &lines);
+            assert_eq!(answer.status, 200);
+            assert_eq!(answer.field("content-encoding"), coding, "{accept}");
+            assert!(decoded(coding, &answer.body) == *content, "{accept}");
+            let vary = (!options.blocks_on_loops()).then_some("Accept-Encoding");
+            assert_eq!(answer.field("vary"), vary, "{accept}");
+            let tag = answer.field("etag").unwrap();
+            // A large file's tag is weak for two seconds.
+            let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
+            let plain_tag = plain.field("etag").map(opaque).unwrap();
+            assert_eq!(opaque(tag) == plain_tag, coding.is_none(), "{accept}");
+            let head = client.head(&target, &lines);
+            assert_eq!(head.field("etag").map(opaque).unwrap(), opaque(tag));
+            for name in ["content-encoding", "content-length", "vary"] {
+                assert_eq!(head.field(name), answer.field(name), "{name} of {accept}");
+            }
+            let known = client.get(&target, &format!("{lines}If-None-Match: {tag}\r\n"));
+            assert_eq!((known.status, known.field("vary")), (304, vary), "{accept}");
+            let ranged = format!("{lines}Range: bytes=5-14\r\nIf-Range: {tag}\r\n");
+            let part = client.get(&target, &ranged);
+            if tag.starts_with("W/") {
+                continue; // no range goes by that
+            }
+            assert_eq!(part.status, 206, "{accept}: {tag}");
+            assert_eq!(part.field("content-encoding"), coding);
+            assert!(part.body == answer.body[5..15], "{accept}");
+        }
+    }
+    let total = server.control.snapshot().total;
+    if !options.blocks_on_loops() {
+        assert_eq!(total.blocked_in_place, 0, "no loop compresses");
+    }
+}
