@@ -1,4 +1,5 @@
-//! Every bound on input, output and time of a connection, each with its reason.
+//! Every bound on input, output and time of a connection, each with its reason. Those of a client's
+//! connection of HTTP/2 are in `http2_client/bounds.rs`.
 
 use loadline_base::Millis;
 

@@ -45,6 +45,7 @@
 //! - Connection `i` of the whole run goes to server `i` modulo their number, and serves the
 //!   requests for that one alone.
 //!
+//! - Over HTTP/2 several clients share a connection (`http2`), each with a stream of its own.
 //! - Where a connection has a layer (`secured`: TLS), the time to connect is that of the handshake,
 //!   too. A server that would refuse every handshake, or none of whose certificates are accepted, ends
 //!   the run with the reason, unless something has come from it before.
