@@ -27,6 +27,7 @@ pub struct Server {
     pool: Pool,
     counters: Counters,
     /// Blocking steps that workers have.
+    #[allow(clippy::vec_box, reason = "they come and go in their boxes")]
     parked: Vec<Box<Exchange>>,
     apps: BTreeMap<u32, App>,
     /// A batch that the socket has not taken.
