@@ -133,7 +133,7 @@ fn neighbours_are_written_for_what_is_served_and_gets_smaller() {
     assert_eq!((summary.written, summary.not_smaller), (6, 2));
     assert_eq!(summary.bytes_before, 6 * LEN as u64);
     assert!(summary.bytes_after < summary.bytes_before);
-    let mut right = before.clone();
+    let mut right = before;
     for name in ["a.js", "sub/deeper/b.html", ".well-known/c.json"] {
         for suffix in [".gz", ".zst"] {
             let neighbour = root.join(format!("{name}{suffix}"));
