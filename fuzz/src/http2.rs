@@ -1,5 +1,5 @@
-//! HTTP/2 for our session and for the server of the `h2` crate at once: what a client does, and what it is
-//! told.
+//! HTTP/2 for our session and for the server of the `h2` crate at once: what a client does, and what it
+//! receives.
 
 mod operations;
 mod ours;

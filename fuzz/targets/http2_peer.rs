@@ -1,5 +1,5 @@
 //! What a client of HTTP/2 does, for our session and for the server of the `h2` crate: after each operation
-//! both have told it the same, but for the differences that are listed here.
+//! both have sent it the same, but for the differences that are listed here.
 //!
 //! An operation has four bytes: see `http2::operations`.
 #![no_main]
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
     for operation in Operations::new(bytes) {
         ours.receive(&operation.bytes);
         theirs.receive(&operation.bytes);
-        let (our, their) = (Told::of(&ours.seen), Told::of(&theirs.seen));
+        let (our, their) = (Comparable::of(&ours.seen), Comparable::of(&theirs.seen));
         let head = ours.seen.heads.get(&operation.stream);
         if matches!(head, Some(Fate::Response { status: 400.., .. })) {
             return; // section 8.1.1: a response may be sent to a malformed request
@@ -56,7 +56,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// What has to be the same.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Comparable {
     streams: Vec<(u32, Class)>,
     end: Option<Class>,
     acknowledgements: [usize; 2],
@@ -89,7 +89,7 @@ impl Class {
     }
 }
 
-impl Told {
+impl Comparable {
     fn of(seen: &Seen) -> Self {
         let streams = seen.streams.iter();
         Self {

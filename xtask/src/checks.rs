@@ -128,7 +128,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// What programs of tests are told.
+    /// Arguments of the programs of tests.
     fn more(&self) -> &'static [&'static str] {
         match self.all {
             true => &["--include-ignored", "--skip", BY_HAND],

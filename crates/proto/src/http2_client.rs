@@ -57,8 +57,8 @@ pub enum ClientEvent {
     Settings,
     /// The server takes no further request. Those that are out may still be answered.
     GoingAway,
-    /// The server has violated the protocol: the connection is of no further use. What it is told is in
-    /// the output.
+    /// The server has violated the protocol: the connection is of no further use. The GOAWAY
+    /// that says so is in the output.
     Fault(&'static str),
 }
 

@@ -17,7 +17,7 @@ pub struct Ours {
     pool: Pool,
     counters: Counters,
     date: HttpDate,
-    /// What it has told its client.
+    /// What it has sent to its client.
     pub seen: Seen,
 }
 

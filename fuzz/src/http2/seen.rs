@@ -1,4 +1,4 @@
-//! What a client has been told, by the frames that came.
+//! What a client has received, by frames.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub struct Seen {
     block: Vec<u8>,
     /// Heads of responses.
     pub heads: BTreeMap<u32, Fate>,
-    /// Those that have ended: by the first of what they were told.
+    /// Those that have ended: by the first end that was received.
     pub streams: BTreeMap<u32, Fate>,
     /// Why the connection ends.
     pub go_away: Option<u32>,

@@ -45,7 +45,7 @@ pub struct Theirs {
     wire: Wire,
     state: State,
     calls: Vec<Call>,
-    /// What it has told its client.
+    /// What it has sent to its client.
     pub seen: Seen,
 }
 

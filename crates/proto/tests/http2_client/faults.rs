@@ -5,7 +5,7 @@ use loadline_proto::{ClientEvent, Http2Client};
 
 use super::tape::*;
 
-/// The fault that these bytes are, and the code that the server is told.
+/// The fault that these bytes are, and the code that is sent to the server.
 fn fault(client: &mut Http2Client, bytes: &[u8]) -> (Option<&'static str>, u32) {
     let mut seen = Seen::default();
     seen.take(client, bytes);
@@ -13,8 +13,8 @@ fn fault(client: &mut Http2Client, bytes: &[u8]) -> (Option<&'static str>, u32) 
         Some(ClientEvent::Fault(text)) => Some(*text),
         _ => None,
     };
-    let told = drained(client);
-    let code = match told.last() {
+    let frames_sent = drained(client);
+    let code = match frames_sent.last() {
         Some(frame) if frame.kind == Kind::GoAway => u32::from(frame.payload[7]),
         _ => u32::MAX,
     };
@@ -80,8 +80,8 @@ fn what_no_server_may_send() {
         client.request(0, &request("GET"), b"");
         client.request(1, &request("GET"), b"");
         drained(&mut client);
-        let (text, told) = fault(&mut client, &bytes);
-        assert_eq!(told, code as u32, "{text:?} {:?}", frames(&bytes).first());
+        let (text, sent) = fault(&mut client, &bytes);
+        assert_eq!(sent, code as u32, "{text:?} {:?}", frames(&bytes).first());
         assert!(text.is_some() && client.is_spent() && !client.has_room());
         // Whatever comes behind it is passed over.
         let mut seen = Seen::default();

@@ -139,8 +139,8 @@ fn a_malformed_response_is_that_of_one_stream() {
             _ => panic!("{seen:?}"),
         };
         assert!(matches!(fault, StreamFault::Malformed(_)), "{fault:?}");
-        let told = drained(&mut client);
-        let kinds: Vec<(Kind, u32)> = told
+        let sent = drained(&mut client);
+        let kinds: Vec<(Kind, u32)> = sent
             .iter()
             .map(|frame| (frame.kind, frame.stream))
             .collect();

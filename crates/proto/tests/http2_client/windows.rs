@@ -134,8 +134,8 @@ fn a_response_that_comes_before_all_of_the_content_ends_both() {
         seen.events[..],
         [ClientEvent::Reply { slot: 0, .. }]
     ));
-    let told = drained(&mut client);
-    assert_eq!((told.len(), told[0].kind), (1, Kind::RstStream));
+    let sent = drained(&mut client);
+    assert_eq!((sent.len(), sent[0].kind), (1, Kind::RstStream));
     client.request(0, &request("GET"), b"");
     seen.take(
         &mut client,

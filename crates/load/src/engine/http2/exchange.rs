@@ -265,7 +265,7 @@ impl Engine<'_> {
     #[cold]
     fn link_broke_rules(&mut self, number: u32) {
         let is_idle = self.http2.link(number).session.open_count() == 0;
-        let _ = self.give_output(number); // it is told why, if it still listens
+        let _ = self.give_output(number); // GOAWAY says why
         if !self.http2.link(number).session.is_established() {
             self.refuse_server(number);
         } else if is_idle {
