@@ -83,6 +83,21 @@ fn a_server_of_https_is_measured_as_any_other() {
 }
 
 #[test]
+fn a_server_of_http2_alone_is_asked_by_http2() {
+    let bench = Bench::new(
+        "name = \"t\"\nfiles = { \"index.html\" = 93 }\n[servers.loadline]\n[[series]]\n\
+         name = \"s\"\npath = \"/index.html\"\nreplicates = 1\nduration_s = 0.1\nwarm_up_s = 0\n\
+         a_a = false\nserve = { http2 = \"only\" }\n\
+         load = { http2 = true, streams = 4, connections = 1 }\n\
+         allow = { client_limited = true, steal = 1, others = 1 }",
+    );
+    let trials = bench.complete();
+    assert_eq!(trials.len(), 1);
+    let all = &trials[0].load.as_ref().expect("a load").everything;
+    assert!(all.good > 2 && all.errors_total() == 0, "{all:?}");
+}
+
+#[test]
 fn a_command_of_ones_own_and_what_it_leaves_behind() {
     let trials = run_one(
         "[servers.own]\ncommand = [\"sh\", \"-c\", \"tail -f {root}/index.html & tail -f \

@@ -193,6 +193,7 @@ pub(super) fn check(
     // What makes a response another one.
     one.requests.header = asked.requests.header;
     one.requests.http = asked.requests.http;
+    one.requests.http2 = asked.requests.http2;
     one.requests.user = asked.requests.user;
     one.expect.expect_status = asked.expect.expect_status;
     if let Some(content) = content {
