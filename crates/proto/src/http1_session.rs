@@ -53,13 +53,23 @@ pub struct Http1Session {
     sending: bool,
     eof: bool,
     draining: bool,
-    /// Nothing that is no HTTP/2 has come, and HTTP/2 is served, too.
-    may_be_http2: bool,
+    over: Over,
     /// The socket holds nothing, as of the last `ReceivePending`.
     nothing_pending: bool,
     reason: Option<CloseReason>,
     /// What it comes to, for a journal of connections.
     record: Option<Box<ConnectionRecord>>,
+}
+
+/// What HTTP is spoken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// In plain text; nothing that is no HTTP/2 has come, and HTTP/2 is served, too.
+    PlainMaybeHttp2,
+    /// In plain text.
+    Plain,
+    /// A layer such as TLS.
+    Layer,
 }
 
 impl Http1Session {
@@ -81,7 +91,7 @@ impl Http1Session {
             sending: false,
             eof: false,
             draining: false,
-            may_be_http2: false,
+            over: Over::Plain,
             nothing_pending: false,
             reason: None,
             record: None,

@@ -111,7 +111,11 @@ impl ServerSession {
     pub fn layer_opened(&mut self, security: &Arc<Security>, cx: &mut Context<'_>) {
         let is_only = matches!(self, Self::Http1(session) if session.is_http2_only());
         if security.is_http2 || is_only {
-            self.go_on_as_http2(Some(security), cx);
+            return self.go_on_as_http2(Some(security), cx);
+        }
+        match self {
+            Self::Http1(session) => session.layer_opened(security, cx),
+            Self::Other(session) => session.layer_opened(security, cx),
         }
     }
 

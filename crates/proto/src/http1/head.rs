@@ -294,14 +294,6 @@ fn parse_absolute(head: &[u8], request: &mut Request, mark: Option<usize>) -> Re
     if len == 0 || !is_authority(&rest[..len]) {
         return Err(Fault::bad_request("the target has no valid authority"));
     }
-    if scheme_len == HTTPS.len() {
-        // Another resource than the one of `http` (RFC 9110 section 7.4), and no connection here
-        // is secured.
-        return Err(Fault::peer(
-            Status::MISDIRECTED_REQUEST,
-            "an https target without TLS",
-        ));
-    }
     let authority_start = start as usize + scheme_len;
     request.form = TargetForm::Absolute;
     request.authority = span(authority_start, authority_start + len);
@@ -311,6 +303,23 @@ fn parse_absolute(head: &[u8], request: &mut Request, mark: Option<usize>) -> Re
         request.path = span(authority_start - 2, authority_start - 1);
     }
     Ok(())
+}
+
+/// What a target of the other scheme names is another resource (RFC 9110 section 7.4).
+pub(crate) fn check_scheme(request: &Request, is_secure: bool) -> Result<(), Fault> {
+    let target = request.target();
+    let begins = |scheme: &[u8]| {
+        target
+            .get(..scheme.len())
+            .is_some_and(|it| it.eq_ignore_ascii_case(scheme))
+    };
+    match request.form == TargetForm::Absolute && begins(HTTPS) != is_secure {
+        true => Err(Fault::peer(
+            Status::MISDIRECTED_REQUEST,
+            "a target of another scheme than the connection's",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Path and query of a target that begins at `start`, and whose path does at `path`.

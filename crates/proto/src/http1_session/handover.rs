@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_base::{Buffer, Millis};
 
-use super::Http1Session;
+use super::{Http1Session, Over};
 use crate::http1::{HeadScanner, is_http2};
 use crate::peer::Peer;
 use crate::session_state::State;
@@ -24,11 +24,15 @@ pub(crate) struct Handover {
 impl Http1Session {
     /// Its first bytes may be those of HTTP/2, if that is served.
     pub(crate) fn expect_http2(&mut self) {
-        self.may_be_http2 = self.config.http2 == Http2::On;
+        if self.config.http2 == Http2::On {
+            self.over = Over::PlainMaybeHttp2;
+        }
     }
 
     /// The layer below is open. Whatever it has agreed on, this is HTTP/1.
-    pub fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {}
+    pub fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {
+        self.over = Over::Layer;
+    }
 
     /// Whether HTTP/1 is not served.
     pub(crate) fn is_http2_only(&self) -> bool {
@@ -37,7 +41,7 @@ impl Http1Session {
 
     #[inline]
     pub(crate) fn may_be_http2(&self) -> bool {
-        self.may_be_http2
+        self.over == Over::PlainMaybeHttp2
     }
 
     /// Whether these bytes, behind those that came earlier, are the first of HTTP/2.
@@ -50,7 +54,9 @@ impl Http1Session {
             true => is_http2(&mut all),
             false => Some(false),
         };
-        self.may_be_http2 = is_http2.is_none();
+        if is_http2.is_some() {
+            self.over = Over::Plain;
+        }
         is_http2 == Some(true)
     }
 

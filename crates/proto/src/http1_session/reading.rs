@@ -2,10 +2,11 @@
 
 use loadline_base::Millis;
 
-use super::Http1Session;
-use crate::http1::HeadScan;
+use super::{Http1Session, Over};
+use crate::http1::{HeadScan, check_scheme};
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
+use crate::trusted_proxies::Standing;
 use crate::{CloseReason, Context, Exchange, Fault, RequestBody, Status};
 
 impl Http1Session {
@@ -53,6 +54,9 @@ impl Http1Session {
         exchange.listener = self.config.listener;
         cx.stamp(exchange);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
+        if self.peer.standing != Standing::Proxy {
+            check_scheme(&exchange.request, self.over == Over::Layer)?;
+        }
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
         progress.persist = facts.persist && self.config.keep_alive;

@@ -33,8 +33,8 @@ pub fn well_formed_requests_on_one_connection(model: Model) {
         ),
         ("\r\nGET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n", "GET /-/echo"),
         (
-            "GET http://other/-/echo HTTP/1.1\r\nHost: h\r\n\r\n",
-            "GET http://other/-/echo",
+            "GET OWN://other/-/echo HTTP/1.1\r\nHost: h\r\n\r\n",
+            "GET OWN://other/-/echo",
         ),
         (
             "GET /-/echo HTTP/1.9\r\nHost: [::1]:80\r\n\r\n",
@@ -50,10 +50,20 @@ pub fn well_formed_requests_on_one_connection(model: Model) {
         ),
     ];
     for (request, body) in table {
-        let answer = client.send(request).answer();
+        let answer = client.send(with_schemes(request, &server)).answer();
         assert_eq!(answer.status, 200, "{request}");
+        let body = with_schemes(body, &server);
         assert_eq!(String::from_utf8_lossy(&answer.body), body);
     }
+}
+
+/// `OWN` is the scheme of the server's connections, and `ALIEN` the other one.
+fn with_schemes(text: &str, server: &Server) -> String {
+    let (own, alien) = match server.tls.is_some() {
+        true => ("https", "http"),
+        false => ("http", "https"),
+    };
+    text.replace("OWN", own).replace("ALIEN", alien)
 }
 
 const BAD: [(&str, u16); 40] = [
@@ -115,7 +125,7 @@ const BAD: [(&str, u16); 40] = [
         417,
     ),
     ("\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03\r\n\r\n", 400),
-    ("GET https://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 421),
+    ("GET ALIEN://h/ HTTP/1.1\r\nHost: h\r\n\r\n", 421),
     ("GET https://h:0/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
     ("GET http://h:65536/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
     ("GET http://h%2f/ HTTP/1.1\r\nHost: h\r\n\r\n", 400),
@@ -150,7 +160,8 @@ pub fn bad_requests_are_answered_and_end_the_connection(model: Model) {
     for (bytes, status) in BAD {
         let mut client = server.connect();
         let canary = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
-        let answer = client.send(bytes).send_in_vain(canary).answer();
+        let bytes = with_schemes(bytes, &server);
+        let answer = client.send(&bytes).send_in_vain(canary).answer();
         assert_eq!(answer.status, status, "{bytes:?}");
         assert!(answer.closes(), "{bytes:?}");
         client.end();

@@ -57,6 +57,23 @@ fn an_app_sees_that_the_connection_is_secure() {
     assert_eq!(pair.open().ask(GET)[0].body, b"seen");
 }
 
+/// RFC 9112 section 3.2.2: a server takes the absolute form; RFC 9110 section 7.4: of its own scheme.
+#[test]
+fn an_absolute_target_is_one_of_https() {
+    let (server, client) = ends(&TlsOptions::default());
+    for (target, status) in [
+        ("https://localhost/a", 200),
+        ("HTTPS://localhost:8443/a", 200),
+        ("http://localhost/a", 421),
+    ] {
+        let mut pair = Pair::new(&server, &client);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answers = pair.open().ask(request);
+        let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [status], "{target}");
+    }
+}
+
 #[test]
 fn strict_transport_security_in_every_response() {
     let options = TlsOptions {
