@@ -90,6 +90,10 @@ pub trait StreamObserver {
 
 impl StreamObserver for () {}
 
+/// Fields of one response, decoded: 1 MiB, eight times what servers allow, so that a server that names a
+/// large entry of the table a thousand times does not stop a load.
+const LIST_BYTES_MAX: usize = 1 << 20;
+
 /// The client's end of one connection.
 #[derive(Debug)]
 pub struct Http2Client {
@@ -124,7 +128,7 @@ impl Http2Client {
             input: FrameInput::default(),
             output: ClientOutput::new(),
             streams: ClientStreams::new(slots),
-            decoder: Decoder::default(),
+            decoder: Decoder::within(LIST_BYTES_MAX),
             field: Vec::new(),
             block: PartialBlock::default(),
             streams_max: assumed,

@@ -11,7 +11,7 @@
 //! | what | file |
 //! |---|---|
 //! | frames that come | `input` |
-//! | one stream, and all of them | `http2::stream` |
+//! | one stream, and all of them; their states as the standard has them | `http2::stream`, `http2::state` |
 //! | responses, and whose content is next | `answering`, `http2::priority`, `output` |
 //! | small cached responses, in one copy | `lend` |
 //! | apps whose content streams | `tasks` |
@@ -36,6 +36,7 @@ use loadline_base::{Buffer, Millis, Segment, Transmit};
 use crate::hpack::{self, Decoder, Encoder};
 use crate::http1_session::Handover;
 use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
+use crate::http2::state::State;
 use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
 use crate::trusted_proxies::Standing;
@@ -52,6 +53,11 @@ use output::Output;
 const CONNECTION: StreamId = StreamId(0);
 /// Streams that were reset a moment ago: frames for them are on their way, and no fault.
 const RESET_KEPT: usize = 64;
+
+/// A list of fields that is so many times larger than the limit on heads is not decoded to its end, so
+/// that the connection cannot go on. A smaller one beyond the limit has an answer, 431, and costs no more
+/// than this.
+const LISTS_MAX: usize = 4;
 
 /// A connection that speaks HTTP/2.
 #[derive(Debug)]
@@ -157,7 +163,7 @@ impl Http2Session {
             unread: Buffer::default(),
             partial: None,
             block: None,
-            decoder: Decoder::default(),
+            decoder: Decoder::within(LISTS_MAX * config.limits.head_bytes_max),
             last_stream: 0,
             recently_reset: VecDeque::new(),
             budget: Budget::new(cx.now),
@@ -234,6 +240,20 @@ impl Http2Session {
         let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
         for id in streams {
             self.end_stream(id, cx);
+        }
+    }
+
+    /// Where a stream stands.
+    #[must_use]
+    pub fn stream_state(&self, id: StreamId) -> State {
+        let is_of_client = id.0 % 2 == 1;
+        if id.0 > self.last_stream || !is_of_client {
+            return State::Idle;
+        }
+        match self.streams.get(id) {
+            Some(stream) => stream.state(),
+            None if self.recently_reset.contains(&id) => State::Reset,
+            None => State::Closed,
         }
     }
 
@@ -382,7 +402,8 @@ impl Session for Http2Session {
                     self.close(CloseReason::Finished);
                 }
             }
-            _ => self.read(bytes, cx),
+            _ if self.budget.receive(bytes.len(), cx.now) => self.read(bytes, cx),
+            _ => self.fail_of_flood(cx),
         }
     }
 

@@ -19,23 +19,38 @@ pub enum HpackError {
     /// A size of the dynamic table that is beyond the bound, or stands behind a field (sections 4.2 and
     /// 6.3).
     TableSize,
+    /// Its fields are larger than the decoder was made for: a small block can name a large entry of the
+    /// table a thousand times (RFC 7541 section 7.3).
+    TooLarge,
 }
 
 /// Decodes the field blocks of a connection, in their order.
 #[derive(Debug)]
 pub struct Decoder {
     table: DynamicTable,
+    /// Of the fields of one block, each with 32 bytes more (section 4.1).
+    list_bytes_max: usize,
 }
+
+/// What a field counts beyond its name and value (section 4.1).
+const FIELD_BYTES: usize = 32;
 
 impl Default for Decoder {
     fn default() -> Self {
-        Self {
-            table: DynamicTable::new(TABLE_BYTES),
-        }
+        Self::within(usize::MAX)
     }
 }
 
 impl Decoder {
+    /// For blocks whose fields come to this at most, each counted with 32 bytes beyond its name and value.
+    #[must_use]
+    pub fn within(list_bytes_max: usize) -> Self {
+        Self {
+            table: DynamicTable::new(TABLE_BYTES),
+            list_bytes_max,
+        }
+    }
+
     /// Decodes a whole block, and hands out each field, name and value. What is not wanted has to be
     /// decoded, too: it may change the dynamic table. `memory` is for one field at a time.
     ///
@@ -49,13 +64,22 @@ impl Decoder {
     ) -> Result<(), HpackError> {
         let mut rest = block;
         let mut may_resize = true;
+        let mut list_bytes_left = self.list_bytes_max;
+        let mut field = |name: &[u8], value: &[u8]| {
+            let bytes = name.len() + value.len() + FIELD_BYTES;
+            list_bytes_left = list_bytes_left
+                .checked_sub(bytes)
+                .ok_or(HpackError::TooLarge)?;
+            field(name, value);
+            Ok(())
+        };
         while let Some(first) = rest.first().copied() {
             match first {
                 // Section 6.1.
                 0x80.. => {
                     let index = integer(&mut rest, 7)?;
                     let (name, value) = self.table.get(index).ok_or(HpackError::Index)?;
-                    field(name, value);
+                    field(name, value)?;
                 }
                 // Section 6.2.1.
                 0x40.. => self.literal(&mut rest, 6, true, memory, &mut field)?,
@@ -88,7 +112,7 @@ impl Decoder {
         prefix_bits: u8,
         is_indexed: bool,
         memory: &mut Vec<u8>,
-        field: &mut impl FnMut(&[u8], &[u8]),
+        field: &mut impl FnMut(&[u8], &[u8]) -> Result<(), HpackError>,
     ) -> Result<(), HpackError> {
         memory.clear();
         match integer(rest, prefix_bits)? {
@@ -104,8 +128,7 @@ impl Decoder {
         if is_indexed {
             self.table.insert(name, value);
         }
-        field(name, value);
-        Ok(())
+        field(name, value)
     }
 }
 
@@ -270,6 +293,20 @@ mod tests {
             decode(&mut Decoder::default(), &sizes).as_deref(),
             Ok(":method: GET\n")
         );
+    }
+
+    #[test]
+    fn fields_beyond_the_bound() {
+        // An entry of 42 bytes, and its name again with an empty value.
+        let block = bytes("400a 6375 7374 6f6d 2d6b 6579 00 be 7e 00");
+        for (bound, fields) in [(41, None), (126, Some(3)), (125, None)] {
+            let mut count = 0;
+            let decoded = Decoder::within(bound).decode(&block, &mut Vec::new(), |_, _| count += 1);
+            match fields {
+                Some(fields) => assert_eq!((decoded, count), (Ok(()), fields)),
+                None => assert_eq!(decoded, Err(HpackError::TooLarge)),
+            }
+        }
     }
 
     #[test]

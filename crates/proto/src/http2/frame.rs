@@ -161,7 +161,7 @@ impl FrameHead {
 
     /// Whether it has a flag.
     #[must_use]
-    pub fn has(self, flag: u8) -> bool {
+    pub const fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 

@@ -5,6 +5,7 @@ mod memory;
 pub(crate) mod priority;
 pub(crate) mod request;
 pub(crate) mod response;
+pub mod state;
 pub(crate) mod stream;
 
 pub(crate) use memory::Http2Memory;

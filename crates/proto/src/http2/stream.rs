@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use loadline_base::{BufferPool, Millis, Segment};
 
 use super::priority::Priority;
+use super::state::State;
 use crate::stream::Stream as AppStream;
 use crate::{Exchange, Fields, HangUp, StreamId, TaskOptions};
 
@@ -94,6 +95,16 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Where it stands for the client.
+    pub(crate) fn state(&self) -> State {
+        match self.phase {
+            Phase::Reset => State::Reset,
+            Phase::Discarding => State::HalfClosedLocal,
+            _ if self.has_all => State::HalfClosedRemote,
+            _ => State::Open,
+        }
+    }
+
     /// Whether the client has to make room before content can be sent.
     pub(crate) fn is_blocked(&self, connection_window: i64) -> bool {
         !self.content.is_empty() && self.send_window.min(connection_window) <= 0

@@ -174,6 +174,7 @@ impl Http2Session {
             return self.send_end(id, cx);
         };
         let len = piece.len();
+        self.budget.use_bytes(len as usize);
         stream.send_window -= len as i64;
         self.send_window -= len as i64;
         stream.content_sent += len;

@@ -1,5 +1,5 @@
 //! What a client may do that costs the server something and brings nobody anything: resets, settings,
-//! priorities, empty frames. Pings are bounded by the output: clients of gRPC send one each round trip.
+//! priorities, empty frames, and any other frames that are hardly more than their heads.
 
 use loadline_base::Millis;
 
@@ -7,11 +7,19 @@ use loadline_base::Millis;
 const AT_ONCE: u64 = 500;
 /// So many a second later on.
 const PER_S: u64 = 50;
+/// Bytes beyond those that useful ones allow for: 60,000 pings, or 170,000 frames of one byte of content.
+const OVERHEAD_BYTES_MAX: u64 = 1 << 20;
+/// Bytes that each useful one allows for. The smallest message of gRPC has five, in a frame of 14.
+const USEFUL_WEIGHT: u64 = 4;
+/// A client that sends a ping a second never comes to the bound.
+const OVERHEAD_BYTES_PER_S: u64 = 1000;
 
 /// Counts down, and comes back with time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     left: u64,
+    /// Bytes that were received beyond those that useful ones allow for.
+    overhead_bytes: u64,
     /// Until when time was counted.
     at: Millis,
 }
@@ -20,17 +28,40 @@ impl Budget {
     pub(super) fn new(now: Millis) -> Self {
         Self {
             left: AT_ONCE,
+            overhead_bytes: 0,
             at: now,
+        }
+    }
+
+    /// Bytes were received, of whatever; `false`: that was too much.
+    pub(super) fn receive(&mut self, bytes: usize, now: Millis) -> bool {
+        self.overhead_bytes += bytes as u64;
+        if self.overhead_bytes > OVERHEAD_BYTES_MAX {
+            self.come_back(now);
+        }
+        self.overhead_bytes <= OVERHEAD_BYTES_MAX
+    }
+
+    /// So many bytes were content or fields, in either direction.
+    pub(super) fn use_bytes(&mut self, bytes: usize) {
+        let allowed = USEFUL_WEIGHT * bytes as u64;
+        self.overhead_bytes = self.overhead_bytes.saturating_sub(allowed);
+    }
+
+    fn come_back(&mut self, now: Millis) {
+        let ms = now.since(self.at);
+        let more = ms * PER_S / 1000;
+        if more > 0 {
+            self.left = (self.left + more).min(AT_ONCE);
+            let bytes = ms * OVERHEAD_BYTES_PER_S / 1000;
+            self.overhead_bytes = self.overhead_bytes.saturating_sub(bytes);
+            self.at = now;
         }
     }
 
     /// One more; `false`: that was too much.
     pub(super) fn spend(&mut self, now: Millis) -> bool {
-        let more = now.since(self.at) * PER_S / 1000;
-        if more > 0 {
-            self.left = (self.left + more).min(AT_ONCE);
-            self.at = now;
-        }
+        self.come_back(now);
         let is_enough = self.left > 0;
         self.left = self.left.saturating_sub(1);
         is_enough
@@ -51,5 +82,30 @@ mod tests {
         let later = Millis(1_000_000);
         assert!((0..AT_ONCE).all(|_| budget.spend(later)));
         assert!(!budget.spend(later));
+    }
+
+    #[test]
+    fn frames_without_use_are_bounded_and_others_are_not() {
+        let (start, later) = (Millis(1_000), Millis(601_000));
+        let mut budget = Budget::new(start);
+        let pings = (1..).find(|_| !budget.receive(17, start));
+        assert_eq!(pings, Some(61_681), "at once");
+        assert!(
+            budget.receive(17, later),
+            "ten minutes are worth 600,000 bytes"
+        );
+
+        let mut budget = Budget::new(start);
+        for _ in 0..1_000_000 {
+            budget.use_bytes(5); // the smallest message of gRPC
+            assert!(budget.receive(14, start));
+        }
+        let mut budget = Budget::new(start);
+        for second in 0..1_000_000 {
+            assert!(
+                budget.receive(17, Millis(1_000 + 1_000 * second)),
+                "a ping a second"
+            );
+        }
     }
 }

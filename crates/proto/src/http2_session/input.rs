@@ -3,6 +3,7 @@
 use loadline_base::Millis;
 
 use super::{CONNECTION, Http2Session, Stage};
+use crate::hpack::HpackError;
 use crate::http1::Framing;
 use crate::http2::frame::{
     ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, WINDOW_BYTES_MAX, flags, number,
@@ -10,8 +11,9 @@ use crate::http2::frame::{
 };
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
-use crate::http2::stream::{Phase, Stream};
-use crate::{Context, Exchange, Fault, Http2Count, RequestBody, StreamId};
+use crate::http2::state::{Effect, Received};
+use crate::http2::stream::Stream;
+use crate::{Context, Exchange, Fault, Http2Count, RequestBody, Status, StreamId};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
 /// empty ones.
@@ -171,20 +173,16 @@ impl Http2Session {
     }
 
     fn frame(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
-        let id = StreamId(head.stream);
-        let is_begun = head.stream <= self.last_stream;
         match head.kind {
-            Kind::Data | Kind::RstStream | Kind::WindowUpdate if !is_begun => Err(Failure(
-                ErrorCode::Protocol,
-                "a frame for a stream that was not begun",
-            )),
             Kind::Data => self.data(head, payload, cx),
             Kind::Headers => self.headers(head, payload, cx),
             Kind::Continuation => self.continuation(head, payload, cx),
             Kind::RstStream => {
                 cx.counters.http2(Http2Count::ClientResets);
                 self.spend(cx)?;
-                self.end_stream(id, cx);
+                if self.is_taken(head, cx)? {
+                    self.end_stream(StreamId(head.stream), cx);
+                }
                 Ok(())
             }
             Kind::Settings if head.has(flags::ACK) => Ok(()),
@@ -197,7 +195,7 @@ impl Http2Session {
                     .frame(Kind::Ping, flags::ACK, CONNECTION, payload, cx);
                 Ok(())
             }
-            Kind::WindowUpdate => self.window_update(id, payload, cx),
+            Kind::WindowUpdate => self.window_update(head, payload, cx),
             Kind::Priority => self.priority(head, payload, cx),
             Kind::PriorityUpdate => {
                 self.spend(cx)?;
@@ -212,6 +210,24 @@ impl Http2Session {
         }
     }
 
+    /// Whether the state of its stream lets a frame do what it is for. Else it has had the effect that
+    /// `http2::state` says.
+    fn is_taken(&mut self, head: FrameHead, cx: &mut Context<'_>) -> Parsed<bool> {
+        let id = StreamId(head.stream);
+        let Some(received) = Received::of(head) else {
+            return Ok(true);
+        };
+        match self.stream_state(id).receive(received).effect {
+            Effect::Enter(_) => Ok(true),
+            Effect::Ignored => Ok(false),
+            Effect::StreamError(code) => self.refuse_stream(id, code, cx).map(|()| false),
+            Effect::ConnectionError(code) => Err(Failure(
+                code,
+                "a frame for a stream that is not begun, or has ended",
+            )),
+        }
+    }
+
     /// Something that costs the server more than the client.
     fn spend(&mut self, cx: &Context<'_>) -> Parsed {
         if self.budget.spend(cx.now) {
@@ -222,6 +238,16 @@ impl Http2Session {
             ErrorCode::EnhanceYourCalm,
             "too many resets, settings, priorities or empty frames",
         ))
+    }
+
+    /// More bytes that bring nobody anything than are allowed.
+    #[cold]
+    pub(super) fn fail_of_flood(&mut self, cx: &mut Context<'_>) {
+        if self.stage < Stage::Ending {
+            cx.counters.http2(Http2Count::Floods);
+        }
+        let text = "too many frames that are hardly more than their heads";
+        self.fail(ErrorCode::EnhanceYourCalm, text, cx);
     }
 
     /// A stream error of the client's.
@@ -244,23 +270,19 @@ impl Http2Session {
         if content.is_empty() && !is_end {
             self.spend(cx)?;
         }
-        let Some(stream) = self.streams.get_mut(id) else {
-            self.credit += len;
-            return match self.recently_reset.contains(&id) {
-                true => Ok(()), // it was on its way
-                false => self.refuse_stream(id, ErrorCode::StreamClosed, cx),
-            };
-        };
-        if stream.phase == Phase::Reset {
+        if !self.is_taken(head, cx)? {
             self.credit += len;
             return Ok(());
         }
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Ok(()); // those that take content are there
+        };
+        self.budget.use_bytes(content.len());
         let content_len = content.len() as u64;
         let left = stream
             .announced_left
             .map(|left| left.checked_sub(content_len));
         let code = match (stream.window.checked_sub(len), left) {
-            _ if stream.has_all => Some(ErrorCode::StreamClosed),
             (None, _) => Some(ErrorCode::FlowControl),
             (_, Some(None)) => Some(ErrorCode::Protocol),
             (_, Some(Some(1..))) if is_end => Some(ErrorCode::Protocol),
@@ -332,6 +354,7 @@ impl Http2Session {
     /// A whole field block: it is decoded in any case, since it may change the dynamic table.
     fn field_block(&mut self, head: FrameHead, block: &[u8], cx: &mut Context<'_>) -> Parsed {
         let id = StreamId(head.stream);
+        self.budget.use_bytes(HEAD_BYTES + block.len());
         if id.0 <= self.last_stream {
             return self.trailers(head, block, cx);
         }
@@ -344,12 +367,9 @@ impl Http2Session {
             .decode(block, &mut memory.field, |name, value| {
                 fields.add(name, value, &mut exchange.request, limits);
             });
-        if decoded.is_err() {
+        if let Err(error) = decoded {
             cx.pool.give_exchange(exchange);
-            return Err(Failure(
-                ErrorCode::Compression,
-                "a field block cannot be decoded",
-            ));
+            return Err(undecodable(error, cx));
         }
         self.last_stream = id.0;
         if self.stage >= Stage::Ending {
@@ -396,8 +416,12 @@ impl Http2Session {
             }
             Err(RequestError::Refused(fault)) => {
                 self.streams.push(stream);
+                let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
                 self.answer_fault(exchange, fault, cx);
-                return Ok(());
+                return match is_large {
+                    true => self.spend(cx), // it was decoded all the same
+                    false => Ok(()),
+                };
             }
         };
         stream.announced_left = match facts.framing {
@@ -426,40 +450,26 @@ impl Http2Session {
     /// Fields behind the content of a request (section 8.1), which are looked at and dropped.
     fn trailers(&mut self, head: FrameHead, block: &[u8], cx: &mut Context<'_>) -> Parsed {
         let id = StreamId(head.stream);
+        let bytes_max = self.config.limits.trailer_bytes_max;
         let mut bytes = 0;
-        let mut is_wrong = !head.has(flags::END_STREAM);
+        let mut is_wrong = false;
         let decoded = self
             .decoder
             .decode(block, &mut cx.pool.http2.field, |name, value| {
                 bytes += name.len() + value.len();
-                is_wrong |= check_trailer(name, value).is_err();
+                is_wrong = is_wrong || bytes <= bytes_max && check_trailer(name, value).is_err();
             });
-        if decoded.is_err() {
-            return Err(Failure(
-                ErrorCode::Compression,
-                "a field block cannot be decoded",
-            ));
-        }
-        let Some(stream) = self.streams.get_mut(id) else {
-            return match self.recently_reset.contains(&id) {
-                true => Ok(()),
-                false => Err(Failure(
-                    ErrorCode::StreamClosed,
-                    "HEADERS for a closed stream",
-                )),
-            };
-        };
-        if stream.phase == Phase::Reset {
+        decoded.map_err(|error| undecodable(error, cx))?;
+        if !self.is_taken(head, cx)? {
             return Ok(());
         }
-        let code = match stream.has_all {
-            true => Some(ErrorCode::StreamClosed),
-            false if is_wrong || stream.announced_left.is_some_and(|left| left > 0) => {
-                Some(ErrorCode::Protocol)
-            }
-            false if bytes > self.config.limits.trailer_bytes_max => {
-                Some(ErrorCode::EnhanceYourCalm)
-            }
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Ok(()); // those that take trailers are there
+        };
+        let is_early = stream.announced_left.is_some_and(|left| left > 0);
+        let code = match bytes > bytes_max {
+            _ if is_wrong || is_early => Some(ErrorCode::Protocol),
+            true => Some(ErrorCode::EnhanceYourCalm),
             false => None,
         };
         if let Some(code) = code {
@@ -502,7 +512,8 @@ impl Http2Session {
     }
 
     /// Section 6.9.
-    fn window_update(&mut self, id: StreamId, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+    fn window_update(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        let id = StreamId(head.stream);
         let more = i64::from(number(payload) & WINDOW_BYTES_MAX);
         let most = i64::from(WINDOW_BYTES_MAX);
         if id == CONNECTION {
@@ -513,8 +524,11 @@ impl Http2Session {
                 _ => Ok(()),
             };
         }
+        if !self.is_taken(head, cx)? {
+            return Ok(());
+        }
         let Some(stream) = self.streams.get_mut(id) else {
-            return Ok(()); // it has ended meanwhile
+            return Ok(()); // those that take it are there
         };
         stream.send_window += more;
         match (more, stream.send_window > most) {
@@ -579,6 +593,19 @@ impl Http2Session {
             stream.hang_up.as_ref().inspect(|it| it.half_close());
         }
     }
+}
+
+/// The table is unknown then (RFC 9113 section 4.3).
+#[cold]
+fn undecodable(error: HpackError, cx: &Context<'_>) -> Failure {
+    if error == HpackError::TooLarge {
+        cx.counters.http2(Http2Count::LargeBlocks);
+        return Failure(
+            ErrorCode::EnhanceYourCalm,
+            "a field block whose fields are larger than allowed",
+        );
+    }
+    Failure(ErrorCode::Compression, "a field block cannot be decoded")
 }
 
 /// What RFC 7540 section 5.3.1 forbids.

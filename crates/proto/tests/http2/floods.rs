@@ -22,7 +22,7 @@ fn flood(connection: &mut Connection, mut one: impl FnMut(&mut Connection, u32))
 #[test]
 fn each_flood_has_an_end() {
     type One = fn(&mut Connection, u32);
-    let floods: [(&str, One); 5] = [
+    let floods: [(&str, One); 7] = [
         ("rapid reset", |it, stream| {
             it.get(stream, "/block")
                 .frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
@@ -35,6 +35,14 @@ fn each_flood_has_an_end() {
         }),
         ("priorities", |it, _| {
             _ = it.frame(Kind::Priority, 0, 1, &[0, 0, 0, 3, 1])
+        }),
+        ("updates of priorities", |it, _| {
+            _ = it.frame(Kind::PriorityUpdate, 0, 0, b"\0\0\0\x01u=3")
+        }),
+        ("heads that are too large", |it, stream| {
+            let mut block = it.request("GET", "/", &[("a", &"x".repeat(3_000))]);
+            block.extend([0xbe; 30]); // 30 times the newest entry
+            it.frame(Kind::Headers, WHOLE, stream, &block);
         }),
         ("malformed requests", |it, stream| {
             let block = it.block(&[(":method", "GET")]);
@@ -110,7 +118,7 @@ fn a_bomb_of_fields_is_431_and_holds_no_memory() {
     let mut connection = Connection::new();
     let large = "x".repeat(3_000);
     let mut block = connection.request("GET", "/", &[("a", &large)]);
-    block.extend([0xbe; 10_000]); // 10,000 times the newest entry
+    block.extend([0xbe; 30]); // 30 times the newest entry
     connection.feed(&frame(Kind::Headers, WHOLE, 1, &block));
     assert_eq!(
         Connection::statuses(&connection.take()),
@@ -120,6 +128,60 @@ fn a_bomb_of_fields_is_431_and_holds_no_memory() {
     assert!(held < 64 << 10, "{held}");
     connection.get(3, "/a");
     assert!(Connection::content(&connection.take(), 3).1);
+}
+
+/// More of it is not decoded: it would cost a hundred megabytes of copies and comparisons.
+#[test]
+fn a_large_bomb_of_fields_ends_the_connection() {
+    let large = "x".repeat(3_000);
+    let named = [0xbe; 10_000];
+    let renamed = [0x7e, 0].repeat(5_000); // its name with an empty value, as a new entry
+    for (bomb, is_trailer) in [(&named[..], false), (&renamed, false), (&named, true)] {
+        let mut connection = Connection::new();
+        let mut block = match is_trailer {
+            true => {
+                connection.post(1, "/p", &[]);
+                connection.block(&[("a", &large)])
+            }
+            false => connection.request("GET", "/", &[(&large, "a")]),
+        };
+        block.extend(bomb);
+        connection.feed(&frame(Kind::Headers, WHOLE, 1, &block));
+        let errors = Connection::errors(&connection.take());
+        assert_eq!(errors, [CALM], "{is_trailer}");
+        assert_eq!(connection.counted(Http2Count::LargeBlocks), 1);
+    }
+}
+
+/// Frames that are hardly more than their heads: pings whose answers are read, content byte by byte, and
+/// windows that open byte by byte.
+#[test]
+fn overhead_is_bounded() {
+    type One = fn(&mut Connection);
+    let floods: [(&str, One); 3] = [
+        ("pings", |it| _ = it.frame(Kind::Ping, 0, 0, &[0; 8])),
+        ("content byte by byte", |it| {
+            _ = it.frame(Kind::Data, 0, 1, b"x")
+        }),
+        ("windows byte by byte", |it| _ = it.window(3, 1)),
+    ];
+    for (name, one) in floods {
+        let limits = Limits {
+            body_bytes_max: 1 << 30,
+            ..Limits::default()
+        };
+        let mut connection = Connection::within(limits);
+        connection.setting(Setting::INITIAL_WINDOW_SIZE, 1);
+        connection.post(1, "/deaf-no", &[]).get(3, "/bytes/1000000");
+        let mut count = 0;
+        while Connection::errors(&connection.take()) != [CALM] {
+            one(&mut connection);
+            count += 1;
+            assert!(count < 300_000, "{name}: no end to it");
+        }
+        assert!(count > 50_000, "{name}: {count}");
+        assert_eq!(connection.counted(Http2Count::Floods), 1, "{name}");
+    }
 }
 
 /// Streams that are opened and never read.

@@ -8,6 +8,7 @@ mod floods;
 mod kept;
 mod requests;
 mod shutdown;
+mod states;
 mod tasks;
 mod timeouts;
 mod windows;
