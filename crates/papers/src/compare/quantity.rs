@@ -32,7 +32,7 @@ const RECOVERY: Quantity = Quantity::Of(Metric::RecoveryUs);
 const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
 
 /// The series of `lab/compare.toml`, in the order of the page.
-pub(super) const SERIES: [Series; 11] = [
+pub(super) const SERIES: [Series; 13] = [
     Series {
         name: "small",
         compared: &[GOOD, CPU],
@@ -63,6 +63,16 @@ pub(super) const SERIES: [Series; 11] = [
         name: "tls-large",
         compared: &[GOOD, CPU],
         beside: &[CPU_BOTH, P99],
+    },
+    Series {
+        name: "h2",
+        compared: &[GOOD, CPU],
+        beside: &[P50, P99, MEMORY],
+    },
+    Series {
+        name: "h2c",
+        compared: &[GOOD, CPU],
+        beside: &[P50, P99, MEMORY],
     },
     Series {
         name: "idle",

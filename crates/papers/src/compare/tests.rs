@@ -19,6 +19,10 @@ fn both_grids_are_plans() {
         for name in SERIES.iter().map(|series| series.name) {
             assert!(plan.series.iter().any(|one| one.name == name), "{name}");
         }
+        for name in plan.series.iter().map(|one| &one.name) {
+            let is_shown = SERIES.iter().any(|series| series.name == *name);
+            assert!(is_shown, "{name} is on no page");
+        }
     }
 }
 
