@@ -46,11 +46,14 @@ class Case:
         return ["loadline", "serve", str(c.root), *f"{work} {place} {self.options}".split()]
 
 
+# Threads that sleep are as many as there are connections, so thread-per-connection has no capacity there.
 CASES = [
     Case("reactor", "sleep", 200, "--loops 1 --workers 2"),
     Case("proactor", "sleep", 200, "--loops 1 --workers 2"),
     Case("thread-pool", "sleep", 200, "--threads 2"),
     Case("reactor", "spin", 100, "--loops 1 --workers 2"),
+    Case("proactor", "spin", 100, "--loops 1 --workers 2"),
+    Case("thread-pool", "spin", 100, "--threads 2"),
     Case("thread-per-connection", "spin", 100),
 ]
 
