@@ -48,7 +48,7 @@ fn what_is_wrong_is_said_before_anything_is_run() {
     for (words, part) in [
         (
             &["server", "ngin", "--root", path, "--dir", path][..],
-            "ngin: no such server; right would be one of apache-event, caddy-tls, ceil-epoll",
+            "ngin: no such server; right would be one of apache-event, caddy-h2c, caddy-tls",
         ),
         (&["server", "reactor"], "--root"),
         (&["server", "--port", "0"], "--port"),
