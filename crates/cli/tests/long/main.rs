@@ -1,6 +1,6 @@
 //! What takes long, and is run by `./x test --all`: the program under a mix of everything for half a
-//! minute, beside other servers, in front of Firefox and of other clients of HTTP/2, and with each database under
-//! each architecture.
+//! minute, under more load than it can carry, beside other servers, in front of Firefox, of other clients of HTTP/2
+//! and of testssl.sh, and with each database under each architecture.
 //! One test after the other: each has the machine.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -26,6 +26,7 @@ mod go_program;
 mod h2spec;
 mod http2_clients;
 mod others;
+mod overload;
 mod pages;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
 #[path = "../../../acme/tests/acme/pebble.rs"]
@@ -37,6 +38,7 @@ mod program;
 #[path = "../../../accounts/tests/accounts/servers.rs"]
 mod servers;
 mod soak;
+mod testssl;
 mod visitor;
 
 use std::io::Write as _;

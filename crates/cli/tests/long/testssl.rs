@@ -1,0 +1,110 @@
+//! testssl.sh: nothing of its severity MEDIUM or above, but for what is not the server's.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::h2spec::https_port;
+use crate::program::{Server, site};
+use crate::{ARCHITECTURES, alone, options};
+
+/// The names that it has: Debian's, and its own.
+const PROGRAMS: [&str; 2] = ["testssl", "testssl.sh"];
+/// Seconds that it may take; a minute or two are usual.
+const PATIENCE_S: &str = "1800";
+const SEVERE: [&str; 4] = ["MEDIUM", "HIGH", "CRITICAL", "FATAL"];
+/// What it finds that is not the server's.
+const EXPECTED: [&str; 3] = [
+    // Nobody has signed the certificate that is made for trying things out,
+    "cert_chain_of_trust",
+    // nor can it be revoked.
+    "cert_revocation",
+    // Text is compressed: what that means is in docs/compression.md.
+    "BREACH",
+];
+
+#[test]
+#[ignore = "long: minutes"]
+fn testssl_finds_nothing_under_every_architecture() {
+    let _alone = alone();
+    let Some(program) = PROGRAMS.into_iter().find(|it| is_there(it)) else {
+        let message = "\nskipped: no testssl.sh: apt-get install testssl.sh\n";
+        let _ = std::io::stderr().write_all(message.as_bytes());
+        return;
+    };
+    let site = site();
+    // Long enough to be compressed.
+    fs::write(site.path().join("index.html"), "<p>hello</p>".repeat(500)).unwrap();
+    let path = site.path();
+    // Side by side: it waits more than it computes.
+    thread::scope(|scope| {
+        for (name, _) in ARCHITECTURES {
+            // A sequential server has one connection at a time, and it asks over a second one.
+            if name != "sequential" {
+                scope.spawn(move || assert_sound(program, name, path));
+            }
+        }
+    });
+}
+
+fn assert_sound(program: &str, architecture: &str, site: &Path) {
+    let Some(options) = options(architecture) else {
+        return;
+    };
+    let https = ["--listen", "https://127.0.0.1:0", "--tls", "self-signed"];
+    let server = Server::start_with(site, &[&options[..], &https].concat(), Stdio::null());
+    let found = findings(program, https_port(&server));
+    assert!(found.len() > 100, "{architecture}: {found:#?}");
+    let severe: Vec<_> = found.iter().filter(|one| is_severe(one)).collect();
+    assert!(severe.is_empty(), "{architecture}: {severe:#?}");
+}
+
+fn is_there(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// What it says about the server: an identifier, a severity and a text each.
+fn findings(program: &str, port: u16) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("findings.json");
+    let output = Command::new("timeout")
+        .args([
+            PATIENCE_S,
+            program,
+            "--quiet",
+            "--color",
+            "0",
+            "--warnings",
+            "off",
+        ])
+        .args(["--nodns", "none", "--jsonfile"])
+        .arg(&path)
+        .arg(format!("https://127.0.0.1:{port}/"))
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    read(&path).unwrap_or_else(|| panic!("{output:?}"))
+}
+
+fn read(path: &Path) -> Option<Vec<Value>> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+fn is_severe(finding: &Value) -> bool {
+    let is_one_of = |field: &str, those: &[&str]| {
+        finding[field]
+            .as_str()
+            .is_some_and(|it| those.contains(&it))
+    };
+    is_one_of("severity", &SEVERE) && !is_one_of("id", &EXPECTED)
+}
