@@ -1,11 +1,7 @@
 //! One client that does its worst beside others that do not.
 //!
-//! ```text
-//! cargo test --profile fast -p loadline-server --test architectures fairness -- --ignored --nocapture
-//! ```
-//!
-//! The work of a request is sleep, so that capacity is a number of workers and not the CPU time that
-//! the greedy client's own threads leave.
+//! `./x bench fairness` measures what that costs the others. The work of a request is sleep, so that
+//! capacity is a number of workers and not the CPU time that the greedy client's own threads leave.
 
 #![allow(
     clippy::print_stdout,
@@ -263,7 +259,7 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
     }
 }
 
-/// Alone and beside the greedy client by turns.
+/// Alone and beside the greedy client by turns; ends with a table.
 #[test]
 #[ignore = "by hand: takes minutes on a machine that is quiet"]
 fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() {
@@ -275,14 +271,22 @@ fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() 
     let is_chosen = |it: &Architecture| {
         chosen.as_deref().is_none_or(|name| name == it.name()) && is_offered(*it)
     };
+    let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let mut table =
+        "| architecture | `--fairness on` | `--fairness off` |\n|---|---|---|\n".to_owned();
+    let mut fair = Vec::new();
     for architecture in ARCHITECTURES.into_iter().filter(is_chosen) {
-        for fairness in [true, false] {
-            let ratios = compare(architecture, fairness);
-            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            println!("{architecture:?}, fairness {fairness}: mean {mean:.3} of {ratios:.3?}");
-            assert!(!fairness || mean >= 0.95, "{ratios:?}");
-        }
+        let [on, off] = [true, false].map(|fairness| compare(architecture, fairness));
+        fair.push(mean(&on));
+        let [on, off] = [on, off].map(|ratios| {
+            let all: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
+            format!("{:.3} ({})", mean(&ratios), all.join(", "))
+        });
+        table += &format!("| {} | {on} | {off} |\n", architecture.name());
     }
+    println!("\n{table}");
+    assert!(!fair.is_empty(), "no such architecture: {chosen:?}");
+    assert!(fair.iter().all(|mean| *mean >= 0.95), "{fair:?}");
 }
 
 /// Goodput of others beside the greedy client, as shares of theirs without it.
@@ -300,6 +304,7 @@ fn compare(architecture: Architecture, fairness: bool) -> Vec<f64> {
             seen.good, seen.by_second, seen.late, seen.refused, seen.failed, p99_ms,
         );
     };
+    println!("{architecture:?}, fairness {fairness}");
     let mut ratios = Vec::new();
     for _ in 0..4 {
         let alone = run(to, 50, interval, lasts);
