@@ -28,7 +28,13 @@ pub(super) fn assert_goals(seeds: u64) {
     println!(
         "load        life      n  p99 mean   50%   95%  (again mean   95%)  moves/s 50%   95%"
     );
-    for skew in [Skew::Even, Skew::Tenth, Skew::Zipf, Skew::Neighbour] {
+    for skew in [
+        Skew::Even,
+        Skew::Tenth,
+        Skew::Zipf,
+        Skew::Neighbour,
+        Skew::Bursts,
+    ] {
         let outcomes: Vec<_> = (0..seeds).map(|seed| judge(skew, seed)).collect();
         let lives = [LIVES_S[0], LIVES_S[1], LIVES_S[2], f64::NAN];
         for life_s in lives {

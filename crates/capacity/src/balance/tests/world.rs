@@ -13,6 +13,12 @@ const INTERVAL_US: u64 = INTERVAL_MS * 1000;
 const MOVE_US: f64 = 20.0;
 /// The weight of a request beside busy time, where loops are chosen by how busy they are.
 const REQUEST_WEIGHT_US: f64 = 1000.0;
+/// How long a burst of a part of the connections lasts; then it is another part's turn.
+const BURST_US: f64 = 3e6;
+/// One part of so many.
+const BURST_PARTS: usize = 10;
+/// So many requests more, of each connection in the burst: nine tenths of all work are theirs.
+const BURST_MORE: f64 = 80.0;
 
 /// How the loop of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub(super) enum Skew {
     Zipf,
     /// All the same, and half of one loop's CPU is somebody else's.
     Neighbour,
+    /// All the same, and a tenth of them at a time makes nine tenths of the work.
+    Bursts,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +71,9 @@ pub(super) struct Scenario {
 enum Event {
     Opens(usize),
     Asks(u64),
+    /// A further request of a connection in this burst.
+    AsksMore(u64, usize),
+    Burst,
     Done(usize),
     Measures,
 }
@@ -100,6 +111,8 @@ pub(super) struct World {
     next_connection: u64,
     /// Requests a second, and service time of each, by slot.
     slots: Vec<(f64, f64)>,
+    /// Which burst it is.
+    burst: usize,
     turn: usize,
     balancer: Balancer,
     pub(super) responses_us: Vec<f64>,
@@ -128,6 +141,7 @@ impl World {
             open: HashMap::new(),
             next_connection: 0,
             slots,
+            burst: 0,
             turn: 0,
             balancer: Balancer::new(scenario.loops),
             responses_us: Vec::new(),
@@ -140,6 +154,9 @@ impl World {
             world.at(within_us, Event::Opens(slot));
         }
         world.at(INTERVAL_US as f64, Event::Measures);
+        if scenario.skew == Skew::Bursts {
+            world.at(BURST_US, Event::Burst);
+        }
         world
     }
 
@@ -154,6 +171,8 @@ impl World {
             match event {
                 Event::Opens(slot) => self.open(slot),
                 Event::Asks(connection) => self.ask(connection),
+                Event::AsksMore(connection, burst) => self.ask_more(connection, burst),
+                Event::Burst => self.burst(),
                 Event::Done(index) => self.done(index),
                 Event::Measures => {
                     self.measure();
@@ -176,6 +195,9 @@ impl World {
         };
         self.open.insert(id, connection);
         self.next_request(id, slot);
+        if self.is_in_burst(slot) {
+            self.next_of_burst(id, slot);
+        }
     }
 
     fn next_request(&mut self, id: u64, slot: usize) {
@@ -183,20 +205,54 @@ impl World {
         self.at(gap_us, Event::Asks(id));
     }
 
+    /// Another part of the connections asks for more.
+    fn burst(&mut self) {
+        self.burst += 1;
+        let open = self.open.iter().map(|(id, one)| (*id, one.slot));
+        let mut those: Vec<_> = open.filter(|(_, slot)| self.is_in_burst(*slot)).collect();
+        those.sort_unstable(); // the table has them in any order
+        for (id, slot) in those {
+            self.next_of_burst(id, slot);
+        }
+        self.at(BURST_US, Event::Burst);
+    }
+
+    fn is_in_burst(&self, slot: usize) -> bool {
+        self.scenario.skew == Skew::Bursts && slot % BURST_PARTS == self.burst % BURST_PARTS
+    }
+
+    fn next_of_burst(&mut self, id: u64, slot: usize) {
+        let gap_us = self.exponential() * 1e6 / (self.slots[slot].0 * BURST_MORE);
+        self.at(gap_us, Event::AsksMore(id, self.burst));
+    }
+
+    fn ask_more(&mut self, id: u64, burst: usize) {
+        if burst == self.burst
+            && let Some(slot) = self.request(id)
+        {
+            self.next_of_burst(id, slot);
+        }
+    }
+
     fn ask(&mut self, id: u64) {
-        let Some(connection) = self.open.get(&id) else {
-            return;
-        };
+        if let Some(slot) = self.request(id) {
+            self.next_request(id, slot);
+        }
+    }
+
+    /// A request of a connection; `None`: its time is over, and another one like it has opened.
+    fn request(&mut self, id: u64) -> Option<usize> {
+        let connection = self.open.get(&id)?;
         let (slot, at, closes_us) = (connection.slot, connection.at, connection.closes_us);
         if self.now_us > closes_us {
             self.open.remove(&id);
             self.loops[at].connections -= 1;
             self.open(slot);
-            return;
+            return None;
         }
         let service_us = self.slots[slot].1 * (0.5 + 0.5 * self.exponential());
         self.push(at, (self.now_us, service_us, id));
-        self.next_request(id, slot);
+        Some(slot)
     }
 
     fn push(&mut self, at: usize, request: (f64, f64, u64)) {
@@ -336,7 +392,7 @@ impl Loop {
 fn slots(scenario: &Scenario, rng: &mut Pcg64Mcg) -> Vec<(f64, f64)> {
     let count = scenario.connections;
     let mut weights: Vec<(f64, f64)> = match scenario.skew {
-        Skew::Even | Skew::Neighbour => vec![(1.0, 1.0); count],
+        Skew::Even | Skew::Neighbour | Skew::Bursts => vec![(1.0, 1.0); count],
         Skew::Tenth => (0..count)
             .map(|slot| (if slot * 10 < count { 81.0 } else { 1.0 }, 1.0))
             .collect(),
@@ -355,6 +411,10 @@ fn slots(scenario: &Scenario, rng: &mut Pcg64Mcg) -> Vec<(f64, f64)> {
     let cpus = scenario.utilisation * (scenario.loops as f64 - lost);
     let size: f64 = weights.iter().map(|(_, size)| size).sum::<f64>() / count as f64;
     let work: f64 = weights.iter().map(|(rate, size)| rate * size).sum();
+    let work = match scenario.skew {
+        Skew::Bursts => work * (1.0 + BURST_MORE / BURST_PARTS as f64),
+        _ => work,
+    };
     weights
         .iter()
         .map(|(rate, own)| {
