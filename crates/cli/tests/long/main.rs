@@ -1,6 +1,6 @@
 //! What takes long, and is run by `./x test --all`: the program under a mix of everything for half a
-//! minute, under more load than it can carry, beside other servers, in front of Firefox, of other clients of HTTP/2
-//! and of testssl.sh, and with each database under each architecture.
+//! minute, beside other servers, in front of Firefox, of other clients of HTTP/2 and of testssl.sh, and with
+//! each database under each architecture.
 //! One test after the other: each has the machine.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -26,7 +26,6 @@ mod go_program;
 mod h2spec;
 mod http2_clients;
 mod others;
-mod overload;
 mod pages;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
 #[path = "../../../acme/tests/acme/pebble.rs"]

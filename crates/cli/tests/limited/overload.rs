@@ -1,7 +1,6 @@
 //! Twice and ten times what the server can carry, for 20 s, with slow uploads beside it: what it can carry
 //! is good, second by second.
 
-use std::fs;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,7 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::alone;
-use crate::program::{Server, run, site};
+use crate::program::{Server, site};
+use crate::util::{both, load, number, record};
 
 /// Two workers of 10 ms can do 200 a second.
 const OPTIONS: [&str; 4] = ["--service-time", "10ms", "--workers", "2"];
@@ -49,13 +49,12 @@ fn assert_goodput(rate_per_s: u32) {
                 lasts
             })
             .collect();
-        load(to, rate_per_s)
+        group(to, rate_per_s)
     });
-    let count = |value: &Value| value.as_u64().unwrap();
     let seconds = group["series"].as_array().unwrap();
     let good: Vec<u64> = seconds
         .iter()
-        .map(|second| count(&second["good"]))
+        .map(|second| number(&second["good"]))
         .collect();
     let counted = &good[FIRST_SECONDS..SECONDS];
     let tally = &group["total"]["tally"];
@@ -66,19 +65,17 @@ fn assert_goodput(rate_per_s: u32) {
 }
 
 /// What came of a load by the clock, whose clients give up after two seconds.
-fn load(to: SocketAddr, rate_per_s: u32) -> Value {
+fn group(to: SocketAddr, rate_per_s: u32) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.json");
     let line = format!(
-        "load http://{to}/ -c 4096 --rate {rate_per_s} -d {SECONDS}s --timeout 2s \
+        "http://{to}/ -c 4096 --rate {rate_per_s} -d {SECONDS}s --timeout 2s \
          --latency-goal 1s --quiet --allow-client-limited --json {}",
         path.display()
     );
-    let words: Vec<&str> = line.split(' ').collect();
-    let output = run(&words);
-    assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
-    let mut record: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    record["groups"][0].take()
+    let output = load(&line);
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", both(&output));
+    record(&path)["groups"][0].take()
 }
 
 /// Sends content piece by piece until it is over; begins again when the server has closed.

@@ -1,21 +1,23 @@
-//! The verdict of `loadline load`: a client that was the limit is called so, one that was not is not.
-//! In a program of its own, and one test after the other: another test is a machine that is busy.
+//! The verdict of `loadline load`: a client that was the limit is called so, one that was not is not. And what
+//! a server leaves of its capacity under more load. In a program of its own, and one test after the other:
+//! another test is a machine that is busy.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod overload;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
-#[path = "program/util.rs"]
+#[path = "../program/util.rs"]
 mod program;
 #[allow(
     dead_code,
     reason = "the tests of the load generator use the rest of it"
 )]
-#[path = "load/util.rs"]
+#[path = "../load/util.rs"]
 mod util;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use loadline_stub::{Latency, Stub, StubOptions};
@@ -24,7 +26,10 @@ use serde_json::Value;
 use util::{Running, both, load, number, record, server, signal};
 
 /// Held by the test that has the machine.
-static ALONE: Mutex<()> = Mutex::new(());
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Lets a process run for a fifth of the time, until it is stopped.
 fn held_to_a_fifth(id: u32) -> (Arc<AtomicBool>, std::thread::JoinHandle<()>) {
@@ -43,7 +48,7 @@ fn held_to_a_fifth(id: u32) -> (Arc<AtomicBool>, std::thread::JoinHandle<()>) {
 
 #[test]
 fn a_client_held_to_a_fifth_of_a_cpu_is_limited() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (server, _site) = server(&[]);
     let mut running = Running::start(&format!(
         "http://{}/ -c 16 -d 2s --rate 2000 --quiet",
@@ -111,7 +116,7 @@ fn steady(url: &str, connections: u32, path: &Path) -> std::process::Output {
 
 #[test]
 fn a_client_that_could_do_more_is_not_limited() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     check_a_server_of_fixed_capacity();
     check_half_the_ceiling();
 }
@@ -122,7 +127,7 @@ fn a_client_that_could_do_more_is_not_limited() {
 fn a_stall_of_the_server_is_the_servers() {
     const RATE: f64 = 1000.0;
     const SECONDS: f64 = 4.0;
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (server, _site) = server(&[]);
     let mut stalled_s = 0.0;
     is_free_once("a client of a server that stands still", |path| {
