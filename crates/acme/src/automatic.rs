@@ -1,8 +1,10 @@
 //! Certificates that are ordered and renewed as the schedule says: one step in each turn, by a clock that
 //! the caller reads.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -60,6 +62,9 @@ pub struct Automatic {
     /// Responses to challenges of orders under way, by name.
     shown: BTreeMap<String, Vec<Shown>>,
     report: Arc<Mutex<Report>>,
+    /// What panics.
+    #[cfg(test)]
+    fault: Option<tests::Fault>,
 }
 
 /// What an operator wants to know.
@@ -122,6 +127,8 @@ impl Automatic {
             served: BTreeMap::new(),
             shown: BTreeMap::new(),
             report: Arc::default(),
+            #[cfg(test)]
+            fault: None,
         };
         for name in it.options.names.clone() {
             it.load(&name);
@@ -138,18 +145,17 @@ impl Automatic {
 
     /// Does what is due now, one step of it. Returns when the next one is due, which may be now.
     pub fn turn(&mut self, now: UnixTime) -> UnixTime {
+        #[cfg(test)]
+        assert!(self.fault != Some(tests::Fault::Turn), "on purpose");
         let began = Instant::now();
         let step = self.schedule.passed(now);
         if let Step::Wait(until) = step {
             self.note(|report| report.next = until);
             return until;
         }
-        let done = match &step {
-            Step::Register => self.register(now),
-            Step::Order(name) => self.order(name, now),
-            Step::Inquire(name) => self.inquire(name, now),
-            Step::Wait(_) => Ok(()),
-        };
+        // A panic is a failure as any other: it is tried again after a pause, which grows.
+        let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(&step, now)));
+        let done = done.unwrap_or_else(|panic| Err(Failed::refused(panicked(panic.as_ref()))));
         let now = now.plus(began.elapsed());
         if let Err(failed) = done {
             let name = match &step {
@@ -171,13 +177,38 @@ impl Automatic {
     pub fn start(mut self) -> io::Result<()> {
         let work = move || {
             loop {
-                let next = self.turn(UnixTime::now());
-                let pause = next.since(UnixTime::now());
-                thread::sleep(pause.clamp(SLEEP_LEAST, SLEEP_MOST));
+                thread::sleep(self.turn_guarded());
             }
         };
         thread::Builder::new().name("acme".into()).spawn(work)?;
         Ok(())
+    }
+
+    /// A turn, whatever panics in it. Returns how long to sleep then.
+    fn turn_guarded(&mut self) -> Duration {
+        match catch_unwind(AssertUnwindSafe(|| self.turn(UnixTime::now()))) {
+            Ok(next) => (next.since(UnixTime::now())).clamp(SLEEP_LEAST, SLEEP_MOST),
+            Err(panic) => {
+                let text = panicked(panic.as_ref());
+                tracing::error!("acme: {text}; the next try is in {SLEEP_MOST:?}");
+                self.note(|report| {
+                    report.failures += 1;
+                    report.last_error = text;
+                });
+                SLEEP_MOST
+            }
+        }
+    }
+
+    fn carry_out(&mut self, step: &Step, now: UnixTime) -> Result<(), Failed> {
+        #[cfg(test)]
+        assert!(self.fault != Some(tests::Fault::Step), "on purpose");
+        match step {
+            Step::Register => self.register(now),
+            Step::Order(name) => self.order(name, now),
+            Step::Inquire(name) => self.inquire(name, now),
+            Step::Wait(_) => Ok(()),
+        }
     }
 
     fn register(&mut self, now: UnixTime) -> Result<(), Failed> {
@@ -352,6 +383,13 @@ fn terms(authority: &Authority) -> AcmeError {
     }
 }
 
+/// What a panic says.
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a panic: {}", text.unwrap_or("no message"))
+}
+
 fn file(name: &str) -> String {
     format!("{name}.pem")
 }
@@ -372,4 +410,75 @@ fn draw() -> Draw {
             Err(_) => 0.5,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What panics, on purpose.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Fault {
+        /// What is due.
+        Step,
+        /// All of a turn.
+        Turn,
+    }
+
+    /// An authority that nobody can reach.
+    fn unreachable(folder: &std::path::Path) -> Automatic {
+        let own = loadline_tls::self_signed(&["localhost".to_owned()]).unwrap();
+        let options = AcmeOptions {
+            email: "ada@example.org".into(),
+            names: vec!["example.org".into()],
+            directory: "https://".into(),
+            trusted: Authorities::one(own.der()).unwrap(),
+            folder: folder.join("acme"),
+            terms_agreed: true,
+            external_account: None,
+            methods: vec![Method01::Http],
+            look_every: Duration::from_secs(1),
+        };
+        Automatic::open(options, &Arc::default(), &Tokens::default()).unwrap()
+    }
+
+    fn report(it: &Automatic) -> Report {
+        it.report.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn a_step_that_panics_is_a_failure_after_which_it_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut it = unreachable(folder.path());
+        it.fault = Some(Fault::Step);
+        let start = UnixTime::now();
+        it.turn(start);
+        let after = report(&it);
+        assert_eq!(after.failures, 1);
+        let expected = "https://: a panic: on purpose";
+        assert_eq!(after.last_error, expected);
+        let next = it.turn(start);
+        assert!(next > start, "a pause before the next try");
+        it.fault = None;
+        it.turn(next.plus(Duration::from_secs(1)));
+        let after = report(&it);
+        assert_eq!(after.failures, 2);
+        assert_ne!(after.last_error, expected, "the authority was asked");
+    }
+
+    #[test]
+    fn a_turn_that_panics_is_not_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut it = unreachable(folder.path());
+        it.fault = Some(Fault::Turn);
+        assert_eq!(it.turn_guarded(), SLEEP_MOST);
+        let after = report(&it);
+        assert_eq!(
+            (after.failures, &*after.last_error),
+            (1, "a panic: on purpose")
+        );
+        it.fault = None;
+        it.turn_guarded();
+        assert_ne!(report(&it).last_error, "a panic: on purpose");
+    }
 }

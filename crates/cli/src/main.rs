@@ -1,9 +1,12 @@
 //! The program: `loadline serve`, `loadline precompress`, `loadline load` and `loadline lab`. See `flags`,
 //! `serve`, `precompress`, `load` and `lab`.
 #![forbid(unsafe_code)]
+// What .cargo/cc says of a release that it could not strip.
+#![cfg_attr(not(debug_assertions), warn(linker_messages))]
 
 mod accounts;
 mod acme;
+mod admin;
 mod diagnostics;
 mod failure;
 mod files;

@@ -22,6 +22,7 @@ use loadline_tls::TlsServer;
 
 use crate::accounts::{self, Mounted};
 use crate::acme;
+use crate::admin::Admin;
 use crate::diagnostics;
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
@@ -88,12 +89,12 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     }
     loadline_sys::memory::release_free_memory();
     loadline_sys::memory::release_program_pages();
+    let admin = admin.map(|admin| Admin::watch(admin, handle.control()));
+    let admin = admin
+        .transpose()
+        .map_err(|error| Failure::failed(format!("admin: {error}")))?;
     let result = wait(handle, log_ends, accounts.as_ref());
-    if let Some(admin) = admin {
-        admin.stop_now();
-        let _ = admin.wait(); // how the server itself ended is what counts
-    }
-    result
+    admin.map_or(Ok(()), Admin::end).and(result)
 }
 
 /// What the status page shows beside the server's own counts.

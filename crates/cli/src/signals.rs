@@ -56,27 +56,34 @@ impl Caught {
         times: Times,
         hang_up: impl Fn() + Send + 'static,
     ) -> io::Result<()> {
-        let unheard = control.clone();
-        let obey = move || {
-            for signal in self.0.forever() {
-                match signal {
-                    SIGHUP => hang_up(),
-                    _ => go_down(&control, times),
-                }
-            }
-        };
-        let obey = move || {
-            if catch_unwind(AssertUnwindSafe(obey)).is_err() {
-                // A server that no signal ends would have to be killed.
-                unheard.stop_now();
-                end_after(NOTICE);
-                diagnostics::print("loadline: the signals' thread has panicked; ending now\n");
-            }
-        };
+        let obey = move || follow(self.0.forever(), &control, times, hang_up);
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(obey)?;
         Ok(())
+    }
+}
+
+/// Obeys one signal after the other. A panic ends the server: one that no signal ends would have to be
+/// killed.
+fn follow(
+    signals: impl IntoIterator<Item = i32>,
+    control: &Control,
+    times: Times,
+    hang_up: impl Fn(),
+) {
+    let obey = || {
+        for signal in signals {
+            match signal {
+                SIGHUP => hang_up(),
+                _ => go_down(control, times),
+            }
+        }
+    };
+    if catch_unwind(AssertUnwindSafe(obey)).is_err() {
+        control.stop_now();
+        end_after(NOTICE);
+        diagnostics::print("loadline: the signals' thread has panicked; ending now\n");
     }
 }
 
@@ -120,5 +127,24 @@ fn end_after(patience: Duration) {
         .spawn(end)
     {
         tracing::error!("no watchdog: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::tests::start;
+
+    #[test]
+    fn a_panic_where_signals_are_obeyed_ends_the_server() {
+        let server = start();
+        let times = Times {
+            delay: Duration::ZERO,
+            grace: Duration::from_secs(60),
+        };
+        served(); // so that this process outlives it
+        follow([SIGHUP], &server.control(), times, || panic!("on purpose"));
+        assert!(server.control().is_draining());
+        server.wait().unwrap();
     }
 }

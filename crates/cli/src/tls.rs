@@ -3,7 +3,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,7 @@ use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
     Authorities, CertificateFiles, CertificatePair, Certificates, ClientCertificates, Profile,
-    TicketFiles, TlsError, TlsOptions, TlsServer, self_signed,
+    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, self_signed,
 };
 
 use crate::acme;
@@ -24,6 +25,8 @@ const DAY_S: u64 = 24 * 3600;
 
 /// How often files of certificates are looked at: a renewal is in service before anybody waits for it.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// After a panic the pause is so many times as long: the same bytes would panic again.
+const AFTER_PANIC: u32 = 30;
 
 /// TLS of a server.
 #[derive(Clone)]
@@ -33,6 +36,7 @@ pub(crate) struct Tls {
     /// site has to do.
     pub(crate) admin: Option<TlsServer>,
     certificates: Arc<Certificates>,
+    tickets: Arc<Tickets>,
     files: Arc<Mutex<Files>>,
     /// The certificate was made here.
     is_self_signed: bool,
@@ -99,6 +103,7 @@ impl Tls {
             admin: has_admin.then(server).transpose()?,
             automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
             certificates,
+            tickets: options.tickets,
             is_self_signed: spec.tls.is_some(),
             files: Arc::new(Mutex::new(Files {
                 certificates: of_files,
@@ -116,13 +121,10 @@ impl Tls {
         let (sender, signals) = channel();
         let tls = self.clone();
         let look_after = move || {
-            loop {
-                match signals.recv_timeout(LOOK_EVERY) {
-                    Ok(()) => tls.reload(),
-                    Err(RecvTimeoutError::Timeout) => tls.refresh(),
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            }
+            follow(&signals, LOOK_EVERY, |look| match look {
+                Look::IfChanged => tls.refresh(),
+                Look::Anew => tls.reload(),
+            });
         };
         let builder = std::thread::Builder::new().name("certificates".into());
         builder.spawn(look_after)?;
@@ -189,6 +191,7 @@ impl Tls {
     }
 
     fn refresh(&self) {
+        self.tickets.rotate();
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let certificates = files
             .certificates
@@ -250,6 +253,33 @@ impl OfAuthority {
 impl Reload {
     pub(crate) fn now(&self) {
         let _ = self.0.send(()); // there is nobody only at the end
+    }
+}
+
+/// How files are looked at.
+enum Look {
+    IfChanged,
+    Anew,
+}
+
+/// Looks at files again and again, and anew at each signal, until nobody can send one. A panic, of bytes
+/// that nobody has thought of, costs the look that it came from, and the next ones for a while.
+fn follow(signals: &Receiver<()>, every: Duration, mut turn: impl FnMut(Look)) {
+    let mut pause = every;
+    loop {
+        let look = match signals.recv_timeout(pause) {
+            Ok(()) => Look::Anew,
+            Err(RecvTimeoutError::Timeout) => Look::IfChanged,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        pause = every;
+        if catch_unwind(AssertUnwindSafe(|| turn(look))).is_err() {
+            pause = every * AFTER_PANIC;
+            tracing::error!(
+                "certificates and ticket keys of before stay in service: a panic while their files were \
+                 looked at; the next look is in {pause:?}"
+            );
+        }
     }
 }
 
@@ -322,4 +352,58 @@ fn names(addresses: &[SocketAddr]) -> Vec<String> {
 
 fn refused(option: &str, error: &TlsError) -> Failure {
     Failure::usage(format!("{option}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::{Typed, defs::Command, read};
+
+    fn options_of(line: &str) -> TlsOptions {
+        let words = ["loadline", "serve"].into_iter();
+        let words = words.chain(line.split_ascii_whitespace());
+        match read(words.map(Into::into)).unwrap() {
+            Typed::Command(Command::Serve(flags)) => {
+                options(&flags.tls, &flags.requests, None).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn options_are_what_was_given() {
+        let given = options_of(
+            "--tls-profile modern --tls-handshakes-max 7 --tls-early-data on --fairness off \
+             --http2 only --hsts 2",
+        );
+        assert_eq!(given.profile, Profile::Modern);
+        assert_eq!(given.handshakes_max, 7);
+        assert!(given.early_data && !given.handshakes_shared);
+        assert_eq!(given.http2, loadline_proto::Http2::Only);
+        assert_eq!(given.hsts_max_age_s, Some(2 * DAY_S));
+        let defaults = options_of("");
+        assert_eq!(defaults.profile, Profile::Intermediate);
+        assert_eq!(
+            defaults.handshakes_max,
+            TlsOptions::default().handshakes_max
+        );
+        assert!(!defaults.early_data && defaults.handshakes_shared);
+        assert_eq!(defaults.hsts_max_age_s, None);
+    }
+
+    #[test]
+    fn a_look_that_panics_is_not_the_last_one() {
+        let (sender, signals) = channel();
+        let mut own = Some(sender);
+        own.iter().for_each(|it| it.send(()).unwrap());
+        let mut looks = 0;
+        follow(&signals, Duration::ZERO, |look| {
+            looks += 1;
+            match look {
+                Look::Anew => panic!("on purpose"),
+                Look::IfChanged => own = None, // the end
+            }
+        });
+        assert_eq!(looks, 2);
+    }
 }

@@ -71,7 +71,7 @@ pub(crate) enum Standing {
     Client,
     /// A trusted proxy.
     Proxy,
-    /// On this machine, while no proxy is named: its first request is looked at for the fields of one.
+    /// On this machine, and not named: its first request is looked at for the fields of a proxy.
     Unnamed,
 }
 
@@ -109,7 +109,7 @@ impl TrustedProxies {
         let is_local = || peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback());
         match () {
             () if self.trusts(peer) => Standing::Proxy,
-            () if self.is_empty() && is_local() => Standing::Unnamed,
+            () if is_local() => Standing::Unnamed,
             () => Standing::Client,
         }
     }

@@ -18,7 +18,7 @@ use crate::overload::InProgress;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::Registry;
 use crate::telemetry::journal::Journal;
-use crate::telemetry::log::{self, log_panic, panic_text};
+use crate::telemetry::log::{self, drop_panic, log_panic, panic_text};
 use crate::transport::local_address::LocalAddresses;
 use crate::{AccessSink, ServerOptions};
 
@@ -84,11 +84,7 @@ impl<H: Handler> Site<H> {
         who: &str,
         run: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let result = catch_unwind(AssertUnwindSafe(run));
-        let result = result.unwrap_or_else(|panic| {
-            let text = panic_text(panic.as_ref());
-            Err(io::Error::other(format!("{who} panicked: {text}")))
-        });
+        let result = caught(who, run);
         if result.is_err() {
             self.shutdown.stop(self.clock.now());
         }
@@ -97,8 +93,10 @@ impl<H: Handler> Site<H> {
 
     /// The same on a thread whose result nobody awaits: the handle says why the server has ended.
     pub(crate) fn guarded_alone(&self, who: &str, run: impl FnOnce() -> io::Result<()>) {
-        if let Err(error) = self.guarded(who, run) {
+        if let Err(error) = caught(who, run) {
+            // Before the stop: whoever waits for the end asks for the reason then.
             self.lock_failure().get_or_insert(error);
+            self.shutdown.stop(self.clock.now());
         }
     }
 
@@ -110,6 +108,15 @@ impl<H: Handler> Site<H> {
     fn lock_failure(&self) -> std::sync::MutexGuard<'_, Option<io::Error>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Runs this; a panic is an error.
+fn caught(who: &str, run: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = format!("{who} panicked: {}", panic_text(panic.as_ref()));
+        drop_panic(panic);
+        Err(io::Error::other(text))
+    })
 }
 
 /// Polls an app's task; a panic ends it.

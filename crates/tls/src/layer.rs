@@ -19,16 +19,21 @@ use rustls::{Connection, HandshakeKind, ProtocolVersion};
 use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::add;
 use crate::failure;
+use crate::first_message::{FirstMessage, HANDSHAKE, RECORD_HEAD_BYTES, record_len};
 use crate::handshake::{Fed, Handshake, feed, write};
 use crate::shared::Shared;
 use crate::x509;
 
-/// A record's type, version and length.
-const RECORD_HEAD_BYTES: usize = 5;
-/// The type of a handshake's record.
-const HANDSHAKE: u8 = 22;
 /// The longest record: RFC 8446 section 5.2.
 const RECORD_BYTES_MAX: usize = (16 << 10) + 256;
+
+/// What is kept of a client's first message until it is whole: the longest that rustls takes, 64 KiB, in
+/// records of any usual length. Browsers send two KiB.
+const FIRST_MESSAGE_BYTES_MAX: usize = 68 << 10;
+
+/// Steps of one handshake that are computed. A client of TLS 1.2 that shows a long chain of certificates
+/// takes ten, with a message to a record; each record beyond that would be a job for nothing.
+const STEPS_MAX: u8 = 16;
 
 /// What a client is told that speaks HTTP to a port of TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
@@ -54,12 +59,14 @@ pub struct TlsLayer {
     /// Open for what comes before the handshake is done.
     is_early: bool,
     has_ended: bool,
+    /// Steps of the handshake that were computed.
+    steps: u8,
 }
 
 #[derive(Debug)]
 enum State {
     /// The client's first message has not come.
-    Silent,
+    Silent(FirstMessage),
     /// A step is to be computed, or on its way.
     Computing(Option<Box<Handshake>>),
     Handshaking(Box<Connection>),
@@ -73,7 +80,10 @@ impl TlsLayer {
     pub(crate) fn server(server: &Arc<Shared>, peer: ClientKey) -> Self {
         Self {
             peer,
-            ..Self::new(State::Silent, Some(Arc::clone(server)))
+            ..Self::new(
+                State::Silent(FirstMessage::default()),
+                Some(Arc::clone(server)),
+            )
         }
     }
 
@@ -95,6 +105,7 @@ impl TlsLayer {
             failure: None,
             is_early: false,
             has_ended: false,
+            steps: 0,
         }
     }
 
@@ -104,7 +115,7 @@ impl TlsLayer {
             std::mem::replace(&mut self.state, State::Failed),
             &self.server,
         ) {
-            (State::Silent, Some(server)) => {
+            (State::Silent(mut message), Some(server)) => {
                 if let Err(fault) = check_record(&self.input) {
                     add(&server.counters.plaintext);
                     if self.input.first().is_some_and(u8::is_ascii_uppercase) {
@@ -112,8 +123,11 @@ impl TlsLayer {
                     }
                     return Err(fault);
                 }
-                if !has_record(&self.input) {
-                    self.state = State::Silent;
+                if !message.is_whole(&self.input) {
+                    if self.input.len() > FIRST_MESSAGE_BYTES_MAX {
+                        return self.fail("a first message of TLS that is too long");
+                    }
+                    self.state = State::Silent(message);
                     return Ok(());
                 }
                 self.compute(None)
@@ -144,9 +158,13 @@ impl TlsLayer {
         let Some(server) = &self.server else {
             return Ok(());
         };
+        if self.steps == STEPS_MAX {
+            return self.fail("a TLS handshake in too many records");
+        }
         let Some(place) = server.places.take(self.peer) else {
             return self.refuse();
         };
+        self.steps += 1;
         let input = std::mem::take(&mut self.input);
         let handshake = Handshake::new(&server.config, connection, input, place);
         self.state = State::Computing(Some(Box::new(handshake)));
@@ -161,6 +179,11 @@ impl TlsLayer {
             Status::SERVICE_UNAVAILABLE,
             "no room for another handshake",
         ))
+    }
+
+    fn fail(&self, text: &'static str) -> Result<(), Fault> {
+        add_failed(self.server.as_deref());
+        Err(Fault::bad_request(text))
     }
 
     /// Bytes of the handshake were understood.
@@ -297,7 +320,7 @@ impl Layer for TlsLayer {
     }
 
     fn has_begun(&self) -> bool {
-        !matches!(self.state, State::Silent)
+        !matches!(self.state, State::Silent(_))
     }
 
     fn has_ended(&self) -> bool {
@@ -327,8 +350,7 @@ impl Layer for TlsLayer {
         plain.extend_from_slice(&decrypted);
         out.extend_from_slice(&answer);
         let Some(connection) = connection else {
-            add_failed(self.server.as_deref());
-            return Err(Fault::bad_request("a TLS connection could not begin"));
+            return self.fail("a TLS connection could not begin");
         };
         self.fed(connection, fed)?;
         if self.input.is_empty() {
@@ -350,7 +372,7 @@ impl Layer for TlsLayer {
 
     fn held_bytes(&self) -> usize {
         let connection = match &self.state {
-            State::Silent | State::Failed => 0,
+            State::Silent(_) | State::Failed => 0,
             State::Computing(_) | State::Handshaking(_) | State::Open(_) => CONNECTION_BYTES,
         };
         connection + self.input.capacity()
@@ -406,13 +428,53 @@ fn check_record(input: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// How long the first record is, with its head.
-fn record_len(input: &[u8]) -> Option<usize> {
-    let head = input.first_chunk::<RECORD_HEAD_BYTES>()?;
-    Some(RECORD_HEAD_BYTES + usize::from(u16::from_be_bytes([head[3], head[4]])))
-}
-
 /// Whether there is a whole record: half of one is not worth a worker's time.
 fn has_record(input: &[u8]) -> bool {
     record_len(input).is_some_and(|len| input.len() >= len)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::NamedGroup;
+
+    use super::*;
+    use crate::{
+        Authorities, Certificates, KeyExchange, Profile, TlsClient, TlsClientOptions, TlsOptions,
+        TlsServer, self_signed,
+    };
+
+    /// How a client and a server of ours exchange keys.
+    fn key_exchange(offered: Option<KeyExchange>) -> Option<NamedGroup> {
+        let own = self_signed(&["localhost".to_owned()]).unwrap();
+        let trusted = Authorities::one(own.der()).unwrap();
+        let client = TlsClient::with(&TlsClientOptions {
+            key_exchange: offered,
+            ..TlsClientOptions::trusting(&trusted, Profile::default())
+        });
+        let certificates = Arc::new(Certificates::new(vec![own]));
+        let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+        let (mut sent, mut answer, mut plain) = Default::default();
+        let mut client = client.unwrap().connect("localhost", &mut sent).unwrap();
+        let mut server = server.accept(ClientKey::NOBODY);
+        server.received(&mut sent, &mut plain, &mut answer).unwrap();
+        let mut computation = server.take_computation().unwrap();
+        computation.carry_out();
+        server
+            .computed(computation, &mut plain, &mut answer)
+            .unwrap();
+        client
+            .received(&mut answer, &mut plain, &mut Buffer::default())
+            .unwrap();
+        match &client.state {
+            State::Open(connection) => Some(connection.negotiated_key_exchange_group()?.name()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_client_and_a_server_exchange_keys_by_the_hybrid() {
+        assert_eq!(key_exchange(None), Some(NamedGroup::X25519MLKEM768));
+        let of = Some(KeyExchange::X25519);
+        assert_eq!(key_exchange(of), Some(NamedGroup::X25519));
+    }
 }

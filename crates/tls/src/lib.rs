@@ -34,6 +34,7 @@ mod counters;
 mod error;
 mod failure;
 mod files;
+mod first_message;
 mod handshake;
 mod layer;
 mod places;

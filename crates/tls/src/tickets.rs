@@ -87,8 +87,13 @@ impl Tickets {
         current.all = keys;
     }
 
-    /// A new random key, if it is time for one.
-    fn rotate(&self, now: Instant) {
+    /// A new random key, if it is time for one, and an end of the oldest. Each handshake sees to that; where
+    /// there may be none for long, this is to be called now and then.
+    pub fn rotate(&self) {
+        self.rotate_at(Instant::now());
+    }
+
+    fn rotate_at(&self, now: Instant) {
         let is_due = |keys: &Keys| {
             let since = keys.since;
             since.is_some_and(|since| now.saturating_duration_since(since) >= ROTATION)
@@ -112,13 +117,13 @@ impl Tickets {
     }
 
     fn seal(&self, state: &[u8], now: Instant) -> Option<Vec<u8>> {
-        self.rotate(now);
+        self.rotate_at(now);
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.all.first()?.seal(state)
     }
 
     fn open(&self, ticket: &[u8], now: Instant) -> Option<Vec<u8>> {
-        self.rotate(now);
+        self.rotate_at(now);
         let (name, sealed) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.all.iter().find(|key| key.name == *name)?.open(sealed)
@@ -304,6 +309,21 @@ mod tests {
         assert_eq!(tickets.open(&ticket, end), None);
         assert_eq!(tickets.open(&second, end).as_deref(), Some(STATE));
         assert_eq!(tickets.open(&second, end + 3 * ROTATION), None);
+    }
+
+    #[test]
+    fn keys_of_a_server_that_nobody_asks_are_forgotten_too() {
+        let tickets = Tickets::rotating();
+        let start = Instant::now();
+        let ticket = tickets.seal(STATE, start).unwrap();
+        let has_its_key = || {
+            let keys = tickets.keys.read().unwrap();
+            keys.all.iter().any(|key| key.name == ticket[..NAME_BYTES])
+        };
+        tickets.rotate_at(start + ROTATION);
+        assert!(has_its_key());
+        tickets.rotate_at(start + 2 * ROTATION);
+        assert!(!has_its_key());
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub(super) struct PoolPlaces {
     began: Instant,
     /// Its clock is so many times as fast.
     pace: f64,
+    /// So many readings are to panic.
+    #[cfg(test)]
+    pub(super) panics: std::sync::atomic::AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -61,6 +64,8 @@ impl PoolPlaces {
             }),
             began: Instant::now(),
             pace: INTERVAL_MS as f64 / (interval.as_secs_f64() * 1e3).max(1.0),
+            #[cfg(test)]
+            panics: Default::default(),
         })
     }
 
@@ -108,6 +113,13 @@ impl PoolPlaces {
     /// What was done with them since the last call. Connections compute nothing here: what they wait for
     /// uses no CPU of theirs.
     pub(super) fn measure(&self) -> Measured {
+        #[cfg(test)]
+        {
+            use std::sync::atomic::Ordering::SeqCst;
+            let less = |left: usize| left.checked_sub(1);
+            let panics = self.panics.fetch_update(SeqCst, SeqCst, less);
+            assert!(panics.is_err(), "on purpose");
+        }
         let mut state = self.lock();
         let size = state.size;
         state.tally.read(self.now_us(), size)

@@ -4,7 +4,11 @@
 //! Connections are opened here before statements may use them, so that a database that grants no more of
 //! them fails no request.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use loadline_capacity::sizing::{Bounds, Decision, Sizer};
@@ -75,8 +79,13 @@ impl<D: Driver> Resized<D> {
         loop {
             let rarely = if idle >= INTERVALS_IDLE { RARELY } else { 1 };
             sleep(self.interval * rarely).await;
-            let is_idle = !self.decide().await;
-            idle = if is_idle { idle.saturating_add(1) } else { 0 };
+            let is_busy = unless_it_panics(self.decide()).await;
+            let is_busy = is_busy.unwrap_or_else(|| {
+                failed!(error, "a panic: the pool keeps its size for now");
+                self.begin_again(self.range.max as usize);
+                true
+            });
+            idle = if is_busy { 0 } else { idle.saturating_add(1) };
         }
     }
 
@@ -151,6 +160,19 @@ impl<D: Driver> Resized<D> {
     }
 }
 
+/// What a future returns; `None` if it has panicked.
+async fn unless_it_panics<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let poll = |cx: &mut Context<'_>| {
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(cx));
+        match catch_unwind(poll) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None), // the panic's own message has been printed
+        }
+    };
+    poll_fn(poll).await
+}
+
 fn bounds(range: PoolRange, max: usize) -> Bounds {
     Bounds {
         min: range.min as usize,
@@ -175,6 +197,7 @@ fn say(decision: &Decision) {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::sync::atomic::Ordering::SeqCst;
 
     use sqlx::pool::PoolOptions;
     use sqlx::sqlite::SqliteConnectOptions;
@@ -194,12 +217,23 @@ mod tests {
 
     #[tokio::test]
     async fn connections_come_and_go_with_what_is_asked() {
+        come_and_go(0).await;
+    }
+
+    #[tokio::test]
+    async fn decisions_that_panic_are_not_the_last_ones() {
+        come_and_go(3).await;
+    }
+
+    /// So many decisions panic at first.
+    async fn come_and_go(panics: usize) {
         let folder = tempfile::tempdir().unwrap();
         let connect = SqliteConnectOptions::new().filename(folder.path().join("a.db"));
         let pool = PoolOptions::<sqlx::Sqlite>::new().max_connections(16);
         let pool = pool.connect_lazy_with(connect.create_if_missing(true));
         let interval = Duration::from_millis(5);
         let places = PoolPlaces::new(2, interval);
+        places.panics.store(panics, SeqCst);
         let range = PoolRange { min: 2, max: 16 };
         let runtime = Handle::current();
         let shared = Arc::clone(&places);
@@ -214,6 +248,7 @@ mod tests {
         };
         let stuck: Vec<_> = (0..30).map(stuck).collect();
         eventually(|| places.busy() == 16 && pool.size() == 16).await;
+        assert_eq!(places.panics.load(SeqCst), 0);
         stuck.iter().for_each(|task| task.abort());
         eventually(|| places.size() == 2 && places.busy() == 0 && pool.size() <= 2).await;
     }

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// Builds it into `target/NAME`, once, with a Go of at least this minor version; `None`: there is none,
-/// which is said.
+/// From this one on Go fetches a later Go by itself if a module needs one (`GOTOOLCHAIN`).
+const FETCHES_OTHERS: u32 = 21;
+
+/// Builds it into `target/NAME`, once, with a Go of at least this minor version, or with one that fetches
+/// it; `None`: there is none, which is said.
 pub(crate) fn build(name: &str, module: &str, go_minor: u32) -> Option<PathBuf> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _building = BUILDING.lock().unwrap();
@@ -18,17 +21,26 @@ pub(crate) fn build(name: &str, module: &str, go_minor: u32) -> Option<PathBuf> 
         return Some(program);
     }
     fs::create_dir_all(&folder).unwrap();
-    let mut go = ["go", "/usr/local/go/bin/go"].into_iter();
-    let Some(go) = go.find(|go| minor_version(go) >= Some(go_minor)) else {
-        let message = format!("\nskipped: no Go 1.{go_minor} or later to build {name} with\n");
-        let _ = std::io::stderr().write_all(message.as_bytes());
-        return None;
+    let of = |least| {
+        let mut all = ["go", "/usr/local/go/bin/go"].into_iter();
+        all.find(|go| minor_version(go) >= Some(least))
     };
-    let mut install = Command::new(go);
-    install.args(["install", module]);
-    install.env("GOBIN", folder.canonicalize().unwrap());
-    assert!(install.status().unwrap().success(), "{module}");
-    Some(program)
+    let install = |go| {
+        let mut install = Command::new(go);
+        install.args(["install", module]).env("GOTOOLCHAIN", "auto");
+        install.env("GOBIN", folder.canonicalize().unwrap());
+        install.status().unwrap().success()
+    };
+    if let Some(go) = of(go_minor) {
+        assert!(install(go), "{module}");
+        return Some(program);
+    }
+    if of(FETCHES_OTHERS).is_some_and(install) {
+        return Some(program);
+    }
+    let message = format!("\nskipped: no Go 1.{go_minor} or later to build {name} with\n");
+    let _ = std::io::stderr().write_all(message.as_bytes());
+    None
 }
 
 /// 24 of `go version go1.24.2 linux/amd64`.

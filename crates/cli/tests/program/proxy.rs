@@ -220,8 +220,15 @@ fn a_proxy_that_nobody_named_is_said_once_with_what_would_be_right() {
                 Some("--trust-proxy 127.0.0.1 --trust-proxy-field forwarded"),
             ),
             (&[], ["", ""], [tcp, unix], None),
+            // Another one was named.
             (
-                &["--trust-proxy", "192.0.2.1"],
+                &["--trust-proxy", "127.0.0.1"],
+                [VIA, STANDARD],
+                [tcp, unix],
+                Some("--trust-proxy unix"),
+            ),
+            (
+                &["--trust-proxy", "127.0.0.1", "--trust-proxy", "unix"],
                 [VIA, STANDARD],
                 [tcp, unix],
                 None,

@@ -5,19 +5,25 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use loadline_base::Buffer;
 use loadline_proto::Layer as _;
-use loadline_tls::{Authorities, Profile, TlsClient};
-use rcgen::{CertificateParams, KeyPair};
+use loadline_tls::{Authorities, Profile, TlsClient, TlsClientOptions, Trust};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
-use crate::util::{Server, architectures, exchange, run, site};
+use crate::util::{Server, architectures, connect, exchange, run, site, until};
 
 /// Writes a certificate for `localhost` and its key.
 fn write_pair(folder: &Path) {
+    write_pair_for("localhost", folder, |_| {});
+}
+
+fn write_pair_for(name: &str, folder: &Path, change: impl FnOnce(&mut CertificateParams)) {
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap();
+    let mut certificate = CertificateParams::new([name.to_owned()]).unwrap();
+    change(&mut certificate);
     let certificate = certificate.self_signed(&key).unwrap();
     fs::write(folder.join("c.pem"), certificate.pem()).unwrap();
     fs::write(folder.join("k.pem"), key.serialize_pem()).unwrap();
@@ -27,18 +33,19 @@ fn write_pair(folder: &Path) {
 fn start(site: &Path, more: &[&str]) -> (Server, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     write_pair(folder.path());
-    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (certificate, key) = (path("c.pem"), path("k.pem"));
-    let own = [
-        "--listen",
-        "https://127.0.0.1:0",
-        "--tls-cert",
-        &certificate,
-        "--tls-key",
-        &key,
-    ];
-    let server = Server::start_with(site, &[&own, more].concat(), Stdio::null());
-    (server, folder)
+    (start_with(site, &[folder.path()], more), folder)
+}
+
+/// A server with the certificates in these folders.
+fn start_with(site: &Path, folders: &[&Path], more: &[&str]) -> Server {
+    let mut words = vec!["--listen".to_owned(), "https://127.0.0.1:0".into()];
+    for folder in folders {
+        let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        words.extend(["--tls-cert".into(), path("c.pem")]);
+        words.extend(["--tls-key".into(), path("k.pem")]);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Server::start_with(site, &[&words, more].concat(), Stdio::null())
 }
 
 fn https_address(server: &Server) -> SocketAddr {
@@ -56,18 +63,30 @@ fn get_by_https(server: &Server, trusted: &Path, target: &str) -> Option<String>
 /// The response to a GET by a client that trusts the certificate in this folder; `None`: it does not
 /// trust the server.
 fn get_at(address: SocketAddr, trusted: &Path, target: &str) -> Option<String> {
-    let authorities = Authorities::from_file(&trusted.join("c.pem")).unwrap();
-    let client = TlsClient::new(&authorities, Profile::Intermediate).unwrap();
+    get_by(&trusting(trusted), address, "localhost", target)
+}
+
+/// A client that trusts the certificate in this folder.
+fn trusting(folder: &Path) -> TlsClient {
+    TlsClient::new(&authorities(folder), Profile::Intermediate).unwrap()
+}
+
+fn authorities(folder: &Path) -> Authorities {
+    Authorities::from_file(&folder.join("c.pem")).unwrap()
+}
+
+/// The same by this client, of the server with this name.
+fn get_by(client: &TlsClient, address: SocketAddr, name: &str, target: &str) -> Option<String> {
     let (mut plain, mut out) = (Buffer::default(), Buffer::default());
-    let mut layer = client.connect("localhost", &mut out).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
+    let mut layer = client.connect(name, &mut out).unwrap();
+    let mut stream = connect(address);
     let mut is_asked = false;
     let mut piece = [0; 4096];
     while !layer.has_ended() {
         if layer.is_open() && !is_asked {
             is_asked = true;
             let request =
-                format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+                format!("GET {target} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
             layer.send(request.as_bytes(), &mut out);
         }
         let _ = stream.write_all(&out); // the server may have closed by then
@@ -83,6 +102,16 @@ fn get_at(address: SocketAddr, trusted: &Path, target: &str) -> Option<String> {
     }
     Some(String::from_utf8(plain.to_vec()).unwrap())
 }
+
+/// What the status page says of TLS, at the server's plain address.
+fn tls_status(server: &Server) -> serde_json::Value {
+    let (_, content) = exchange(server.connect(), "/-/status");
+    let page: serde_json::Value = serde_json::from_str(&content).expect(&content);
+    page["tls"].clone()
+}
+
+/// A plain address with a status page, beside others.
+const WITH_STATUS: [&str; 4] = ["--listen", "127.0.0.1:0", "--status-path", "/-/status"];
 
 #[test]
 fn a_page_under_every_architecture() {
@@ -106,6 +135,136 @@ fn a_renewed_certificate_is_taken_up() {
     server.line_with("certificates taken up again");
     assert!(get_by_https(&server, folder.path(), "/").is_some());
     assert!(get_by_https(&server, before.path(), "/").is_none());
+}
+
+#[test]
+fn each_name_gets_its_certificate_with_its_key() {
+    let site = site();
+    let folders: Vec<TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let names = ["one.test", "two.test", "*.three.test"];
+    for (name, folder) in names.iter().zip(&folders) {
+        write_pair_for(name, folder.path(), |_| {});
+    }
+    let paths: Vec<&Path> = folders.iter().map(TempDir::path).collect();
+    let server = start_with(site.path(), &paths, &[]);
+    let address = https_address(&server);
+    for (asked, own) in [("one.test", 0), ("two.test", 1), ("a.three.test", 2)] {
+        for (index, folder) in paths.iter().enumerate() {
+            let response = get_by(&trusting(folder), address, asked, "/");
+            let is_served = response.is_some_and(|it| it.starts_with("HTTP/1.1 200 "));
+            assert_eq!(is_served, index == own, "{asked}, trusting {index}");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_is_served_with_a_warning_and_shows_in_the_status() {
+    let site = site();
+    let (past, future) = (date_time_ymd(2020, 1, 1), date_time_ymd(4020, 1, 1));
+    for (from, to, warning) in [
+        (date_time_ymd(2019, 1, 1), past, "expired"),
+        (future, date_time_ymd(4021, 1, 1), "not valid for another"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write_pair_for("localhost", folder.path(), |it| {
+            (it.not_before, it.not_after) = (from, to);
+        });
+        let server = start_with(site.path(), &[folder.path()], &WITH_STATUS);
+        let said = server.start_up.iter();
+        let mut said = said.filter(|line| line.contains("WARN") && line.contains("c.pem"));
+        let line = said.next().expect("a warning");
+        assert!(line.contains(warning), "{line}");
+        assert_eq!(said.next(), None);
+        let status = tls_status(&server);
+        assert_eq!(status["certificates_to_renew"], 1, "{status}");
+        let left = status["certificate_seconds_left"].as_u64().unwrap();
+        assert_eq!(left == 0, warning == "expired", "{status}");
+        // It is served all the same, to those who do not look.
+        let client = TlsClient::with(&TlsClientOptions {
+            trust: Trust::Anyone,
+            ..TlsClientOptions::trusting(&authorities(folder.path()), Profile::Intermediate)
+        });
+        let response = get_by(&client.unwrap(), https_address(&server), "localhost", "/");
+        assert!(response.unwrap().starts_with("HTTP/1.1 200 "));
+    }
+    let (server, _folder) = start(site.path(), &WITH_STATUS);
+    let status = tls_status(&server);
+    assert_eq!(status["certificates_to_renew"], 0, "{status}");
+}
+
+#[test]
+fn a_hang_up_has_certificates_taken_up_and_no_handshake_is_lost() {
+    const RENEWALS: usize = 20;
+    let site = site();
+    let (server, folder) = start(site.path(), &WITH_STATUS);
+    let address = https_address(&server);
+    // Also what has not changed: so this is the signal's doing.
+    server.signal("HUP");
+    server.line_with("certificates taken up again");
+    let anyone = TlsClientOptions {
+        trust: Trust::Anyone,
+        resumes: false,
+        ..TlsClientOptions::trusting(&authorities(folder.path()), Profile::Intermediate)
+    };
+    let client = TlsClient::with(&anyone).unwrap();
+    let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !over.load(SeqCst) {
+                        let response = get_by(&client, address, "localhost", "/");
+                        assert!(response.unwrap().starts_with("HTTP/1.1 200 "));
+                        done.fetch_add(1, SeqCst);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..RENEWALS {
+            let before = done.load(SeqCst);
+            write_pair(folder.path());
+            server.signal("HUP");
+            server.line_with("certificates taken up again");
+            let has_failed = || clients.iter().any(|client| client.is_finished());
+            until("another handshake", || {
+                (done.load(SeqCst) > before + 3 || has_failed()).then_some(())
+            });
+        }
+        over.store(true, SeqCst);
+    });
+    // The last one is served.
+    until("the new certificate", || {
+        get_by_https(&server, folder.path(), "/")
+    });
+    let status = tls_status(&server);
+    assert_eq!(status["handshakes_failed"], 0, "{status}");
+    assert_eq!(status["handshakes_refused"], 0, "{status}");
+}
+
+#[test]
+fn machines_with_the_same_ticket_key_resume_each_others_sessions() {
+    let (site, folder) = (site(), tempfile::tempdir().unwrap());
+    write_pair(folder.path());
+    let key = |name: &str, byte: u8| {
+        let path = folder.path().join(name);
+        fs::write(&path, [byte; 80]).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (key, other) = (key("ticket.key", 1), key("other.key", 2));
+    let client = trusting(folder.path());
+    for (more, resumed) in [
+        (&["--tls-ticket-key", &key][..], 0),
+        (&["--tls-ticket-key", &other, "--tls-ticket-key", &key], 1), // which opens what was sealed before
+        (&["--tls-ticket-key", &key], 0),
+        (&[], 0),
+    ] {
+        let more = [&WITH_STATUS[..], more].concat();
+        let server = start_with(site.path(), &[folder.path()], &more);
+        let response = get_by(&client, https_address(&server), "localhost", "/");
+        assert!(response.unwrap().starts_with("HTTP/1.1 200 "));
+        let status = tls_status(&server);
+        assert_eq!(status["handshakes_resumed"], resumed, "{more:?}: {status}");
+    }
 }
 
 #[test]

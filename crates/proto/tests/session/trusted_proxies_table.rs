@@ -388,8 +388,12 @@ fn a_proxy_on_this_machine_that_is_not_named_is_reported_once() {
         ),
         // From elsewhere it is more likely made up.
         (&[], "192.0.2.1:80", &[VIA], &[None]),
-        (&["192.0.2.1"], "127.0.0.1:80", &[VIA], &[None]),
-        (&["127.0.0.1"], "unix", &[VIA], &[None]),
+        // Another one is named, or the same one by another address.
+        (&["192.0.2.1"], "127.0.0.1:80", &[VIA], &seen),
+        (&["127.0.0.1"], "[::1]:80", &[VIA], &seen),
+        (&["127.0.0.1"], "unix", &[VIA], &seen),
+        (&["192.0.2.1"], "192.0.2.7:80", &[VIA], &[None]),
+        (&["127.0.0.1"], "127.0.0.1:80", &[VIA], &[None]),
         (&["unix"], "unix", &[VIA], &[None]),
     ] {
         let seen = seen_from(&trusting(proxies, XForwardedFor), peer, requests);

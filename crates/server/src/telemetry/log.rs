@@ -20,9 +20,13 @@ pub(crate) fn say(line: impl FnOnce()) {
 #[inline]
 pub(crate) fn harmless(hand: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(hand)) {
-        // Its own drop may panic as well: that one is the last.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
+        drop_panic(panic);
     }
+}
+
+/// Drops what somebody has panicked with. Its own drop may panic as well: that one is the last.
+pub(crate) fn drop_panic(panic: Box<dyn Any + Send>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
 }
 
 /// The same for a line that a client can cause. It is to end with what was suppressed.

@@ -116,6 +116,7 @@ impl<H: Handler> ThreadContext<H> {
 
     /// A context with a read buffer of another size.
     pub(crate) fn with_read_buffer(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
+        let served = ThreadConfig::new(&site.config); // first: the handler's own part may panic
         let row = site.registry.row(role);
         let mut memory = match role {
             Role::Thread => MemoryAccount::of_one(&site.memory),
@@ -130,7 +131,7 @@ impl<H: Handler> ThreadContext<H> {
             row,
             role,
             registry: Arc::clone(&site.registry),
-            served: ThreadConfig::new(&site.config),
+            served,
             pool: Pool::new(),
             memory,
             clock: site.clock,

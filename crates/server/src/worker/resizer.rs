@@ -57,21 +57,17 @@ impl Resizer {
             pools: pools.len().max(1) as u64,
             last_us: site.clock.now_us(),
         };
-        let pools = pools.iter().map(resized).collect();
+        let mut pools: Vec<_> = pools.iter().map(resized).collect();
         let stop = Arc::new(Waker::new()?);
         let (site, stopped) = (Arc::clone(site), Arc::clone(&stop));
         let thread = Builder::new()
             .name("pool sizes".to_owned())
             .spawn(move || {
-                let resize = AssertUnwindSafe(|| resize(&site, pools, &stopped));
-                // The pools go on with the size that they have.
-                match catch_unwind(resize) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => {
-                        log::say(|| tracing::warn!("pools keep their size from now on: {error}"));
-                    }
-                    Err(panic) => log::log_panic("the thread that sizes pools", panic.as_ref()),
-                }
+                site.guarded_alone("the thread that sizes pools", || {
+                    follow(&site, &stopped, |times| {
+                        decide_all(&site, &mut pools, times)
+                    })
+                });
             })?;
         Ok(Some(Self {
             stop,
@@ -89,11 +85,12 @@ impl Drop for Resizer {
     }
 }
 
-/// Until it is stopped, or the server drains.
-fn resize<H: Handler>(
-    site: &Arc<Site<H>>,
-    mut pools: Vec<Resized>,
+/// Decides once in each interval, until it is stopped, or the server drains. A panic costs the decision
+/// that it came from: pools keep their size for an interval.
+fn follow<H: Handler>(
+    site: &Site<H>,
     stop: &Waker,
+    mut decide: impl FnMut(f64) -> bool,
 ) -> io::Result<()> {
     let interval_ms = u64::try_from(site.options.sizing_interval.as_millis()).unwrap_or(u64::MAX);
     let interval_ms = interval_ms.max(1);
@@ -113,15 +110,25 @@ fn resize<H: Handler>(
                 break;
             }
         }
-        let mut is_idle = true;
-        let mut useful = 0;
-        for pool in &mut pools {
-            is_idle &= !pool.decide(site, times);
-            useful += pool.sizer.useful_max();
-        }
-        site.registry.workers_useful.set(useful as u64);
-        idle = if is_idle { idle.saturating_add(1) } else { 0 };
+        let is_busy = catch_unwind(AssertUnwindSafe(|| decide(times)));
+        let is_busy = is_busy.unwrap_or_else(|panic| {
+            log::log_panic("the thread that sizes pools", panic.as_ref());
+            true
+        });
+        idle = if is_busy { 0 } else { idle.saturating_add(1) };
     }
+}
+
+/// Decides for all pools; `true`: one of them has something to do.
+fn decide_all<H: Handler>(site: &Arc<Site<H>>, pools: &mut [Resized], times: f64) -> bool {
+    let mut is_busy = false;
+    let mut useful = 0;
+    for pool in pools {
+        is_busy |= pool.decide(site, times);
+        useful += pool.sizer.useful_max();
+    }
+    site.registry.workers_useful.set(useful as u64);
+    is_busy
 }
 
 /// A pool whose size changes.
@@ -204,5 +211,27 @@ impl Resized {
                 "{size} workers instead of {from} ({reason:?}){more}"
             );
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::tests::quiet_site;
+
+    #[test]
+    fn a_decision_that_panics_is_not_the_last_one() {
+        let (site, stop) = (quiet_site(), Waker::new().unwrap());
+        let mut decisions = 0;
+        let result = follow(&site, &stop, |_| {
+            decisions += 1;
+            match decisions {
+                1 => panic!("on purpose"),
+                _ => stop.wake(),
+            }
+            true
+        });
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(decisions, 2);
     }
 }

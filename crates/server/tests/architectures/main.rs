@@ -3,7 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[allow(unreachable_pub, reason = "shared with other test programs")]
+#[macro_use]
+#[path = "../conformance/model.rs"]
+mod model;
+
 mod blocking;
 mod fairness;
 mod loops;
+mod lost_threads;
 mod shared;

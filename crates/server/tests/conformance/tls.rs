@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use loadline_proto::Limits;
+use loadline_server::{Architecture, SocketIo};
 use loadline_tls::{
     Authorities, Certificate, Certificates, Profile, TlsClient, TlsOptions, TlsServer, self_signed,
 };
@@ -22,12 +23,12 @@ use crate::fixture::{Model, Server, connect_by, eventually, limits, pattern, tls
 
 /// Cases of other files, over TLS.
 macro_rules! every_model_over_tls {
-    ($($file:ident::$case:ident,)*) => {
+    ($($(#[$attribute:meta])? $file:ident::$case:ident,)*) => {
         $(mod $case {
             fn over_tls(model: crate::model::Model) {
                 crate::fixture::over_tls(crate::$file::$case, model);
             }
-            every_model! { over_tls, }
+            every_model! { $(#[$attribute])? over_tls, }
         })*
     };
 }
@@ -48,6 +49,11 @@ every_model_over_tls! {
     shutdown::a_drain_closes_idle_connections_at_once,
     shutdown::a_drain_finishes_what_was_accepted,
     last_words::a_last_answer_is_whole_though_more_came_behind_its_request,
+    replaced::a_rename_over_a_file_cut_those_who_were_downloading_it,
+    replaced::permissions_and_links_cut_those_who_were_downloading_a_file,
+    failures::a_file_rewritten_while_it_is_sent_never_completes_mixed,
+    #[ignore = "long: half a second for each model, or more"]
+    replaced::two_hundred_renames_under_load_cut_no_answer,
 }
 
 every_model! {
@@ -229,4 +235,17 @@ fn handshakes_of_many_clients_at_once(model: Model) {
     let counts = tls.counts();
     assert_eq!(counts.full + counts.resumed, 48);
     assert_eq!((counts.failed, counts.refused, counts.truncated), (0, 0, 0));
+    // Who has computed them.
+    let options = model.options();
+    let is_loop = matches!(
+        options.architecture,
+        Architecture::Reactor | Architecture::Proactor
+    );
+    if is_loop && options.socket_io == SocketIo::Loop {
+        let total = server.control.snapshot().total;
+        match options.workers {
+            0 => assert!(total.jobs == 0 && total.blocked_in_place >= 48, "{total:?}"),
+            _ => assert!(total.jobs >= 48 && total.blocked_in_place == 0, "{total:?}"),
+        }
+    }
 }

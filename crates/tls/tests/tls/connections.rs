@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use loadline_base::{Buffer, ContentVersion, OpenFile};
 use loadline_proto::{Body, CloseReason, Context, Exchange, Layer as _, Limits, Outcome};
-use loadline_tls::{Certificates, Profile, TlsOptions, TlsServer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use loadline_tls::{Certificates, TlsOptions, TlsServer};
+use rustls::version::TLS13;
 
 use crate::drive::{Driver, config, echo, parse_answers};
-use crate::pair::{Pair, certificate, ends, trusting_by};
+use crate::pair::{Pair, certificate, client_of, connection, ends, exchange};
 
 /// KeyUpdates in a row that rustls takes between two pieces of content.
 const KEY_UPDATES_MAX: usize = 32;
@@ -178,26 +178,6 @@ fn a_changed_record_ends_the_connection() {
 }
 
 #[test]
-fn both_versions() {
-    let certificate = certificate(&["localhost"]);
-    let certificates = Arc::new(Certificates::new(vec![certificate.clone()]));
-    for (profile, theirs, version) in [
-        (Profile::Intermediate, Profile::Intermediate, "TLSv1.3"),
-        (Profile::Intermediate, Profile::Modern, "TLSv1.3"),
-        (Profile::Modern, Profile::Intermediate, "TLSv1.3"),
-    ] {
-        let options = TlsOptions {
-            profile,
-            ..TlsOptions::default()
-        };
-        let server = TlsServer::new(&certificates, &options).unwrap();
-        let mut pair = Pair::new(&server, &trusting_by(&certificate, theirs));
-        pair.open();
-        assert_eq!(pair.client.security().unwrap().version, version);
-    }
-}
-
-#[test]
 fn plain_bytes_go_nowhere_before_the_handshake() {
     let (_, client) = ends(&TlsOptions::default());
     let mut out = Buffer::default();
@@ -208,41 +188,14 @@ fn plain_bytes_go_nowhere_before_the_handshake() {
     assert!(client.connect("not a name", &mut out).is_err());
 }
 
-/// Passes on what either end has to say.
-fn exchange(client: &mut ClientConnection, server: &mut Driver<'_>, seen: &mut usize) {
-    loop {
-        let mut out = Vec::new();
-        while client.wants_write() {
-            client.write_tls(&mut out).unwrap();
-        }
-        if out.is_empty() || server.is_closed() {
-            return;
-        }
-        server.feed(&out);
-        let new = server.output[*seen..].to_vec();
-        *seen += new.len();
-        let mut new = &new[..];
-        while !new.is_empty() {
-            client.read_tls(&mut new).unwrap();
-            let _ = client.process_new_packets(); // the server's alert is an error here
-        }
-    }
-}
-
 #[test]
 fn key_updates_without_content_end_the_connection() {
     let certificate = certificate(&["localhost"]);
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate.der().to_vec().into()).unwrap();
+    let client = Arc::new(client_of(&certificate, &[&TLS13]));
     let certificates = Arc::new(Certificates::new(vec![certificate]));
     let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_safe_default_protocol_versions().unwrap();
-    let client = Arc::new(builder.with_root_certificates(roots).with_no_client_auth());
     let open = || {
-        let name = "localhost".try_into().unwrap();
-        let mut client = ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let mut client = connection(&client);
         let mut driver = Driver::speaking(server.protocol(), &config(Limits::default()), echo);
         let mut seen = 0;
         exchange(&mut client, &mut driver, &mut seen);

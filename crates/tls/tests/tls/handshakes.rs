@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use loadline_proto::{CloseReason, Limits};
 use loadline_tls::{Tickets, TlsOptions, TlsServer};
+use rustls::client::{Resumption, Tls12Resumption};
+use rustls::version::TLS12;
+use rustls::{ClientConfig, HandshakeKind};
 
 use crate::drive::{Driver, config, echo};
-use crate::pair::{Pair, certificate, ends, trusting};
+use crate::pair::{Pair, certificate, client_of, connection, ends, exchange, trusting};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -154,6 +157,35 @@ fn sessions_are_resumed() {
         let counts = server.counts();
         assert_eq!((counts.full, counts.resumed), (full, resumed));
     }
+}
+
+#[test]
+fn sessions_without_tickets_are_remembered_up_to_a_bound() {
+    const SESSIONS_MAX: usize = 1024;
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(loadline_tls::Certificates::new(vec![own.clone()]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    let ask = |client: &Arc<ClientConfig>| {
+        let (mut client, mut driver) = (connection(client), driver(&server));
+        exchange(&mut client, &mut driver, &mut 0);
+        client.handshake_kind().unwrap()
+    };
+    let new_client = || {
+        let mut client = client_of(&own, &[&TLS12]);
+        let ids = Tls12Resumption::SessionIdOnly;
+        client.resumption = Resumption::in_memory_sessions(1).tls12_resumption(ids);
+        Arc::new(client)
+    };
+    let first = new_client();
+    assert_eq!(ask(&first), HandshakeKind::Full);
+    assert_eq!(ask(&first), HandshakeKind::Resumed);
+    let last = new_client();
+    ask(&last);
+    for _ in 1..SESSIONS_MAX {
+        ask(&new_client());
+    }
+    assert_eq!(ask(&last), HandshakeKind::Resumed);
+    assert_eq!(ask(&first), HandshakeKind::Full, "it was forgotten");
 }
 
 #[test]

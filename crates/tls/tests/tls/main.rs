@@ -13,3 +13,5 @@ mod connections;
 mod early_data;
 mod files;
 mod handshakes;
+mod profiles;
+mod records;

@@ -9,6 +9,10 @@ use loadline_tls::{
     self_signed,
 };
 
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+
 use crate::drive::{Answer, Driver, config, echo, parse_answers};
 
 /// A certificate of its own authority for these names.
@@ -24,6 +28,80 @@ pub fn trusting(certificate: &Certificate) -> TlsClient {
 
 pub fn trusting_by(certificate: &Certificate, profile: Profile) -> TlsClient {
     TlsClient::new(&Authorities::one(certificate.der()).unwrap(), profile).unwrap()
+}
+
+/// A client of rustls alone that trusts this one.
+pub fn client_of(
+    trusted: &Certificate,
+    versions: &[&'static SupportedProtocolVersion],
+) -> ClientConfig {
+    client_with(trusted, aws_lc_rs::default_provider(), versions)
+}
+
+/// The same with this cryptography.
+pub fn client_with(
+    trusted: &Certificate,
+    provider: CryptoProvider,
+    versions: &[&'static SupportedProtocolVersion],
+) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.der().to_vec().into()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+    let builder = builder.with_protocol_versions(versions).unwrap();
+    builder.with_root_certificates(roots).with_no_client_auth()
+}
+
+/// A connection of it.
+pub fn connection(client: &Arc<ClientConfig>) -> ClientConnection {
+    let name = ServerName::try_from("localhost").unwrap();
+    ClientConnection::new(Arc::clone(client), name).unwrap()
+}
+
+/// What it has to send.
+pub fn sent_by(client: &mut ClientConnection) -> Vec<u8> {
+    let mut out = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut out).unwrap();
+    }
+    out
+}
+
+/// Passes on what either end has to say; `seen` is how much of the server's the client has read.
+pub fn exchange(client: &mut ClientConnection, server: &mut Driver<'_>, seen: &mut usize) {
+    loop {
+        let out = sent_by(client);
+        if out.is_empty() || server.is_closed() {
+            return;
+        }
+        server.feed(&out);
+        receive(client, server, seen);
+    }
+}
+
+/// Passes on what the server has said.
+pub fn receive(client: &mut ClientConnection, server: &Driver<'_>, seen: &mut usize) {
+    let new = server.output[*seen..].to_vec();
+    *seen += new.len();
+    let mut new = &new[..];
+    while !new.is_empty() {
+        client.read_tls(&mut new).unwrap();
+        let _ = client.process_new_packets(); // the server's alert is an error here
+    }
+}
+
+/// The same records with less in each.
+pub fn cut_records(records: &[u8], piece: usize) -> Vec<u8> {
+    let (mut rest, mut cut) = (records, Vec::new());
+    while let [kind, major, minor, high, low, after @ ..] = rest {
+        let (content, next) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        for piece in content.chunks(piece) {
+            cut.extend_from_slice(&[*kind, *major, *minor]);
+            cut.extend_from_slice(&(piece.len() as u16).to_be_bytes());
+            cut.extend_from_slice(piece);
+        }
+        rest = next;
+    }
+    cut
 }
 
 /// A server of this certificate, and a client that trusts it.

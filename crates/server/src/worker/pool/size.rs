@@ -1,12 +1,16 @@
 //! How many workers a pool has, and what is to be known to change that.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loadline_proto::Handler;
 
 use super::{WorkerDesk, Workers, lock};
 use crate::site::Site;
+use crate::telemetry::log::{drop_panic, panic_text};
+use crate::worker::job::Job;
+use crate::worker::job_queue::JobSource;
 use crate::worker::meter::Meter;
 use crate::worker::peaks::PeaksTaken;
 
@@ -21,9 +25,7 @@ impl Workers {
         let mut result = Ok(());
         for source in self.queue.resize(count) {
             if result.is_ok() {
-                let mut desk = WorkerDesk::new(site, source);
-                desk.join(self);
-                result = self.start_one(site, desk);
+                result = self.start_another(site, source);
             }
             if result.is_err() {
                 self.queue.count_out();
@@ -36,6 +38,24 @@ impl Workers {
             let _ = (0..self.queue.excess()).all(|_| seats.free_one());
         }
         result
+    }
+
+    /// What a handler keeps on a thread is made here: if that panics, there is no worker.
+    fn start_another<H: Handler>(
+        self: &Arc<Self>,
+        site: &Arc<Site<H>>,
+        source: JobSource<Job>,
+    ) -> io::Result<()> {
+        let start = AssertUnwindSafe(|| {
+            let mut desk = WorkerDesk::new(site, source);
+            desk.join(self);
+            self.start_one(site, desk)
+        });
+        catch_unwind(start).unwrap_or_else(|panic| {
+            let text = format!("a handler panicked: {}", panic_text(panic.as_ref()));
+            drop_panic(panic);
+            Err(io::Error::other(text))
+        })
     }
 
     /// Workers that there are.

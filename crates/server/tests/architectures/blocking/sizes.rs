@@ -1,18 +1,24 @@
 //! Pools of threads that change their size.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use loadline_proto::Limits;
 use loadline_server::{Architecture, Role, ServerOptions, SizeRange};
 
 use super::util::*;
 
 fn resized(min: usize, max: usize, interval_ms: u64) -> Server {
-    start(ServerOptions {
+    start(options_of(min, max, interval_ms))
+}
+
+fn options_of(min: usize, max: usize, interval_ms: u64) -> ServerOptions {
+    ServerOptions {
         threads: min,
         threads_range: Some(SizeRange { min, max }),
         sizing_interval: Duration::from_millis(interval_ms),
         ..options(Architecture::ThreadPool)
-    })
+    }
 }
 
 fn threads(server: &Server) -> usize {
@@ -124,5 +130,24 @@ fn a_pool_has_no_more_threads_than_there_are_connections() {
             requests() == 2000 * CLIENTS as u64
         });
     });
+    assert!(server.end().is_clean());
+}
+
+#[test]
+fn a_handler_that_panics_where_a_thread_is_added_does_so_in_vain() {
+    let handler = TestHandler::default();
+    handler.starts_that_panic.store(5, Ordering::SeqCst);
+    let options = options_of(2, 16, 5);
+    let server = Server::start(options, handler, Limits::default());
+    let mut stuck: Vec<_> = (0..12).map(|_| server.connect()).collect();
+    stuck.iter_mut().for_each(|client| client.ask("/gate"));
+    server.handler.gate.await_waiting(12);
+    assert_eq!(server.handler.starts_that_panic.load(Ordering::SeqCst), 0);
+    server.handler.gate.open();
+    for client in &mut stuck {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    drop(stuck);
+    eventually(|| threads(&server) == 2);
     assert!(server.end().is_clean());
 }

@@ -1,5 +1,7 @@
 //! A handler made for tests, one for all: the server is compiled for each handler anew.
 
+use std::panic::panic_any;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use super::Gate;
 /// | `/upload` | blocking | the same, with content that is collected |
 /// | `/encoded` | blocking | has its answer encoded first |
 /// | `/panic`, `/panic-blocking` | either | panics |
+/// | `/lost`, `/lost-blocking` | either | panics, and again in those who have caught that |
 /// | `/shared`, `/big` | at once | some MiB from memory |
 /// | `/file` | at once | the file it was given |
 /// | others | at once | the thread's name |
@@ -28,6 +31,23 @@ pub(crate) struct TestHandler {
     pub(crate) gate: Gate,
     pub(crate) second_gate: Gate,
     pub(crate) file: Option<Arc<OpenFile>>,
+    /// So many threads that a pool adds cannot be started.
+    pub(crate) starts_that_panic: AtomicUsize,
+}
+
+/// Panics when what has panicked is dropped: so often that nothing around a request holds it.
+struct PanicsAgain(u32);
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        if let Some(less) = self.0.checked_sub(1) {
+            panic_any(Self(less));
+        }
+    }
+}
+
+fn lose_the_thread() -> ! {
+    panic_any(PanicsAgain(2))
 }
 
 pub(crate) const SHARED_BYTES: usize = 4 << 20;
@@ -52,12 +72,18 @@ fn some(len: usize) -> Body {
 impl Handler for TestHandler {
     type Local = ();
 
-    fn local(&self) {}
+    fn local(&self) {
+        if thread_name() == b"pool sizes" {
+            let left = &self.starts_that_panic;
+            let panics = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            assert!(panics.is_err(), "on purpose");
+        }
+    }
 
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         exchange.response.body = match exchange.request.path() {
-            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/blocking" | b"/nap" | b"/work"
-            | b"/compute" => {
+            b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/lost-blocking" | b"/blocking"
+            | b"/nap" | b"/work" | b"/compute" => {
                 return Outcome::Blocking;
             }
             b"/upload" => {
@@ -72,6 +98,7 @@ impl Handler for TestHandler {
                 return Outcome::Blocking;
             }
             b"/panic" => panic!("on purpose"),
+            b"/lost" => lose_the_thread(),
             b"/spin" => {
                 let began = Instant::now();
                 while began.elapsed() < Duration::from_millis(5) {
@@ -100,6 +127,7 @@ impl Handler for TestHandler {
         let mut text = thread_name();
         match exchange.request.path() {
             b"/panic-blocking" => panic!("on purpose"),
+            b"/lost-blocking" => lose_the_thread(),
             b"/gate" => {
                 self.gate.pass();
                 text = b"passed".to_vec();

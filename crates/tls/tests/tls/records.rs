@@ -1,0 +1,153 @@
+//! Records as no usual client cuts them, and handshakes behind the first one.
+
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use loadline_proto::{CloseReason, Limits};
+use loadline_tls::{Certificates, TlsOptions, TlsServer};
+use rustls::version::TLS12;
+use rustls::{ClientConfig, ClientConnection, ConnectionTrafficSecrets};
+
+use crate::drive::{Driver, config, echo};
+use crate::pair::{
+    Pair, certificate, client_of, connection, cut_records, ends, exchange, receive, sent_by,
+};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// A handshake's record (RFC 8446 section 5.1).
+const HANDSHAKE: u8 = 22;
+const ALERT: u8 = 21;
+
+/// As long as a record with a byte in it.
+const SMALL_RECORD: usize = 6;
+
+fn driver(server: &TlsServer) -> Driver<'static> {
+    Driver::speaking(server.protocol(), &config(Limits::default()), echo)
+}
+
+#[test]
+fn a_hello_in_records_of_a_byte_is_one_computation() {
+    let (server, client) = ends(&TlsOptions::default());
+    for piece in [1, 3, 100] {
+        let mut pair = Pair::new(&server, &client);
+        pair.server.hold_computing = true;
+        let hello = cut_records(&pair.out, piece);
+        pair.out.clear();
+        let (all_but_the_end, end) = hello.split_at(hello.len() - 1);
+        pair.server.drip(all_but_the_end);
+        assert!(pair.server.computing.is_none(), "half of it is computed");
+        pair.server.feed(end);
+        assert!(pair.server.computing.is_some(), "all of it is not computed");
+        pair.server.computed(true);
+        assert_eq!(pair.open().ask(GET)[0].body, b"GET /");
+        assert!(pair.server.computing.is_none(), "another computation");
+    }
+}
+
+#[test]
+fn a_hello_that_never_ends_is_kept_up_to_a_bound() {
+    let (server, _) = ends(&TlsOptions::default());
+    let long = [&[1, 0xff, 0xff, 0xff][..], &[0; 100_000]].concat();
+    let record = |content: &[u8]| {
+        let len = (content.len() as u16).to_be_bytes();
+        [&[HANDSHAKE, 3, 1], &len[..], content].concat()
+    };
+    for piece in [1, 16_384] {
+        let mut driver = driver(&server);
+        driver.hold_computing = true;
+        let mut fed = 0;
+        for content in long.chunks(piece) {
+            if driver.is_closed() {
+                break;
+            }
+            let record = record(content);
+            fed += record.len();
+            driver.feed(&record);
+            assert!(driver.computing.is_none());
+        }
+        assert!(driver.is_closed() && fed < 100_000, "{fed}");
+        assert_eq!(driver.closes(CloseReason::BadRequest), 1);
+    }
+    assert_eq!(server.counts().failed, 2);
+}
+
+/// A server, and a client of TLS 1.2.
+fn ends_of_tls_1_2() -> (TlsServer, ClientConfig) {
+    let own = certificate(&["localhost"]);
+    let client = client_of(&own, &[&TLS12]);
+    let certificates = Arc::new(Certificates::new(vec![own]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    (server, client)
+}
+
+#[test]
+fn a_handshake_has_so_many_computations_and_no_more() {
+    let (server, client) = ends_of_tls_1_2();
+    let mut client = connection(&Arc::new(client));
+    let (mut driver, mut seen, mut computations) = (driver(&server), 0, 1);
+    driver.feed(&sent_by(&mut client));
+    receive(&mut client, &driver, &mut seen);
+    driver.hold_computing = true;
+    // The client's keys, which TLS 1.2 sends in plain text.
+    for record in cut_records(&sent_by(&mut client), 1).chunks(SMALL_RECORD) {
+        driver.feed(record);
+        if driver.is_closed() {
+            break;
+        }
+        assert!(driver.computing.is_some());
+        driver.computed(true);
+        computations += 1;
+    }
+    assert!(driver.is_closed());
+    assert_eq!(computations, 16);
+    assert_eq!(driver.closes(CloseReason::BadRequest), 1);
+    assert_eq!(server.counts().failed, 1);
+}
+
+/// A message of the handshake over a connection of TLS 1.2 that is open (RFC 5288 section 3).
+fn sealed(sequence: u64, secrets: &ConnectionTrafficSecrets, message: &[u8]) -> Vec<u8> {
+    let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else {
+        panic!("another cipher suite");
+    };
+    let explicit = sequence.to_be_bytes();
+    let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(&iv.as_ref()[..4]);
+    nonce[4..].copy_from_slice(&explicit);
+    let mut aad = explicit.to_vec();
+    aad.extend_from_slice(&[HANDSHAKE, 3, 3]);
+    aad.extend_from_slice(&(message.len() as u16).to_be_bytes());
+    let key = UnboundKey::new(&AES_128_GCM, key.as_ref()).unwrap();
+    let mut content = message.to_vec();
+    LessSafeKey::new(key)
+        .seal_in_place_append_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(aad),
+            &mut content,
+        )
+        .unwrap();
+    let len = ((explicit.len() + content.len()) as u16).to_be_bytes();
+    [&[HANDSHAKE, 3, 3], &len[..], &explicit, &content].concat()
+}
+
+#[test]
+fn another_handshake_on_the_same_connection_is_refused_and_costs_no_worker() {
+    let (server, mut client) = ends_of_tls_1_2();
+    client.enable_secret_extraction = true;
+    let client = Arc::new(client);
+    let (mut own, mut driver): (ClientConnection, _) = (connection(&client), driver(&server));
+    exchange(&mut own, &mut driver, &mut 0);
+    assert!(!own.is_handshaking());
+    let hello = sent_by(&mut connection(&client));
+    let message = &hello[5..]; // without the record's head
+    driver.hold_computing = true;
+    let (sequence, secrets) = own.dangerous_extract_secrets().unwrap().tx;
+    let before = driver.output.len();
+    driver.feed(&sealed(sequence, &secrets, message));
+    assert!(driver.computing.is_none() && !driver.is_closed());
+    assert_eq!(driver.output[before..].first(), Some(&ALERT), "a warning");
+    driver.feed(&sealed(sequence + 1, &secrets, message));
+    assert!(driver.computing.is_none() && driver.is_closed());
+    assert_eq!(driver.closes(CloseReason::BadRequest), 1);
+    assert_eq!(server.counts().full, 1);
+}
