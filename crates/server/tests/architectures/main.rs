@@ -6,4 +6,5 @@
 mod blocking;
 mod fairness;
 mod loops;
+mod memory;
 mod shared;
