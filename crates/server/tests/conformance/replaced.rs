@@ -1,8 +1,6 @@
 //! Files that are replaced while they are downloaded: whoever has begun gets the old one whole.
 
 use std::fs;
-use std::io::Read as _;
-use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use loadline_server::{Architecture, FileIo, ServerOptions};
 
-use crate::client::{Client, PATIENCE};
+use crate::client::PATIENCE;
 use crate::failures::{LARGE, disturb};
-use crate::fixture::{Model, Server, limits};
+use crate::fixture::{Connector, Model, Server, limits};
 
 every_model! {
     a_rename_over_a_file_cut_those_who_were_downloading_it,
@@ -80,10 +78,11 @@ fn replace_under_load(options: ServerOptions, renames: usize) {
     let server = Server::start_with(options, limits());
     let releases = Releases::new(server.path());
     releases.deploy(0);
+    let connector = server.connector();
     let (answers, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| scope.spawn(|| download(server.address, &answers, &over)))
+            .map(|_| scope.spawn(|| download(connector, &answers, &over)))
             .collect();
         let all_alive = || !clients.iter().any(|client| client.is_finished());
         for number in 1..=renames {
@@ -132,31 +131,14 @@ impl<'p> Releases<'p> {
 }
 
 /// Downloads again and again until it is over; each answer is one file, and whole.
-fn download(address: SocketAddr, answers: &AtomicUsize, over: &AtomicBool) {
+fn download(connector: Connector, answers: &AtomicUsize, over: &AtomicBool) {
     while !over.load(Ordering::SeqCst) {
-        let mut client = Client::connect(address);
-        client.send("GET /current.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-        let bytes = slowly(&mut client.stream);
-        let head_len = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
-        let (head, content) = bytes.split_at(head_len);
-        let head = String::from_utf8_lossy(head);
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        assert_eq!(content.len(), REPLACED_LEN, "cut: {head}");
+        let mut client = connector.connect();
+        let answer = client.send_last("/current.bin").answer();
+        assert_eq!(answer.status, 200);
+        let content = answer.body;
+        assert_eq!(content.len(), REPLACED_LEN);
         assert!(content[1..] == content[..REPLACED_LEN - 1], "two mixed");
         answers.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-/// Reads to the end, letting others go first: so there are always downloads on their way.
-fn slowly(stream: &mut TcpStream) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(REPLACED_LEN + 1000);
-    let mut chunk = vec![0; 64 << 10];
-    loop {
-        match stream.read(&mut chunk) {
-            Ok(0) => return bytes,
-            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-            Err(error) => panic!("after {} bytes: {error}", bytes.len()),
-        }
-        std::thread::yield_now();
     }
 }
