@@ -25,6 +25,18 @@ impl ClientKey {
         }
     }
 
+    /// The one of this number.
+    #[must_use]
+    pub fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// A number that no other client has.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     /// Who has sent a request, perhaps by a proxy.
     #[must_use]
     pub fn of_request(exchange: &Exchange) -> Self {

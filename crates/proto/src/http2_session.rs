@@ -41,8 +41,8 @@ use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
 use crate::trusted_proxies::Standing;
 use crate::{
-    Body, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Http1Session,
-    Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
+    Body, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill,
+    Http1Session, Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use budget::Budget;
 use input::{Block, Reading};
@@ -583,6 +583,11 @@ impl Session for Http2Session {
     fn client_address(&self) -> Option<IpAddr> {
         let peer = self.peer.address().filter(|_| !self.peer_is_trusted())?;
         Some(peer.ip())
+    }
+
+    fn proxied_client(&self) -> Option<ClientKey> {
+        self.peer_is_trusted()
+            .then(|| self.streams.largest_client())
     }
 
     fn is_before_handshake(&self) -> bool {

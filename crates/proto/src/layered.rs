@@ -15,8 +15,8 @@ use std::sync::Arc;
 use loadline_base::{Buffer, Chunk, Millis, Segment, Transmit};
 
 use crate::{
-    Action, Blame, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill,
-    Layer, Outcome, Piece, Security, Session, SessionConfig, Status, StreamId, Then,
+    Action, Blame, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault,
+    Fill, Layer, Outcome, Piece, Security, Session, SessionConfig, Status, StreamId, Then,
 };
 
 /// Plain bytes that are changed at once: 64 KiB fit into a core's caches, in both forms.
@@ -524,6 +524,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn client_address(&self) -> Option<IpAddr> {
         self.session.client_address()
+    }
+
+    fn proxied_client(&self) -> Option<ClientKey> {
+        self.session.proxied_client()
     }
 
     fn is_before_handshake(&self) -> bool {

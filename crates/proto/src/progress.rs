@@ -6,7 +6,7 @@ use loadline_base::{Buffer, Millis, Segment};
 use crate::http1::{ChunkedDecoder, Framing, HeadScanner};
 use crate::latency::Timing;
 use crate::stream::Stream;
-use crate::{Exchange, Fault, HangUp, Limits, RECEIVE_BYTES, Status, TaskOptions};
+use crate::{ClientKey, Exchange, Fault, HangUp, Limits, RECEIVE_BYTES, Status, TaskOptions};
 
 /// Room for content that was announced and has not come yet: what one read brings.
 const COLLECT_BYTES_AT_FIRST: usize = 64 << 10;
@@ -65,6 +65,8 @@ pub(crate) struct Progress {
     pub(crate) scanner: HeadScanner,
     /// The request that waits for the handler.
     pub(crate) exchange: Option<Box<Exchange>>,
+    /// Whose request it is, as a trusted proxy says.
+    pub(crate) client: ClientKey,
     /// Of the request whose blocking step is in progress.
     pub(crate) hang_up: Option<HangUp>,
     pub(crate) body: BodyReader,

@@ -12,8 +12,9 @@ use loadline_base::{Millis, Transmit};
 
 use crate::session::session;
 use crate::{
-    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Http1Session,
-    Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, Status, StreamId,
+    Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
+    Http1Session, Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, Status,
+    StreamId,
 };
 
 /// One connection of a server as a state machine: events in, orders out.

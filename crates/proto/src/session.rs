@@ -7,8 +7,8 @@ use std::sync::Arc;
 use loadline_base::{Millis, Transmit};
 
 use crate::{
-    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Outcome, Piece,
-    Security, Status, StreamId,
+    Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
+    Outcome, Piece, Security, Status, StreamId,
 };
 
 /// Gives the events and questions of a session to a macro: each is written down once, here.
@@ -110,6 +110,10 @@ macro_rules! session {
                 /// Who its client is, if that is known of the connection: not on a Unix socket, nor behind a
                 /// trusted proxy.
                 fn client_address() -> Option<IpAddr>;
+
+                /// Behind a trusted proxy: for whose request it holds what it holds, nobody's between two
+                /// requests. `None` behind none.
+                fn proxied_client() -> Option<ClientKey>;
 
                 /// Whether a handshake comes before its requests, of which nothing was understood yet.
                 fn is_before_handshake() -> bool;

@@ -232,7 +232,7 @@ impl<T> Connection<T> {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Pause::Again) => return Step::Again,
                 ControlFlow::Break(Pause::Prefetch(range)) => {
-                    if placement.prefetch(range, self.client(), site, visit.thread) {
+                    if placement.prefetch(range, self.holder(), site, visit.thread) {
                         visit.blocked += 1;
                         self.prefetched(&mut visit.thread.cx());
                         flow = self.resume(&mut visit);
@@ -374,7 +374,7 @@ impl<T> Connection<T> {
         visit: &mut Visit<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) {
-        let client = self.client();
+        let client = self.holder();
         let done = placement.compute(computation, client, visit.site, visit.thread);
         if let Some(computation) = done {
             self.computed(computation, &mut visit.thread.cx());
@@ -522,6 +522,18 @@ impl<T> Connection<T> {
     pub(crate) fn client(&self) -> ClientKey {
         let address = self.session.client_address();
         address.map_or(ClientKey::NOBODY, ClientKey::of)
+    }
+
+    /// For whose request it holds what it holds: behind a trusted proxy the client that the proxy names,
+    /// nobody between two requests; otherwise whose it is.
+    pub(crate) fn holder(&self) -> ClientKey {
+        let proxied = self.session.proxied_client();
+        proxied.unwrap_or_else(|| self.client())
+    }
+
+    /// The same behind a trusted proxy: with it the holder may be another at each request.
+    pub(crate) fn proxied_client(&self) -> Option<ClientKey> {
+        self.session.proxied_client()
     }
 
     /// Whether a handshake comes before its requests, of which nothing was understood yet.

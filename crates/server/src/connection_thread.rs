@@ -86,6 +86,8 @@ pub(crate) struct Resting {
     pub(crate) now: Millis,
     pub(crate) deadline: Option<Millis>,
     pub(crate) occupation: Occupation,
+    /// Behind a trusted proxy: for whose request it holds what it holds.
+    pub(crate) proxied_client: Option<ClientKey>,
     /// What its end would free.
     pub(crate) bytes: u64,
 }
@@ -390,6 +392,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Some(since) => Occupation::Slow(since),
                 None => Occupation::Served,
             },
+            proxied_client: self.connection.proxied_client(),
             bytes: self.footprint.bytes(),
         }
     }

@@ -82,6 +82,9 @@ struct Slot<T> {
     /// The session knows that the server is draining.
     knows_drain: bool,
     standing: Standing,
+    /// The client with whose connections it is counted: a trusted proxy's with those of its request's
+    /// client, while that is in progress.
+    counted: ClientKey,
     footprint: Footprint,
 }
 
@@ -526,9 +529,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         slot.footprint.release(&mut self.thread.memory);
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.row.connections.sub(1);
-        let mut client = ClientKey::NOBODY;
         if let Some(connection) = slot.connection {
-            client = connection.client();
             let record = connection.end(&mut self.driver, &mut self.thread.cx());
             self.thread.journal_closed(record);
         }
@@ -543,7 +544,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 return; // was not counted
             }
         }
-        self.group.leave(client);
+        self.group.leave(slot.counted);
     }
 
     /// Connections whose deadline may have passed.

@@ -4,7 +4,7 @@ use super::Http1Session;
 use crate::progress::{BodyReader, Progress, SMALL_CONTENT_BYTES, no_memory_for_content};
 use crate::session_state::State;
 use crate::stream::Awaited;
-use crate::{Context, Exchange, Fault, RequestBody};
+use crate::{ClientKey, Context, Exchange, Fault, RequestBody};
 
 impl Http1Session {
     /// Memory that the connection holds beside itself, in bytes.
@@ -15,6 +15,17 @@ impl Http1Session {
             Some(progress) => progress.memory_bytes(),
             None => 0,
         }
+    }
+
+    /// Behind a trusted proxy: for whose request it holds that, nobody's between two requests.
+    #[must_use]
+    pub fn proxied_client(&self) -> Option<ClientKey> {
+        let is_between = !self.sending && matches!(self.state, State::Idle | State::Head);
+        let client = match &self.progress {
+            Some(progress) if !is_between => progress.client,
+            _ => ClientKey::NOBODY,
+        };
+        self.peer_is_trusted().then_some(client)
     }
 
     /// Whether an app's task waits for content.

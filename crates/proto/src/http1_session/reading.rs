@@ -7,7 +7,7 @@ use crate::http1::{HeadScan, check_scheme};
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
 use crate::trusted_proxies::Standing;
-use crate::{CloseReason, Context, Exchange, Fault, RequestBody, Status};
+use crate::{ClientKey, CloseReason, Context, Exchange, Fault, RequestBody, Status};
 
 impl Http1Session {
     /// Looks for a head in what was kept, or in `fresh` bytes of which only leftovers are kept.
@@ -33,6 +33,7 @@ impl Http1Session {
                 }
             }
             Err(fault) => {
+                progress.client = ClientKey::NOBODY;
                 self.progress = Some(progress);
                 self.moved = fresh_len;
                 self.fault(fault, cx);
@@ -50,6 +51,7 @@ impl Http1Session {
         let Some(exchange) = &mut progress.exchange else {
             return Ok(());
         };
+        progress.client = ClientKey::NOBODY;
         exchange.peer = peer;
         exchange.listener = self.config.listener;
         cx.stamp(exchange);
@@ -61,6 +63,9 @@ impl Http1Session {
         progress.expects_continue = facts.expects_continue;
         progress.persist = facts.persist && self.config.keep_alive;
         (self.config.trusted_proxies).note(&mut self.peer.standing, exchange);
+        if self.peer.standing == Standing::Proxy {
+            progress.client = ClientKey::of_request(exchange);
+        }
         exchange.request.body = match progress.body {
             BodyReader::Done => RequestBody::Empty,
             BodyReader::Length { left } => RequestBody::Pending { len: Some(left) },

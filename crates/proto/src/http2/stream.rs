@@ -7,6 +7,7 @@
 //!            └─► (Collect) ─► Start ─► Task            an app's task; then as its response says
 //! ```
 
+use core::cmp::Reverse;
 use std::collections::VecDeque;
 
 use loadline_base::{BufferPool, Millis, Segment};
@@ -14,7 +15,7 @@ use loadline_base::{BufferPool, Millis, Segment};
 use super::priority::Priority;
 use super::state::State;
 use crate::stream::Stream as AppStream;
-use crate::{Exchange, Fields, HangUp, StreamId, TaskOptions};
+use crate::{ClientKey, Exchange, Fields, HangUp, StreamId, TaskOptions};
 
 /// Where the request stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub(crate) struct Stream {
     /// It is among those that have an order to give.
     pub(crate) is_due: bool,
     pub(crate) exchange: Option<Box<Exchange>>,
+    /// Whose request it is, as a trusted proxy says.
+    pub(crate) client: ClientKey,
     pub(crate) hang_up: Option<HangUp>,
     pub(crate) task: TaskOptions,
     /// Content of the request that waits, and the windows of an app's task.
@@ -238,6 +241,15 @@ impl Streams {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.0.iter_mut().map(|stream| &mut **stream)
+    }
+
+    /// Whose request holds most; of those that hold as much, the oldest.
+    pub(crate) fn largest_client(&self) -> ClientKey {
+        let by_bytes = self
+            .iter()
+            .map(|it| (it.memory_bytes(), Reverse(it.id.0), it));
+        let largest = by_bytes.max_by_key(|(bytes, age, _)| (*bytes, *age));
+        largest.map_or(ClientKey::NOBODY, |(.., stream)| stream.client)
     }
 
     /// The one with the lowest number.

@@ -13,7 +13,7 @@ use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::state::{Effect, Received};
 use crate::http2::stream::Stream;
-use crate::{Context, Exchange, Fault, Http2Count, RequestBody, Status, StreamId};
+use crate::{ClientKey, Context, Exchange, Fault, Http2Count, RequestBody, Status, StreamId};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
 /// empty ones.
@@ -441,6 +441,9 @@ impl Http2Session {
         };
         stream.priority = Priority::of(&exchange.request);
         (self.config.trusted_proxies).note(&mut self.peer.standing, &mut exchange);
+        if self.peer_is_trusted() {
+            stream.client = ClientKey::of_request(&exchange);
+        }
         stream.exchange = Some(exchange);
         self.streams.push(stream);
         self.mark_due(id);

@@ -299,7 +299,9 @@ impl Http2Session {
                 stream.content.push_back(Segment::Buffer(bytes));
             }
             Piece::Trailers(fields) => {
-                stream.trailers = Some(fields).filter(|_| stream.takes_trailers);
+                // Without a field they are no block that could end the stream.
+                let is_kept = stream.takes_trailers && !fields.is_empty();
+                stream.trailers = Some(fields).filter(|_| is_kept);
             }
             Piece::End if stream.promised_left.is_some_and(|left| left > 0) => {
                 self.broken_off(id, cx);

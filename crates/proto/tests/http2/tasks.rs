@@ -147,12 +147,16 @@ fn the_client_sends_on_as_the_app_reads() {
 
 #[test]
 fn trailers_go_to_those_who_take_them() {
-    for (takes, expected) in [(true, true), (false, false)] {
+    let status = || Fields::default().with("Grpc-Status", "0");
+    for (takes, trailers, expected) in [
+        (true, status(), true),
+        (false, status(), false),
+        (true, Fields::default(), false),
+    ] {
         let mut connection = Connection::new();
         let te: &[(&str, &str)] = if takes { &[("te", "trailers")] } else { &[] };
         connection.post(1, "/task", te).answer(1, None);
         connection.produce(1, data(b"content"));
-        let trailers = Fields::default().with("Grpc-Status", "0");
         connection
             .produce(1, Piece::Trailers(trailers))
             .produce(1, Piece::End);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::drive::Driver;
+use crate::http2_bytes::Http2Bytes;
 use loadline_proto::{
     AccessFormat, AccessLog, Context, Exchange, ForwardedField, Outcome, SessionConfig,
     TrustedProxies,
@@ -97,6 +98,29 @@ fn the_client_of_a_trusted_proxy_in_every_form() {
     assert!(line(AccessFormat::Common, "unix", plain).starts_with("- - - ["));
     let json = line(AccessFormat::Json, "unix", plain);
     assert!(json.contains("000042Z\",\"http.request.method\""), "{json}");
+}
+
+#[test]
+fn a_request_of_http_2_in_every_form() {
+    let of = |format| {
+        let (mut client, mut bytes) = Http2Bytes::begin();
+        let fields = [("user-agent", "me"), ("referer", "http://r/")];
+        bytes.extend(client.request(1, ("GET", "/a?b=c"), &fields, true));
+        line(format, "192.0.2.1:4000", &bytes)
+    };
+    let common = "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/2.0\" 200 5";
+    assert_eq!(of(AccessFormat::Common), format!("{common}\n"));
+    assert_eq!(
+        of(AccessFormat::Combined),
+        format!("{common} \"http://r/\" \"me\"\n")
+    );
+    let json = of(AccessFormat::Json);
+    let expected = "\"http.request.method\":\"GET\",\"url.scheme\":\"http\",\"url.path\":\"/a\",\
+                    \"url.query\":\"b=c\",\"server.address\":\"h\",\"server.port\":81,\
+                    \"network.protocol.version\":\"2\",\"http.response.status_code\":200,\
+                    \"http.response.body.size\":5,\"user_agent.original\":\"me\",\
+                    \"http.request.header.referer\":[\"http://r/\"],\"duration_us\":0}\n";
+    assert!(json.ends_with(expected), "{json}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod encoded_then_blocking;
 mod framing_table;
 mod gathered;
 mod half_close;
+mod http2_bytes;
 mod idle_table;
 mod latency;
 mod layered;

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::drive::Driver;
+use crate::drive::{Driver, echo};
+use crate::http2_bytes::Http2Bytes;
 use loadline_proto::{
-    Context, Exchange, ForwardedField, Outcome, SessionConfig, TrustedProxies, TrustedProxy,
+    ClientKey, Context, Exchange, ForwardedField, Outcome, SessionConfig, TrustedProxies,
+    TrustedProxy,
 };
 
 use ForwardedField::{Forwarded, XForwardedFor};
@@ -437,4 +439,84 @@ fn nothing_in_front_changes_who_was_added_last() {
             assert_eq!(seen(field, &lines), expected, "{lines:?}");
         }
     }
+}
+
+/// For whom a connection holds what it holds, if that is said of it.
+fn held_for(driver: &Driver<'_>) -> Option<ClientKey> {
+    let session = driver.session.as_ref().expect("an open connection");
+    session.proxied_client()
+}
+
+fn key(client: &str) -> ClientKey {
+    ClientKey::of(client.parse().expect(client))
+}
+
+#[test]
+fn a_proxys_connection_is_held_for_the_client_of_its_request() {
+    const NOBODY: ClientKey = ClientKey::NOBODY;
+    let config = trusting(&["192.0.2.0/24"], XForwardedFor);
+    let post = "POST / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: ";
+    let steps = [
+        ("", NOBODY),
+        (post, NOBODY),
+        (
+            "203.0.113.9\r\nContent-Length: 4\r\n\r\n12",
+            key("203.0.113.9"),
+        ),
+        ("34", NOBODY),
+        (post, NOBODY),
+        (
+            "2001:db8::7\r\nContent-Length: 2\r\n\r\n1",
+            key("2001:db8::"),
+        ),
+        ("2", NOBODY),
+    ];
+    let from = |peer: &str| Driver::from_peer(&config, peer.parse().ok(), echo);
+    let (mut proxied, mut direct) = (from("192.0.2.1:4000"), from("203.0.113.1:4000"));
+    for (bytes, client) in steps {
+        proxied.feed(bytes.as_bytes());
+        assert_eq!(held_for(&proxied), Some(client), "{bytes:?}");
+        direct.feed(bytes.as_bytes());
+        assert_eq!(held_for(&direct), None, "{bytes:?}");
+    }
+    // Until the response has left, and not for what was no request.
+    for (lines, client) in [
+        (
+            "Host: h\r\nX-Forwarded-For: 203.0.113.9",
+            key("203.0.113.9"),
+        ),
+        ("X-Forwarded-For: 203.0.113.9", NOBODY),
+    ] {
+        let mut driver = from("192.0.2.1:4000");
+        driver.hold_output = true;
+        driver.feed(format!("GET / HTTP/1.1\r\n{lines}\r\n\r\n").as_bytes());
+        assert_eq!(held_for(&driver), Some(client), "{lines:?}");
+        driver.release_output();
+        assert_eq!(held_for(&driver), Some(NOBODY));
+    }
+}
+
+#[test]
+fn of_several_clients_on_one_connection_it_is_held_for_the_one_whose_request_holds_most() {
+    let config = trusting(&["192.0.2.0/24"], XForwardedFor);
+    let mut driver = Driver::from_peer(&config, "192.0.2.1:4000".parse().ok(), echo);
+    let (mut client, bytes) = Http2Bytes::begin();
+    driver.feed(&bytes);
+    assert_eq!(held_for(&driver), Some(ClientKey::NOBODY));
+    let padding = "x".repeat(12_000);
+    for (stream, from, padding, most) in [
+        (1, "203.0.113.1", "", "203.0.113.1"),
+        (3, "203.0.113.3", "", "203.0.113.1"),
+        (5, "203.0.113.5", &padding[..], "203.0.113.5"),
+    ] {
+        let fields = [("x-forwarded-for", from), ("x-padding", padding)];
+        driver.feed(&client.request(stream, ("POST", "/"), &fields, false));
+        assert_eq!(held_for(&driver), Some(key(most)), "{stream}");
+    }
+    for (stream, most) in [(5, "203.0.113.1"), (1, "203.0.113.3")] {
+        driver.feed(&Http2Bytes::last_content(stream, b"all"));
+        assert_eq!(held_for(&driver), Some(key(most)), "{stream}");
+    }
+    driver.feed(&Http2Bytes::last_content(3, b"all"));
+    assert_eq!(held_for(&driver), Some(ClientKey::NOBODY));
 }

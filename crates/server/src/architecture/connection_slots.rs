@@ -22,8 +22,11 @@ const LOOK_MS: u64 = 10;
 /// A connection that the accepting thread may evict.
 pub(crate) struct Slot {
     pub(crate) accepted: Accepted,
-    /// Whose it is; nobody's if it is being refused.
-    client: ClientKey,
+    /// The number of the client with whose connections it is counted: a trusted proxy's with those of its
+    /// request's client, while that is in progress; nobody's if it is being refused.
+    counted: AtomicU64,
+    /// Where it is counted; `None`: nowhere.
+    holdings: Option<Arc<Holdings>>,
     is_refused: bool,
     /// What it waits for, in the order in which connections give up, or one of those below. The thread
     /// that changes it from there, by one atomic step, decides: the connection goes on, or it ends.
@@ -63,14 +66,18 @@ fn occupation_of(state: u64) -> Occupation {
 }
 
 impl Slot {
-    pub(crate) fn new(accepted: Accepted, client: ClientKey, is_refused: bool) -> Arc<Self> {
-        Arc::new(Self {
-            accepted,
-            client,
-            is_refused,
-            state: AtomicU64::new(BUSY),
-            bytes: AtomicU64::new(0),
-        })
+    fn counted(&self) -> ClientKey {
+        ClientKey::from_number(self.counted.load(Ordering::Relaxed))
+    }
+
+    /// From now on it is counted with the connections of this client. Two threads may do so at once:
+    /// whoever takes a client out finds it counted in.
+    fn count_for(&self, client: ClientKey) {
+        if let Some(holdings) = &self.holdings {
+            holdings.enter(client);
+            let before = self.counted.swap(client.number(), Ordering::AcqRel);
+            holdings.leave(ClientKey::from_number(before));
+        }
     }
 
     fn state(&self) -> u64 {
@@ -99,8 +106,16 @@ impl Hold for Slot {
 
     fn rest(&self, resting: &Resting) -> bool {
         self.bytes.store(resting.bytes, Ordering::Relaxed);
+        if let Some(client) = resting.proxied_client
+            && client != self.counted()
+        {
+            self.count_for(client);
+        }
         let (state, order) = (state_of(resting.occupation), Ordering::AcqRel);
         let result = (self.state).compare_exchange(BUSY, state, order, Ordering::Relaxed);
+        if result.is_err() && resting.proxied_client.is_some() {
+            self.count_for(ClientKey::NOBODY); // it was evicted, and perhaps counted since
+        }
         result.is_ok()
     }
 
@@ -146,7 +161,7 @@ pub(crate) struct Slots {
     /// Those of connections that are being refused.
     refusals: usize,
     /// Connections by client, without those two; `None`: clients are not looked at.
-    holdings: Option<Holdings>,
+    holdings: Option<Arc<Holdings>>,
     /// When they may be looked through for memory again.
     look_after: Millis,
 }
@@ -157,7 +172,7 @@ impl Slots {
             occupied: Slab::new(),
             leaving: 0,
             refusals: 0,
-            holdings: fairness.then(Holdings::default),
+            holdings: fairness.then(Arc::default),
             look_after: Millis(0),
         }
     }
@@ -182,7 +197,7 @@ impl Slots {
             return decision;
         }
         load.has_idle = true; // as far as is known
-        let share = |holdings: &Holdings| holdings.share(new.client, new.now);
+        let share = |holdings: &Arc<Holdings>| holdings.share(new.client, new.now);
         load.share = self.holdings.as_ref().map(share).unwrap_or_default();
         let verdict = admission.decide(Kind::Connection, &load);
         decision.has_made_room = match verdict {
@@ -200,9 +215,23 @@ impl Slots {
         decision
     }
 
-    pub(crate) fn insert(&mut self, slot: &Arc<Slot>) -> Token {
-        self.refusals += usize::from(slot.is_refused);
-        self.occupied.insert(Arc::clone(slot))
+    /// A connection that was decided on: it is served for this client, or refused.
+    pub(crate) fn insert(
+        &mut self,
+        accepted: Accepted,
+        client: ClientKey,
+        is_refused: bool,
+    ) -> (Token, Arc<Slot>) {
+        let slot = Arc::new(Slot {
+            accepted,
+            counted: AtomicU64::new(client.number()),
+            holdings: self.holdings.clone().filter(|_| !is_refused),
+            is_refused,
+            state: AtomicU64::new(BUSY),
+            bytes: AtomicU64::new(0),
+        });
+        self.refusals += usize::from(is_refused);
+        (self.occupied.insert(Arc::clone(&slot)), slot)
     }
 
     /// A thread is done with its slot.
@@ -213,7 +242,7 @@ impl Slots {
         self.refusals -= usize::from(slot.is_refused);
         match slot.is_evicted() {
             true => self.leaving -= 1,
-            false => self.leave(slot.client),
+            false => slot.count_for(ClientKey::NOBODY),
         }
     }
 
@@ -238,10 +267,10 @@ impl Slots {
             let holding = self.all().filter(|slot| !slot.is_evicted()).map(|slot| {
                 let state = slot.state();
                 Holding {
-                    client: self
-                        .holdings
-                        .as_ref()
-                        .map_or(ClientKey::NOBODY, |_| slot.client),
+                    client: match slot.holdings {
+                        Some(_) => slot.counted(),
+                        None => ClientKey::NOBODY,
+                    },
                     occupation: occupation_of(state),
                     bytes: bytes(slot),
                     connection: (slot, state),
@@ -276,7 +305,7 @@ impl Slots {
             false => SERVED,
         };
         let first = if only_idle { IDLE } else { 0 };
-        self.evict_first(|slot, state| slot.client == client && (first..=last).contains(&state))
+        self.evict_first(|slot, state| slot.counted() == client && (first..=last).contains(&state))
     }
 
     /// Evicts the first one to give up of those that may.
@@ -311,7 +340,7 @@ impl Slots {
         let is_evicted = !has_request && slot.evict(state, reason);
         if is_evicted {
             self.leaving += 1;
-            self.leave(slot.client);
+            slot.count_for(ClientKey::NOBODY);
         }
         is_evicted
     }

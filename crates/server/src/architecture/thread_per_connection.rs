@@ -136,8 +136,8 @@ impl<H: Handler> Connections<H> {
         verdict: Verdict,
         thread: &mut ThreadContext<H>,
     ) {
-        let slot = Slot::new(accepted, client, verdict == Verdict::Refuse);
-        let token = self.shared.lock().insert(&slot);
+        let is_refused = verdict == Verdict::Refuse;
+        let (token, slot) = self.shared.lock().insert(accepted, client, is_refused);
         let site = Arc::clone(&self.site);
         let held = ThreadSlot {
             shared: Arc::clone(&self.shared),

@@ -204,7 +204,7 @@ impl LoopGroup {
     }
 
     /// A connection that was counted for one client turns out to be another's: a new configuration
-    /// may have come between.
+    /// may have come between, or a trusted proxy has sent another request.
     pub(super) fn count_as(&self, counted: ClientKey, client: ClientKey) {
         if let Some(holdings) = self.holdings.as_ref().filter(|_| counted != client) {
             holdings.enter(client);

@@ -29,6 +29,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         let held_bytes = connection.held_bytes();
+        // What is answered within a turn is counted with nobody's, and takes no lock for that.
+        if let Some(client) = connection.proxied_client()
+            && client != slot.counted
+            && slot.standing != Standing::Refused
+        {
+            self.group.count_as(slot.counted, client);
+            slot.counted = client;
+        }
         if (self.thread).note_memory(&mut slot.footprint, held_bytes) {
             self.relieve_at_once(token);
         }
@@ -148,10 +156,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         holding.collect()
     }
 
-    /// Whose it is; nobody's in particular, with `--fairness off`.
+    /// For whose request it holds what it holds; nobody's in particular, with `--fairness off`.
     fn client_of(&self, connection: &Connection<D::Transport>) -> ClientKey {
         match self.site.options.fairness {
-            true => connection.client(),
+            true => connection.holder(),
             false => ClientKey::NOBODY,
         }
     }

@@ -103,6 +103,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let name = self.name_of(one.token);
         if let Some(mut slot) = self.slots.remove(one.token) {
             slot.footprint.release(&mut self.thread.memory);
+            self.group.count_as(slot.counted, connection.client());
         }
         self.timers.disarm(one.token);
         self.idle.remove(one.token.index);
@@ -119,6 +120,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Ok(connection) = moving.connection.over(attach) else {
             return; // attaching does not fail
         };
+        let counted = connection.client();
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.thread.now(),
@@ -126,6 +128,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             queued: false,
             knows_drain: false,
             standing: Standing::Served,
+            counted,
             footprint: Footprint::default(),
         });
         self.enter_costs(token, Some(moving.name));

@@ -71,8 +71,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .filter_map(|index| {
                 let token = self.slots.token_at(index)?;
                 let slot = self.slots.get(token)?;
-                let of = slot.connection.as_ref()?.client();
-                let is_of = of == client && slot.standing == Standing::Served;
+                let is_of = slot.counted == client && slot.standing == Standing::Served;
                 let occupation = occupation::<D>(slot).filter(|_| is_of)?;
                 let is_wanted = !only_idle || matches!(occupation, Occupation::Idle(_));
                 is_wanted.then_some((occupation, token))

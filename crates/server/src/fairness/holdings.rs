@@ -65,7 +65,8 @@ impl Holdings {
         let mut state = self.lock();
         let (heaviest, most) = state.heaviest(now);
         let own = state.connections.get(&client).copied().unwrap_or(0);
-        let is_alone = state.connections.len() < 2;
+        // The new connection may be nobody's, and is not counted then.
+        let is_alone = state.connections.len() == usize::from(own > 0);
         if is_alone || most < CONNECTIONS_OF_A_BROWSER {
             return Share::Even;
         }
@@ -131,6 +132,12 @@ mod tests {
     fn where_all_have_about_as_many_or_one_is_alone_shares_are_even() {
         let alone = with(&[(1, 100)]);
         assert_eq!(alone.share(client(1), Millis(0)), Share::Even);
+        let nobody = with(&[(1, 100)]).share(ClientKey::NOBODY, Millis(0));
+        assert_eq!(
+            nobody,
+            Share::Other(client(1)),
+            "two, though one is not counted"
+        );
         let few = with(&[(1, 7), (2, 1)]);
         assert_eq!(few.share(client(2), Millis(0)), Share::Even);
         let about = with(&[(1, 10), (2, 6)]);

@@ -234,6 +234,7 @@ mod tests {
             now,
             deadline,
             occupation: Occupation::Idle(now),
+            proxied_client: None,
             bytes: 0,
         }
     }

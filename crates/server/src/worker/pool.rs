@@ -181,12 +181,17 @@ impl Workers {
             };
             Refused { job, refusing }
         })?;
+        self.free_for_job();
+        Ok(())
+    }
+
+    /// A job was queued: if no worker is free, one gives up its connection that waits for its client.
+    fn free_for_job(&self) {
         if let Some(seats) = &self.seats
             && !self.queue.has_free_workers()
         {
             seats.free_one();
         }
-        Ok(())
     }
 
     /// Whether connections may have to make room for others: then no worker keeps one that waits.
@@ -222,8 +227,9 @@ impl Workers {
             queued_us: self.clock.now_us(),
         };
         self.row.queue_depth.add(1);
-        if self.queue.push_again(self.place(&job), job).is_err() {
-            self.row.queue_depth.sub(1);
+        match self.queue.push_again(self.place(&job), job) {
+            Ok(()) => self.free_for_job(),
+            Err(_) => self.row.queue_depth.sub(1),
         }
     }
 

@@ -12,4 +12,5 @@ mod blocking;
 mod fairness;
 mod loops;
 mod lost_threads;
+mod memory;
 mod shared;

@@ -15,9 +15,13 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Client {
     pub stream: TcpStream,
     layer: Option<Box<dyn Layer>>,
+    /// Its requests go as streams of HTTP/2. Then a response does not say that the connection ends.
+    pub is_http2: bool,
     unread: Vec<u8>,
     /// What it reads at once, at most.
     piece_bytes: usize,
+    /// It rests between some pieces.
+    is_slow: bool,
     /// Bytes that came, all in all.
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -32,8 +36,10 @@ impl Client {
         Self {
             stream,
             layer: None,
+            is_http2: false,
             unread: Vec::new(),
             piece_bytes: 65_536,
+            is_slow: false,
             bytes_in: 0,
             bytes_out: 0,
         }
@@ -49,6 +55,12 @@ impl Client {
     pub fn receive_pieces(&mut self, bytes: usize) -> &mut Self {
         self.piece_bytes = bytes.min(65_536);
         self
+    }
+
+    /// Reads a large response in more time than the server takes to send it.
+    pub fn receive_slowly(&mut self) -> &mut Self {
+        self.is_slow = true;
+        self.receive_pieces(20_000)
     }
 
     /// The same over a layer, TLS for example, with what it opens with.
@@ -74,6 +86,28 @@ impl Client {
         self
     }
 
+    /// Sends more than sockets hold while the server may be waiting for its response to be read.
+    pub fn send_much(&mut self, bytes: Vec<u8>) -> &mut Self {
+        if self.layer.is_some() {
+            return self.send(bytes); // what does not fit into windows waits in the layer
+        }
+        self.bytes_out += bytes.len() as u64;
+        let mut stream = self.stream.try_clone().unwrap();
+        std::thread::spawn(move || stream.write_all(&bytes)); // fails if the server ends the connection
+        self
+    }
+
+    /// Asks for the last time: the server ends the connection with its response.
+    pub fn send_last(&mut self, target: &str) -> &mut Self {
+        self.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        ));
+        if self.is_http2 {
+            self.half_close(); // there is no such field
+        }
+        self
+    }
+
     /// Sends as far as the server listens.
     pub fn send_in_vain(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         let bytes = self.open().sealed(bytes.as_ref());
@@ -88,6 +122,31 @@ impl Client {
         let mut out = Buffer::default();
         layer.send(bytes, &mut out);
         out.to_vec()
+    }
+
+    /// Waits until what came ends with this.
+    pub fn await_bytes(&mut self, end: &[u8]) {
+        while self.unread.is_empty() || !self.unread.ends_with(end) {
+            assert!(self.fill(), "the end instead of {}", end.escape_ascii());
+        }
+    }
+
+    /// Whether something of a response has come: looks without waiting.
+    pub fn is_answered(&mut self) -> bool {
+        self.take_in();
+        !self.unread.is_empty()
+    }
+
+    /// Takes what has come, if anything has.
+    pub fn take_in(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+        while matches!(self.read(), Ok(1..)) {}
+        self.stream.set_nonblocking(false).unwrap();
+    }
+
+    /// Whether an answer is the last of its connection, as far as its HTTP says so.
+    pub fn is_last(&self, answer: &Answer) -> bool {
+        self.is_http2 || answer.closes()
     }
 
     /// Whether the server has said that its output ends.
@@ -170,9 +229,17 @@ impl Client {
         assert!(shown.is_empty(), "more instead of the end: {shown:?}");
     }
 
-    /// Everything until the server ends the connection, in whatever way.
+    /// The same where the last answer ends the connection: one of HTTP/2 ends when its client does.
+    pub fn end_with_answer(&mut self) {
+        if self.is_http2 {
+            self.half_close();
+        }
+        self.end();
+    }
+
+    /// Everything until the server ends the connection, or resets a stream, in whatever way.
     pub fn rest(&mut self) -> Vec<u8> {
-        loop {
+        while !(self.is_http2 && self.has_ended()) {
             match self.read() {
                 Ok(0) => break,
                 Ok(_) => {}
@@ -192,6 +259,9 @@ impl Client {
         let mut chunk = [0; 65_536];
         let count = self.stream.read(&mut chunk[..self.piece_bytes])?;
         self.bytes_in += count as u64;
+        if self.is_slow && count.is_multiple_of(16) {
+            std::thread::sleep(Duration::from_micros(300));
+        }
         let bytes = &mut chunk[..count];
         let Some(layer) = &mut self.layer else {
             self.unread.extend_from_slice(bytes);
@@ -202,7 +272,9 @@ impl Client {
             .received(bytes, &mut plain, &mut out)
             .expect("records");
         self.unread.extend_from_slice(&plain);
-        let _ = self.stream.write_all(&out); // the server may have closed
+        if self.stream.write_all(&out).is_ok() {
+            self.bytes_out += out.len() as u64;
+        } // otherwise the server has closed
         Ok(count)
     }
 }

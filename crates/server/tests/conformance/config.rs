@@ -14,8 +14,7 @@ use loadline_server::{
     Config, ListenAddr, ListenerConfig, ServerConfig, ServerHandle, SharedConfig, serve,
 };
 
-use crate::client::Client;
-use crate::fixture::{Model, eventually};
+use crate::fixture::{Connector, Model, eventually};
 
 every_model! {
     a_new_configuration_under_load_loses_no_request,
@@ -105,7 +104,7 @@ fn numbers(body: &[u8]) -> (u64, u32) {
     (generation.parse().unwrap(), listener.parse().unwrap())
 }
 
-fn a_new_configuration_under_load_loses_no_request(model: Model) {
+pub fn a_new_configuration_under_load_loses_no_request(model: Model) {
     const LAST: u64 = 60;
     let alive = Arc::new(AtomicU64::new(0));
     let config = |number| {
@@ -117,13 +116,13 @@ fn a_new_configuration_under_load_loses_no_request(model: Model) {
         Config::new(handler, Arc::new(session), [any_port()])
     };
     let (handle, shared) = start(model, config(0));
-    let address = handle.tcp_address().unwrap();
+    let connector = Connector::new(handle.tcp_address().unwrap());
     let (answered, over) = (&AtomicU64::new(0), &AtomicBool::new(false));
     let clients = if model.is_concurrent() { 4 } else { 1 };
     let ask = |client: usize| {
         let mut newest = 0;
         while !over.load(SeqCst) {
-            let mut connection = Client::connect(address);
+            let mut connection = connector.connect();
             for path in ["/", "/blocking", "/later"]
                 .iter()
                 .cycle()
@@ -154,13 +153,13 @@ fn a_new_configuration_under_load_loses_no_request(model: Model) {
         }
         over.store(true, SeqCst);
     });
-    assert_eq!(numbers(&Client::connect(address).get("/", "").body).0, LAST);
+    assert_eq!(numbers(&connector.connect().get("/", "").body).0, LAST);
     handle.drain();
     assert!(handle.wait().unwrap().is_clean());
     assert_eq!(alive.load(SeqCst), 1, "no older one is kept");
 }
 
-fn listeners_have_limits_of_their_own(model: Model) {
+pub fn listeners_have_limits_of_their_own(model: Model) {
     let alive = Arc::new(AtomicU64::new(0));
     let listener = |keep_alive| ListenerConfig {
         address: any_port(),
@@ -180,9 +179,10 @@ fn listeners_have_limits_of_their_own(model: Model) {
             panic!("{address:?}");
         };
         for path in ["/", "/blocking", "/later"] {
-            let answer = Client::connect(*address).get(path, "");
+            let mut client = Connector::new(*address).connect();
+            let answer = client.get(path, "");
             assert_eq!(numbers(&answer.body), (7, number));
-            assert_eq!(answer.closes(), number == 1);
+            assert_eq!(answer.closes(), number == 1 && !client.is_http2);
         }
     }
     let refused = shared.replace(config(vec![listener(true)])).unwrap_err();

@@ -131,16 +131,8 @@ fn held(server: &Server, folder: &str, hang: &Hang) -> Vec<Client> {
         assert!(begun.elapsed() < PATIENCE, "nobody looks");
         let mut client = server.connect();
         client.send(request(folder));
-        let mut byte = [0; 1];
-        let answered = || {
-            client.stream.set_nonblocking(true).unwrap();
-            let found = client.stream.peek(&mut byte);
-            client.stream.set_nonblocking(false).unwrap();
-            found.is_ok()
-        };
-        let answered = std::cell::RefCell::new(answered);
         eventually("it is answered, or waits", || {
-            hang.waiting() > 0 || (answered.borrow_mut())()
+            hang.waiting() > 0 || client.is_answered()
         });
         if hang.waiting() == 0 {
             assert_eq!(client.answer().body, b"far");

@@ -53,10 +53,9 @@ pub fn disturb(options: ServerOptions, change: impl Fn(&std::path::Path)) -> (Ve
     std::fs::write(&path, &content).unwrap();
     let mut client = server.connect();
     client.receive_little();
-    client.send("GET /victim.bin HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    let mut bytes = client.bytes(1);
+    client.send_last("/victim.bin").await_bytes(b"");
     change(&path);
-    bytes.extend(client.rest());
+    let mut bytes = client.rest();
     let head_len = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
     let head = String::from_utf8_lossy(&bytes[..head_len]).to_ascii_lowercase();
     assert!(
@@ -67,7 +66,7 @@ pub fn disturb(options: ServerOptions, change: impl Fn(&std::path::Path)) -> (Ve
     (bytes, content)
 }
 
-fn a_file_truncated_while_it_is_sent_ends_the_connection(model: Model) {
+pub fn a_file_truncated_while_it_is_sent_ends_the_connection(model: Model) {
     let (got, _) = disturb(model.options(), |path| {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.set_len(1000).unwrap();

@@ -195,6 +195,31 @@ thread_local! {
     static HTTP_2: Cell<Http2> = const { Cell::new(Http2::On) };
 }
 
+/// Connects to a server without TLS.
+#[derive(Clone, Copy)]
+pub struct Connector {
+    address: SocketAddr,
+    is_http2: bool,
+}
+
+impl Connector {
+    /// To a server that this thread has started by itself.
+    pub fn new(address: SocketAddr) -> Self {
+        Self::to(address, OVER_HTTP_2.get())
+    }
+
+    fn to(address: SocketAddr, is_http2: bool) -> Self {
+        Self { address, is_http2 }
+    }
+
+    pub fn connect(self) -> Client {
+        match self.is_http2 {
+            true => Translated::connect(self.address),
+            false => Client::connect(self.address),
+        }
+    }
+}
+
 /// Runs a case over HTTP/2.
 pub fn over_http2(case: fn(Model), model: Model) {
     OVER_HTTP_2.set(true);
@@ -383,13 +408,13 @@ impl Server {
     pub fn connect(&self) -> Client {
         match &self.tls {
             Some((_, client)) => connect_by(client, self.address),
-            None if self.is_http2 => {
-                let mut preface = Vec::new();
-                let layer = Translated::new("http", &mut preface);
-                Client::connect_over(self.address, Box::new(layer), &preface)
-            }
-            None => Client::connect(self.address),
+            None => self.connector().connect(),
         }
+    }
+
+    /// What connects from other threads. (Not over TLS.)
+    pub fn connector(&self) -> Connector {
+        Connector::to(self.address, self.is_http2)
     }
 
     /// Waits until nobody is connected any more.
@@ -430,7 +455,7 @@ impl Drop for Server {
 }
 
 /// Waits for what comes about on another thread.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "it never came about that {what}");

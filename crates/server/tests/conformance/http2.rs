@@ -15,7 +15,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::client::{Client, PATIENCE};
-use crate::fixture::{Model, Server, limits, over_http2, pattern};
+use crate::fixture::{Model, Server, limits, pattern};
 use crate::tls::client_of;
 use crate::translated::Translated;
 
@@ -27,6 +27,28 @@ macro_rules! every_model_over_http2 {
                 crate::fixture::over_http2(crate::$file::$case, model);
             }
             every_model! { $(#[$attribute])? over_http2, }
+        })*
+    };
+}
+
+/// The same, for those that take longer: other models differ little from these.
+macro_rules! some_models_over_http2 {
+    ($($file:ident::$case:ident,)*) => {
+        $(mod $case {
+            fn over_http2(model: crate::model::Model) {
+                crate::fixture::over_http2(crate::$file::$case, model);
+            }
+            mod over_http2 {
+                use crate::model::Model;
+                every_model!(@models over_http2 []: thread_per_connection ThreadPerConnection,
+                    thread_pool ThreadPool, reactor_1xm Reactor1xM, proactor_nx0 ProactorNx0);
+                every_model!(@models over_http2 [ignore = "long: with some models it always runs"]:
+                    sequential Sequential, thread_pool_without_goal ThreadPoolWithoutGoal,
+                    reactor_1x0 Reactor1x0, reactor_nx0 ReactorNx0, reactor_nxm ReactorNxM,
+                    reactor_handoff ReactorHandoff, reactor_socket_io_worker ReactorSocketIoWorker,
+                    proactor_1x0 Proactor1x0, proactor_1xm Proactor1xM, proactor_nxm ProactorNxM,
+                    proactor_handoff ProactorHandoff);
+            }
         })*
     };
 }
@@ -46,16 +68,157 @@ every_model_over_http2! {
     compression::files_are_compressed_for_those_who_accept_it,
     framing::pipelined_requests_are_answered_in_order,
     framing::bodies_of_every_framing,
+    framing::a_body_is_waited_for_with_100_continue,
+    framing::content_beyond_the_limit,
+    framing::content_of_a_file_beyond_the_limit,
+    framing::methods,
     connections::a_half_close_still_gets_its_answers,
     connections::clients_that_vanish_leave_nothing_behind,
     connections::many_clients_at_once,
+    connections::the_counters_agree,
     failures::a_panic_is_a_500_and_costs_nothing,
     later::an_answer_of_a_task,
     later::a_task_woken_by_another_thread,
+    later::a_task_that_panics_or_says_nothing_costs_nothing,
+    later::a_client_that_resets_its_connection_cancels_its_task,
+    later::a_client_that_half_closes_gets_its_answer,
+    later::a_reset_behind_a_half_close_cancels,
+    later::a_client_that_closed_is_found_out_by_writing,
+    later::a_half_close_cancels_a_task_that_asked_for_it,
+    later::content_within_a_tasks_own_limit,
+    regression::pipelined_requests_were_dropped_by_a_drain,
+    regression::a_task_that_was_woken_waited_for_idle_connections,
+    slow_uploads::slow_uploads_hold_no_worker,
+    slow_uploads::uploads_and_event_streams_leave_every_worker_to_others,
+    slow_uploads::as_many_tasks_wait_as_there_are_connections,
+    journal::what_a_client_ends,
+    journal::what_a_drain_ends,
+    journal::who_is_closed_at_capacity,
+    journal::who_is_cut,
+    journal::many_at_once_have_a_line_each,
     #[ignore = "long: half a second for each model, or more"]
     replaced::two_hundred_renames_under_load_cut_no_answer,
+    shutdown::a_drain_closes_idle_connections_at_once,
+    shutdown::a_drain_finishes_what_was_accepted,
+    shutdown::a_drain_waits_for_a_request_that_has_begun,
+    shutdown::a_drain_begins_when_its_delay_is_over,
     #[ignore = "long: half a second for each model, or more"]
     shutdown::before_a_drain_after_a_delay_all_is_as_ever,
+}
+
+some_models_over_http2! {
+    later::content_in_both_directions_at_once,
+    later::a_task_that_takes_too_long_is_dropped,
+    later::a_task_goes_down_with_the_server,
+    connections::a_slow_reader_gets_every_byte,
+    connections::an_idle_connection_is_closed_without_an_answer,
+    connections::a_slow_body_gets_408,
+    connections::a_client_that_does_not_read_is_closed,
+    failures::a_file_truncated_while_it_is_sent_ends_the_connection,
+    failures::a_file_rewritten_while_it_is_sent_never_completes_mixed,
+    replaced::a_rename_over_a_file_cut_those_who_were_downloading_it,
+    replaced::permissions_and_links_cut_those_who_were_downloading_a_file,
+    last_words::the_error_is_read_by_a_client_that_sends_10_mb_first,
+    last_words::a_drain_answers_what_came_while_an_answer_was_on_its_way,
+    shutdown::a_drain_answers_what_has_arrived_unread,
+    shutdown::the_grace_ends,
+    shutdown::the_second_stage_ends_at_once,
+    config::a_new_configuration_under_load_loses_no_request,
+    config::listeners_have_limits_of_their_own,
+    elsewhere::a_file_system_that_hung_stopped_every_loop,
+    journal::what_the_server_ends,
+}
+
+/// Cases that stay out, and why.
+const STAY_OUT: &[(&str, &[&str])] = &[
+    (
+        "they are about the bytes of HTTP/1: lines, heads, chunks. Those of frames: crates/proto/tests/http2",
+        &[
+            "framing::well_formed_requests_on_one_connection",
+            "framing::bad_requests_are_answered_and_end_the_connection",
+            "framing::other_protocols_are_refused_at_once",
+            "framing::how_much_content_is_judged_with_its_head",
+            "framing::an_error_is_read_though_the_client_goes_on_sending",
+            "framing::cuts_at_every_byte",
+            "framing::heads_beyond_the_limits",
+            "framing::http_1_0_closes_unless_asked",
+            "connections::a_slow_head_gets_408",
+            "slow_uploads::a_chunked_upload_of_framing_is_too_slow",
+            "regression::content_over_its_limit_was_413_or_400_by_how_it_was_cut",
+            "journal::what_an_http_1_client_ends",
+            "journal::who_is_too_slow",
+        ],
+    ),
+    (
+        "over HTTP/2 no response is the last of its connection",
+        &["last_words::a_last_answer_is_whole_though_more_came_behind_its_request"],
+    ),
+    (
+        "a half-close leaves no windows for the rest of the content",
+        &["later::a_client_that_half_closes_behind_its_content_gets_its_answer"],
+    ),
+    (
+        "a new connection is refused before it is known what it speaks",
+        &["journal::who_makes_room_and_who_gets_none"],
+    ),
+    (
+        "nothing in it is of a version of HTTP",
+        &["shutdown::a_server_restarts_on_its_port_at_once"],
+    ),
+    (
+        "two hundred find the same",
+        &["replaced::two_thousand_renames_under_load_cut_no_answer"],
+    ),
+];
+
+/// Files whose cases are those of any version; the others have a protocol of their own.
+const FILES: [(&str, &str); 15] = [
+    ("compression", include_str!("compression.rs")),
+    ("config", include_str!("config.rs")),
+    ("connections", include_str!("connections.rs")),
+    ("elsewhere", include_str!("elsewhere.rs")),
+    ("failures", include_str!("failures.rs")),
+    ("files", include_str!("files.rs")),
+    ("framing", include_str!("framing.rs")),
+    ("journal", include_str!("journal.rs")),
+    ("last_words", include_str!("last_words.rs")),
+    ("later", include_str!("later.rs")),
+    ("regression", include_str!("regression.rs")),
+    ("replaced", include_str!("replaced.rs")),
+    ("selection", include_str!("selection.rs")),
+    ("shutdown", include_str!("shutdown.rs")),
+    ("slow_uploads", include_str!("slow_uploads.rs")),
+];
+
+/// The lines of a macro's invocation.
+fn lines_of<'t>(text: &'t str, invocation: &str) -> Vec<&'t str> {
+    let (_, rest) = text.split_once(invocation).expect(invocation);
+    let (lines, _) = rest.split_once("\n}").expect(invocation);
+    let lines = lines.lines().map(str::trim);
+    let names = lines.filter_map(|line| line.strip_suffix(','));
+    names.collect()
+}
+
+#[test]
+fn every_case_runs_over_http2_or_there_is_a_reason() {
+    let own = include_str!("http2.rs");
+    let mut here = lines_of(own, "\nevery_model_over_http2! {");
+    here.extend(lines_of(own, "\nsome_models_over_http2! {"));
+    let out: Vec<&str> = STAY_OUT
+        .iter()
+        .flat_map(|(_, cases)| *cases)
+        .copied()
+        .collect();
+    let mut known = 0;
+    for (file, text) in FILES {
+        for case in lines_of(text, "\nevery_model! {") {
+            let name = format!("{file}::{case}");
+            let counts = [&here, &out].map(|list| list.iter().filter(|it| **it == name).count());
+            assert_eq!(counts[0] + counts[1], 1, "{name}: {counts:?}");
+            known += 1;
+        }
+    }
+    assert_eq!(here.len() + out.len(), known, "one is no case any more");
 }
 
 every_model! {
@@ -63,7 +226,6 @@ every_model! {
     a_server_of_one_version_alone,
     the_version_is_agreed_on_over_tls,
     a_request_for_another_host_is_misdirected,
-    a_drain_finishes_streams,
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -228,23 +390,4 @@ fn the_version_is_agreed_on_over_tls(model: Model) {
             }
         }
     }
-}
-
-fn a_drain_finishes_streams(model: Model) {
-    over_http2(drain, model);
-}
-
-fn drain(model: Model) {
-    let server = Server::start(model);
-    let mut client = server.connect();
-    // The second one has arrived behind the first, and overtakes it where a worker has that.
-    client.send(format!("GET /-/gate HTTP/1.1\r\nHost: h\r\n\r\n{GET}"));
-    server.site.gate.await_waiting(1);
-    server.control.drain();
-    server.site.gate.open();
-    assert_eq!(client.answer().body, b"GET /-/gate");
-    assert_eq!(client.answer().body, b"GET /-/echo");
-    client.end();
-    drop(client); // the server waits for its end, so that it reads GOAWAY
-    assert_eq!(server.end(), 0);
 }

@@ -19,7 +19,9 @@ const LAST: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n
 
 every_model! {
     what_a_client_ends,
+    what_an_http_1_client_ends,
     what_the_server_ends,
+    who_is_too_slow,
     what_a_drain_ends,
     who_makes_room_and_who_gets_none,
     who_is_closed_at_capacity,
@@ -151,7 +153,7 @@ impl Journal {
     }
 }
 
-fn what_a_client_ends(model: Model) {
+pub fn what_a_client_ends(model: Model) {
     let journal = Journal::start(model.options(), limits());
     // Three requests, then its end.
     let (mut client, address) = journal.connect();
@@ -166,17 +168,26 @@ fn what_a_client_ends(model: Model) {
     client.half_close().end();
     journal.expect(&client, address, "client", 0);
     assert_eq!(journal.last_of(address).unwrap().0, 2);
+    // A blocking step, on a connection that is to end with it.
+    let (mut client, address) = journal.connect();
+    client.send_last("/-/echo-blocking").answer();
+    client.end();
+    let reason = if client.is_http2 {
+        "client"
+    } else {
+        "finished"
+    };
+    journal.expect(&client, address, reason, 1);
+}
+
+fn what_an_http_1_client_ends(model: Model) {
+    let journal = Journal::start(model.options(), limits());
     // An answer that says close.
     let (mut client, address) = journal.connect();
     client.send(ECHO).answer();
     client.send(LAST).answer();
     client.end();
     journal.expect(&client, address, "finished", 2);
-    // A blocking step.
-    let (mut client, address) = journal.connect();
-    client.get("/-/echo-blocking", "Connection: close\r\n");
-    client.end();
-    journal.expect(&client, address, "finished", 1);
     // In the middle of a head.
     let (mut client, address) = journal.connect();
     client.send(&ECHO[..9]).half_close().end();
@@ -188,28 +199,34 @@ fn what_a_client_ends(model: Model) {
     journal.expect(&client, address, "bad_request", 1);
 }
 
-fn what_the_server_ends(model: Model) {
+pub fn what_the_server_ends(model: Model) {
     let journal = Journal::start(model.options(), impatient());
     let (mut client, address) = journal.connect();
     client.send(ECHO).answer();
     client.end();
+    client.half_close();
     journal.expect(&client, address, "idle", 1);
     // Loops read the clock once a turn, and whoever accepts has a clock of its own: on a busy machine
     // the two lie apart by as long as a turn was held up.
     let us = journal.end_of(address).us;
     assert!(us >= 200_000, "after {us} us");
+}
+
+fn who_is_too_slow(model: Model) {
+    let journal = Journal::start(model.options(), impatient());
     let (mut client, address) = journal.connect();
     client.send(&ECHO[..9]).answer();
     client.half_close().end();
     journal.expect(&client, address, "slow", 1);
 }
 
-fn what_a_drain_ends(model: Model) {
+pub fn what_a_drain_ends(model: Model) {
     let journal = Journal::start(model.options(), limits());
     let (mut client, address) = journal.connect();
     client.send(ECHO).answer();
     journal.server.control.drain();
     client.end();
+    client.half_close();
     journal.expect(&client, address, "drained", 1);
 }
 
@@ -275,7 +292,7 @@ fn refuse(journal: &Journal, mut client: Client, address: SocketAddr) {
     assert_eq!(seen, ("refused", 0, client.bytes_in), "{closed:?}");
 }
 
-fn who_is_closed_at_capacity(model: Model) {
+pub fn who_is_closed_at_capacity(model: Model) {
     let options = ServerOptions {
         capacity_per_loop: Some(1),
         loops: 1,
@@ -296,14 +313,16 @@ fn who_is_closed_at_capacity(model: Model) {
     journal.expect(&first, first_address, "client", 1);
 }
 
-fn who_is_cut(model: Model) {
+pub fn who_is_cut(model: Model) {
     let journal = Journal::start(model.options(), limits());
     let (mut client, address) = journal.connect();
     client.send(ECHO).answer();
-    client.send(&ECHO[..9]);
-    let all_in = (ECHO.len() + 9) as u64;
-    eventually("the begin of the head has been read", || {
-        journal.server.control.snapshot().total.bytes_in == all_in
+    client.send(match client.is_http2 {
+        true => "POST /-/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe",
+        false => &ECHO[..9],
+    });
+    eventually("the begin of a request has been read", || {
+        journal.server.control.snapshot().total.bytes_in == client.bytes_out
     });
     journal.server.control.stop_now();
     client.rest();
@@ -312,7 +331,7 @@ fn who_is_cut(model: Model) {
     assert_eq!(journal.server.end(), 1);
 }
 
-fn many_at_once_have_a_line_each(model: Model) {
+pub fn many_at_once_have_a_line_each(model: Model) {
     const CLIENTS: usize = 24;
     const EACH: usize = 8;
     let journal = Journal::start(model.options(), limits());
@@ -322,7 +341,7 @@ fn many_at_once_have_a_line_each(model: Model) {
                 for _ in 0..EACH {
                     let mut client = journal.server.connect();
                     client.send(ECHO).answer();
-                    client.send(LAST).answer();
+                    client.send_last("/-/echo").answer();
                     client.end();
                 }
             });

@@ -2,7 +2,6 @@
 //! tower see is tested where they are mounted.
 
 use std::future::{pending, poll_fn};
-use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -13,7 +12,6 @@ use std::time::Duration;
 use loadline_base::Buffer;
 use loadline_proto::{Body, Exchange, Limits, Piece, Port, Task, TaskOptions};
 
-use crate::answers::parse_answers;
 use crate::client::Client;
 use crate::fixture::{Model, Server, eventually, impatient, pattern};
 
@@ -24,6 +22,7 @@ every_model! {
     a_task_that_panics_or_says_nothing_costs_nothing,
     a_client_that_resets_its_connection_cancels_its_task,
     a_client_that_half_closes_gets_its_answer,
+    a_client_that_half_closes_behind_its_content_gets_its_answer,
     a_reset_behind_a_half_close_cancels,
     a_client_that_closed_is_found_out_by_writing,
     a_half_close_cancels_a_task_that_asked_for_it,
@@ -177,25 +176,18 @@ pub fn an_answer_of_a_task(model: Model) {
     }
 }
 
-fn content_in_both_directions_at_once(model: Model) {
+pub fn content_in_both_directions_at_once(model: Model) {
     const LEN: usize = 5_000_000; // more than all socket buffers and windows
     let server = Server::start(model);
     let content = pattern(LEN);
-    let client = server.connect();
-    let (mut reader, mut writer) = (client.stream.try_clone().unwrap(), client.stream);
-    let reading = thread::spawn(move || {
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).unwrap();
-        bytes
-    });
-    let head = format!(
+    let mut client = server.connect();
+    client.send(format!(
         "POST /-/later/echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {LEN}\r\n\r\n"
-    );
-    writer.write_all(head.as_bytes()).unwrap();
-    writer.write_all(&content).unwrap();
-    let answers = parse_answers(&reading.join().unwrap(), |_| false);
-    assert_eq!(answers[0].body.len(), LEN);
-    assert!(answers[0].body == content);
+    ));
+    let answer = client.send_much(content.clone()).answer();
+    assert_eq!(answer.body.len(), LEN);
+    assert!(answer.body == content);
+    client.end_with_answer();
 }
 
 pub fn a_task_woken_by_another_thread(model: Model) {
@@ -206,7 +198,7 @@ pub fn a_task_woken_by_another_thread(model: Model) {
     }
 }
 
-fn a_task_that_panics_or_says_nothing_costs_nothing(model: Model) {
+pub fn a_task_that_panics_or_says_nothing_costs_nothing(model: Model) {
     let server = Server::start(model);
     let mut client = server.connect();
     for _ in 0..5 {
@@ -229,7 +221,7 @@ pub fn reset(client: Client) {
     rustix::net::sockopt::set_socket_linger(&client.stream, Some(Duration::ZERO)).unwrap();
 }
 
-fn a_client_that_resets_its_connection_cancels_its_task(model: Model) {
+pub fn a_client_that_resets_its_connection_cancels_its_task(model: Model) {
     let server = Server::start(model);
     let at_work = Arc::clone(&server.site.at_work);
     for target in ["begun", "never"] {
@@ -242,7 +234,7 @@ fn a_client_that_resets_its_connection_cancels_its_task(model: Model) {
     assert_eq!(server.connect().get("/-/later/whole", "").status, 200);
 }
 
-fn a_client_that_half_closes_gets_its_answer(model: Model) {
+pub fn a_client_that_half_closes_gets_its_answer(model: Model) {
     let server = Server::start(model);
     let slowly = "GET /-/later/slowly HTTP/1.1\r\nHost: h\r\n\r\n";
     // At once, when the task has begun, and with a next request behind it.
@@ -264,7 +256,13 @@ fn a_client_that_half_closes_gets_its_answer(model: Model) {
         assert_eq!(client.answer().body.len(), len);
     }
     client.end();
-    // With content, more of it than the windows hold.
+    eventually("it is dropped", || at_work.load(SeqCst) == 0);
+}
+
+/// More of it than windows hold, or less than was announced.
+fn a_client_that_half_closes_behind_its_content_gets_its_answer(model: Model) {
+    let server = Server::start(model);
+    let at_work = Arc::clone(&server.site.at_work);
     let mut client = server.connect();
     let content = pattern(300_000);
     let head = "POST /-/later/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 300000\r\n\r\n";
@@ -283,7 +281,7 @@ fn a_client_that_half_closes_gets_its_answer(model: Model) {
     eventually("it is dropped", || at_work.load(SeqCst) == 0);
 }
 
-fn a_reset_behind_a_half_close_cancels(model: Model) {
+pub fn a_reset_behind_a_half_close_cancels(model: Model) {
     let server = Server::start(model);
     let at_work = Arc::clone(&server.site.at_work);
     for target in ["begun", "never"] {
@@ -300,7 +298,7 @@ fn a_reset_behind_a_half_close_cancels(model: Model) {
     }
 }
 
-fn a_client_that_closed_is_found_out_by_writing(model: Model) {
+pub fn a_client_that_closed_is_found_out_by_writing(model: Model) {
     let server = Server::start(model);
     let at_work = Arc::clone(&server.site.at_work);
     for _ in 0..3 {
@@ -312,7 +310,7 @@ fn a_client_that_closed_is_found_out_by_writing(model: Model) {
     }
 }
 
-fn a_half_close_cancels_a_task_that_asked_for_it(model: Model) {
+pub fn a_half_close_cancels_a_task_that_asked_for_it(model: Model) {
     let server = Server::start(model);
     let at_work = Arc::clone(&server.site.at_work);
     for target in ["begun-cancelled", "never-cancelled"] {
@@ -327,7 +325,7 @@ fn a_half_close_cancels_a_task_that_asked_for_it(model: Model) {
     assert_eq!(server.connect().get("/-/later/whole", "").status, 200);
 }
 
-fn content_within_a_tasks_own_limit(model: Model) {
+pub fn content_within_a_tasks_own_limit(model: Model) {
     let server = Server::start(model);
     let at_work = Arc::clone(&server.site.at_work);
     let head = |path: &str, framing: &str| {
@@ -362,30 +360,25 @@ fn content_within_a_tasks_own_limit(model: Model) {
     assert_eq!(client.answer().status, 413);
     eventually("it is dropped", || at_work.load(SeqCst) == 0);
     client.half_close().end();
+    drop(client);
     let mut client = server.connect();
     client
         .send(head("echo-limited", chunked))
         .send("3e8\r\n")
         .send([b'x'; 1000]);
-    client.stream.peek(&mut [0]).unwrap(); // the answer has begun
+    client.await_bytes(b""); // the answer has begun
     client.send_in_vain("\r\n1\r\nx");
     assert!(!client.rest().ends_with(b"0\r\n\r\n"), "cut, not completed");
     eventually("it is dropped", || at_work.load(SeqCst) == 0);
+    drop(client);
     // No limit but that: far beyond the one for forms.
     let mut client = server.connect();
-    let content = pattern(2_000_000);
-    let mut writer = client.stream.try_clone().unwrap();
-    let sending = thread::spawn(move || {
-        writer
-            .write_all(head("echo", "Content-Length: 2000000").as_bytes())
-            .unwrap();
-        writer.write_all(&content).unwrap();
-    });
+    client.send(head("echo", "Content-Length: 2000000"));
+    client.send_much(pattern(2_000_000));
     assert!(client.answer().body == pattern(2_000_000));
-    sending.join().unwrap();
 }
 
-fn a_task_that_takes_too_long_is_dropped(model: Model) {
+pub fn a_task_that_takes_too_long_is_dropped(model: Model) {
     let limits = Limits {
         app_answer_timeout_ms: 300,
         ..impatient()
@@ -395,7 +388,7 @@ fn a_task_that_takes_too_long_is_dropped(model: Model) {
     for _ in 0..2 {
         let mut client = server.connect();
         let answer = client.get("/-/later/never", "");
-        assert_eq!((answer.status, answer.closes()), (503, true));
+        assert_eq!((answer.status, client.is_last(&answer)), (503, true));
         eventually("it is dropped", || at_work.load(SeqCst) == 0);
     }
     let limits = Limits {
@@ -414,7 +407,7 @@ fn a_task_that_takes_too_long_is_dropped(model: Model) {
     assert_eq!(server.connect().get("/-/later/whole", "").status, 200);
 }
 
-fn a_task_goes_down_with_the_server(model: Model) {
+pub fn a_task_goes_down_with_the_server(model: Model) {
     let mut options = model.options();
     options.grace = Duration::from_millis(200);
     let server = Server::start_with(options, crate::fixture::limits());

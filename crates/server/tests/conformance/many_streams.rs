@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use loadline_base::{Millis, Segment, Transmit};
 use loadline_proto::{
-    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Http1Session,
-    Outcome, Piece, Protocol, Security, Session, SessionConfig, Status, StreamId, Then,
+    Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
+    Http1Session, Outcome, Piece, Protocol, Security, Session, SessionConfig, Status, StreamId,
+    Then,
 };
 
 const FRAME_BYTES_MAX: usize = 60_000;
@@ -355,6 +356,10 @@ impl Session for ManyStreams {
 
     fn client_address(&self) -> Option<IpAddr> {
         self.streams.first().and_then(|it| it.http.client_address())
+    }
+
+    fn proxied_client(&self) -> Option<ClientKey> {
+        self.streams.first().and_then(|it| it.http.proxied_client())
     }
 
     fn is_before_handshake(&self) -> bool {

@@ -39,7 +39,7 @@ fn for_every_worker(server: &Server, model: Model, request: &str) -> Vec<Client>
     (0..count).map(begin).collect()
 }
 
-fn slow_uploads_hold_no_worker(model: Model) {
+pub fn slow_uploads_hold_no_worker(model: Model) {
     if !model.is_concurrent() {
         return;
     }
@@ -89,7 +89,7 @@ fn with_two_workers(model: Model) -> Option<ServerOptions> {
     )
 }
 
-fn uploads_and_event_streams_leave_every_worker_to_others(model: Model) {
+pub fn uploads_and_event_streams_leave_every_worker_to_others(model: Model) {
     const WORKERS: u64 = 2;
     const LONG: &str = "POST /-/later/collect HTTP/1.1\r\nHost: h\r\n\
                         Content-Length: 100000\r\n\r\n";
@@ -139,7 +139,7 @@ fn uploads_and_event_streams_leave_every_worker_to_others(model: Model) {
 }
 
 /// They are more than the queue takes of new jobs, and are woken while no worker is free.
-fn as_many_tasks_wait_as_there_are_connections(model: Model) {
+pub fn as_many_tasks_wait_as_there_are_connections(model: Model) {
     if !model.is_concurrent() {
         return;
     }

@@ -1,12 +1,15 @@
 //! A client's layer that sends HTTP/1 requests as HTTP/2 streams, and gives their responses back as
 //! HTTP/1, in the order of the requests: so a case that is not about HTTP/1's bytes runs over HTTP/2.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use loadline_base::Buffer;
 use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, number};
 use loadline_proto::{Fault, Layer};
+
+use crate::client::Client;
 
 /// Requests at one time.
 const STREAMS_MAX: usize = 100;
@@ -21,6 +24,8 @@ pub struct Translated {
     scheme: &'static str,
     /// HTTP/1 that was sent, and is no whole head yet.
     unsent: Vec<u8>,
+    /// How much of it is used up.
+    used: usize,
     content: Content,
     /// Frames that came in part.
     partial: Vec<u8>,
@@ -38,7 +43,10 @@ pub struct Translated {
 enum Content {
     None,
     Length(usize),
-    Chunked,
+    /// Of the chunk that has begun; `None`: the line of its size is next.
+    Chunk(Option<usize>),
+    /// Behind the last chunk.
+    Trailers,
 }
 
 #[derive(Debug, Default)]
@@ -46,17 +54,28 @@ struct Stream {
     is_head: bool,
     window: i64,
     /// Content that waits for the window, and whether it is all.
-    waiting: Vec<u8>,
+    waiting: VecDeque<u8>,
     is_all: bool,
     is_end_sent: bool,
     /// The response, as HTTP/1.
     response: Vec<u8>,
     has_head: bool,
     is_chunked: bool,
+    /// The lines behind the content.
+    trailers: Vec<u8>,
     is_done: bool,
 }
 
 impl Translated {
+    /// A client that sends its requests so, in the clear.
+    pub fn connect(address: SocketAddr) -> Client {
+        let mut preface = Vec::new();
+        let layer = Self::new("http", &mut preface);
+        let mut client = Client::connect_over(address, Box::new(layer), &preface);
+        client.is_http2 = true;
+        client
+    }
+
     /// A new connection. What it opens with is in `out`.
     pub fn new(scheme: &'static str, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(PREFACE);
@@ -73,6 +92,7 @@ impl Translated {
             decoder: Decoder::default(),
             scheme,
             unsent: Vec::new(),
+            used: 0,
             content: Content::None,
             partial: Vec::new(),
             block: Vec::new(),
@@ -93,6 +113,8 @@ impl Translated {
             };
             self.send_content(out);
             if !is_moving {
+                self.unsent.drain(..self.used);
+                self.used = 0;
                 return;
             }
         }
@@ -103,27 +125,31 @@ impl Translated {
         if self.streams.len() == STREAMS_MAX {
             return false;
         }
-        let Some(end) = self.unsent.windows(4).position(|it| it == b"\r\n\r\n") else {
+        let rest = &self.unsent[self.used..];
+        let Some(end) = rest.windows(4).position(|it| it == b"\r\n\r\n") else {
             return false;
         };
-        let head: Vec<u8> = self.unsent.drain(..end + 4).collect();
-        let head = String::from_utf8(head).unwrap();
-        let mut lines = head.trim_end().split("\r\n");
-        let mut line = lines.next().unwrap().split(' ');
-        let (method, target) = (line.next().unwrap(), line.next().unwrap());
-        let mut authority = "";
+        let head = rest[..end + 4].to_vec();
+        self.used += head.len();
+        let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let line = std::str::from_utf8(lines.next().unwrap()).unwrap();
+        let mut words = line.split(' ');
+        let (method, target) = (words.next().unwrap(), words.next().unwrap());
+        let mut authority: &[u8] = b"";
         let mut fields = Vec::new();
         self.content = Content::None;
-        for line in lines {
-            let (name, value) = line.split_once(':').unwrap();
-            let (name, value) = (name.to_ascii_lowercase(), value.trim());
-            match name.as_str() {
-                "host" => authority = value,
-                "connection" | "keep-alive" => {}
-                "transfer-encoding" => self.content = Content::Chunked,
+        for line in lines.filter(|line| !line.is_empty()) {
+            let colon = line.iter().position(|byte| *byte == b':').unwrap();
+            let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+            let name = name.to_ascii_lowercase();
+            match &name[..] {
+                b"host" => authority = value,
+                b"connection" | b"keep-alive" | b"upgrade" => {}
+                b"transfer-encoding" => self.content = Content::Chunk(None),
                 _ => {
-                    if name == "content-length" {
-                        self.content = Content::Length(value.parse().unwrap());
+                    if name == b"content-length" {
+                        let len = std::str::from_utf8(value).unwrap();
+                        self.content = Content::Length(len.parse().unwrap());
                     }
                     fields.push((name, value));
                 }
@@ -131,14 +157,13 @@ impl Translated {
         }
         let mut block = Vec::new();
         self.encoder.begin(&mut block);
-        let mut add = |name: &str, value: &str| {
-            let (name, value) = (name.as_bytes(), value.as_bytes());
+        let mut add = |name: &[u8], value: &[u8]| {
             self.encoder.field(name, value, Indexing::Kept, &mut block);
         };
-        add(":method", method);
-        add(":scheme", self.scheme);
-        add(":authority", authority);
-        add(":path", target);
+        add(b":method", method.as_bytes());
+        add(b":scheme", self.scheme.as_bytes());
+        add(b":authority", authority);
+        add(b":path", target.as_bytes());
         for (name, value) in fields {
             add(&name, value);
         }
@@ -159,46 +184,63 @@ impl Translated {
         true
     }
 
-    /// Moves content from HTTP/1 to the last stream.
+    /// Moves content from HTTP/1 to the last stream. `false`: more of it has to come.
     fn take_content(&mut self) -> bool {
-        let Some(mut last) = self.streams.last_entry() else {
-            return false;
-        };
-        let stream = last.get_mut();
-        match &mut self.content {
+        let used = self.used;
+        let rest = &self.unsent[used..];
+        let line_len = rest.windows(2).position(|it| it == b"\r\n");
+        let content = match self.content {
             Content::None => return false,
-            Content::Length(left) => {
-                let len = self.unsent.len().min(*left);
-                stream.waiting.extend(self.unsent.drain(..len));
-                *left -= len;
-                if *left > 0 {
-                    return false;
-                }
-            }
-            Content::Chunked => loop {
-                let line = self.unsent.windows(2).position(|it| it == b"\r\n");
-                let Some(line_len) = line else {
+            Content::Length(left) => match left - self.take(left) {
+                0 => Content::None,
+                left => Content::Length(left),
+            },
+            Content::Chunk(Some(left @ 1..)) => Content::Chunk(Some(left - self.take(left))),
+            Content::Chunk(size) => {
+                let Some(line_len) = line_len else {
                     return false;
                 };
-                let digits = std::str::from_utf8(&self.unsent[..line_len]).unwrap();
-                let digits = digits.split(';').next().unwrap().trim();
-                let len = usize::from_str_radix(digits, 16).unwrap();
-                let end = line_len + 2 + len + 2;
-                if self.unsent.len() < end {
-                    return false;
+                self.used += line_len + 2;
+                match size {
+                    // The end of one.
+                    Some(_) => Content::Chunk(None),
+                    None => match size_of_chunk(&rest[..line_len]) {
+                        0 => Content::Trailers,
+                        size => Content::Chunk(Some(size)),
+                    },
                 }
-                stream
-                    .waiting
-                    .extend_from_slice(&self.unsent[line_len + 2..end - 2]);
-                self.unsent.drain(..end);
-                if len == 0 {
-                    break;
+            }
+            Content::Trailers => match line_len {
+                None => return false,
+                Some(len) => {
+                    self.used += len + 2;
+                    if len == 0 {
+                        Content::None
+                    } else {
+                        Content::Trailers
+                    }
                 }
             },
+        };
+        let is_moving = content != self.content || self.used != used;
+        self.content = content;
+        if content == Content::None
+            && let Some(mut last) = self.streams.last_entry()
+        {
+            last.get_mut().is_all = true;
         }
-        stream.is_all = true;
-        self.content = Content::None;
-        true
+        is_moving
+    }
+
+    /// Moves so much of it at most; says how much there was.
+    fn take(&mut self, len_max: usize) -> usize {
+        let rest = &self.unsent[self.used..];
+        let content = &rest[..rest.len().min(len_max)];
+        if let Some(mut last) = self.streams.last_entry() {
+            last.get_mut().waiting.extend(content);
+        }
+        self.used += content.len();
+        content.len()
     }
 
     /// Sends content, as far as the windows allow.
@@ -246,7 +288,10 @@ impl Translated {
                 }
             }
             Kind::Data => {
-                let stream = self.streams.get_mut(&head.stream).unwrap();
+                // None is there behind what ends the connection here.
+                let Some(stream) = self.streams.get_mut(&head.stream) else {
+                    return;
+                };
                 if stream.is_chunked && !payload.is_empty() {
                     let line = format!("{:x}\r\n", payload.len());
                     stream.response.extend_from_slice(line.as_bytes());
@@ -256,9 +301,17 @@ impl Translated {
                     stream.response.extend_from_slice(b"\r\n");
                 }
             }
-            Kind::GoAway | Kind::RstStream => {
-                let code = if head.kind == Kind::GoAway { 4 } else { 0 };
-                self.has_ended |= number(&payload[code..]) != 0;
+            Kind::GoAway => self.has_ended |= number(&payload[4..]) != 0,
+            Kind::RstStream => {
+                self.has_ended |= number(payload) != 0;
+                // What is left of its content is not wanted.
+                if let Some(stream) = self.streams.get_mut(&head.stream) {
+                    stream.waiting.clear();
+                    stream.is_end_sent = true;
+                }
+                if self.streams.keys().next_back() == Some(&head.stream) {
+                    self.content = Content::None;
+                }
             }
             _ => {}
         }
@@ -267,44 +320,46 @@ impl Translated {
             && let Some(stream) = self.streams.get_mut(&head.stream)
         {
             if stream.is_chunked {
-                stream.response.extend_from_slice(b"0\r\n\r\n");
+                stream.response.extend_from_slice(b"0\r\n");
+                stream.response.append(&mut stream.trailers);
+                stream.response.extend_from_slice(b"\r\n");
             }
             stream.is_done = true;
         }
     }
 
-    /// A head, or trailers, which nobody looks at.
+    /// A head, or trailers.
     fn fields(&mut self, id: u32) {
         let block = std::mem::take(&mut self.block);
-        let (mut status, mut lines, mut has_len) = (String::new(), String::new(), false);
+        let (mut status, mut lines, mut has_len) = (Vec::new(), Vec::new(), false);
         let decoded = self.decoder.decode(&block, &mut Vec::new(), |name, value| {
-            let name = String::from_utf8(name.to_vec()).unwrap();
-            let value = String::from_utf8(value.to_vec()).unwrap();
-            assert!(
-                !name.bytes().any(|byte| byte.is_ascii_uppercase()),
-                "{name}"
-            );
-            let is_of_connection = ["connection", "keep-alive", "transfer-encoding"];
-            assert!(!is_of_connection.contains(&name.as_str()), "{name}");
-            has_len |= name == "content-length";
-            match name.as_str() {
-                ":status" => status = value,
-                _ => lines.push_str(&format!("{name}: {value}\r\n")),
+            let shown = name.escape_ascii();
+            assert!(!name.iter().any(u8::is_ascii_uppercase), "{shown}");
+            let is_of_connection: [&[u8]; 3] = [b"connection", b"keep-alive", b"transfer-encoding"];
+            assert!(!is_of_connection.contains(&name), "{shown}");
+            has_len |= name == b"content-length";
+            match name {
+                b":status" => status = value.to_vec(),
+                _ => lines.extend([name, b": ", value, b"\r\n"].concat()),
             }
         });
         decoded.unwrap();
-        let stream = self.streams.get_mut(&id).unwrap();
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         if stream.has_head {
+            stream.trailers = lines;
             return;
         }
+        let status = String::from_utf8(status).unwrap();
         stream.has_head = !status.starts_with('1');
         let has_content = stream.has_head && !stream.is_head && status != "204" && status != "304";
         stream.is_chunked = has_content && !has_len;
         if stream.is_chunked {
-            lines.push_str("Transfer-Encoding: chunked\r\n");
+            lines.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
-        let head = format!("HTTP/1.1 {status} \r\n{lines}\r\n");
-        stream.response.extend_from_slice(head.as_bytes());
+        let line = format!("HTTP/1.1 {status} \r\n").into_bytes();
+        (stream.response).extend([&line[..], &lines[..], b"\r\n"].concat());
     }
 
     /// Gives back what came for the first request that is not answered.
@@ -364,6 +419,13 @@ impl Layer for Translated {
     fn has_ended(&self) -> bool {
         self.has_ended
     }
+}
+
+/// What the line before a chunk says.
+fn size_of_chunk(line: &[u8]) -> usize {
+    let line = std::str::from_utf8(line).unwrap();
+    let digits = line.split(';').next().unwrap().trim();
+    usize::from_str_radix(digits, 16).unwrap()
 }
 
 fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {

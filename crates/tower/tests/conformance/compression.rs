@@ -68,7 +68,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .layer(CompressionLayer::new().compress_when(fits))
 }
 
-fn what_may_be_changed_is_compressed(model: Model) {
+pub fn what_may_be_changed_is_compressed(model: Model) {
     let server = Running::start_router(model, router);
     let mut client = server.connect();
     for (target, is_compressed) in [

@@ -1,7 +1,6 @@
 //! Clients that leave, and time that passes.
 
 use std::collections::VecDeque;
-use std::io::Read as _;
 use std::net::Shutdown;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -19,7 +18,7 @@ every_model! {
     requests_that_wait_hold_no_worker,
 }
 
-fn a_client_that_leaves_drops_the_future_of_an_app_that_is_notified(model: Model) {
+pub fn a_client_that_leaves_drops_the_future_of_an_app_that_is_notified(model: Model) {
     let server = Running::start_notifying(model);
     for target in ["GET /hang", "GET /hang-late", "POST /hang"] {
         let mut client = server.connect();
@@ -35,7 +34,7 @@ fn a_client_that_leaves_drops_the_future_of_an_app_that_is_notified(model: Model
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
 }
 
-fn a_client_that_resets_drops_the_future(model: Model) {
+pub fn a_client_that_resets_drops_the_future(model: Model) {
     let server = Running::start(model);
     for target in ["GET /hang", "GET /hang-late", "POST /hang"] {
         for half_closed in [false, true] {
@@ -55,7 +54,7 @@ fn a_client_that_resets_drops_the_future(model: Model) {
     }
 }
 
-fn a_client_that_half_closes_gets_its_answer(model: Model) {
+pub fn a_client_that_half_closes_gets_its_answer(model: Model) {
     let server = Running::start(model);
     for (request, body) in [
         (
@@ -80,18 +79,12 @@ fn a_client_that_half_closes_gets_its_answer(model: Model) {
     let mut client = server.connect();
     client.send("GET /events HTTP/1.1\r\nHost: h\r\n\r\n");
     server.shared.events.send("before".to_owned()).unwrap();
-    client.stream.peek(&mut [0]).unwrap();
+    client.await_bytes(b"");
     client.half_close();
     for n in 0..10 {
         server.shared.events.send(n.to_string()).unwrap();
     }
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(b"data: 9\n\n\r\n") {
-        let mut chunk = [0; 4096];
-        let count = client.stream.read(&mut chunk).unwrap();
-        assert!(count > 0, "the end instead of events");
-        bytes.extend_from_slice(&chunk[..count]);
-    }
+    client.await_bytes(b"data: 9\n\n\r\n");
     // That it closes altogether is found out when it is sent something.
     drop(client);
     eventually("the app is not asked any more", || {
@@ -100,7 +93,7 @@ fn a_client_that_half_closes_gets_its_answer(model: Model) {
     });
 }
 
-fn an_app_that_takes_too_long(model: Model) {
+pub fn an_app_that_takes_too_long(model: Model) {
     let limits = Limits {
         app_answer_timeout_ms: 100,
         ..Limits::default()
@@ -109,7 +102,7 @@ fn an_app_that_takes_too_long(model: Model) {
     for _ in 0..3 {
         let mut client = server.connect();
         let answer = client.get("/hang", "");
-        assert_eq!((answer.status, answer.closes()), (503, true));
+        assert_eq!((answer.status, client.is_last(&answer)), (503, true));
         server.await_hanging(0);
     }
     let limits = Limits {
@@ -129,7 +122,7 @@ fn an_app_that_takes_too_long(model: Model) {
     assert_eq!(server.connect().get("/hello", "").body, b"hello");
 }
 
-fn requests_that_wait_hold_no_worker(model: Model) {
+pub fn requests_that_wait_hold_no_worker(model: Model) {
     let options = model.options();
     if !options.architecture.has_loops() || options.workers == 0 {
         return;

@@ -1,5 +1,6 @@
 //! The app on a server in this process, on a port that the kernel chooses.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,12 +16,25 @@ use loadline_tower::Tower;
 use crate::app::{self, Shared};
 use crate::client::{Client, PATIENCE};
 use crate::model::Model;
+use crate::translated::Translated;
 
 /// A running server. Dropping it drains it.
 pub struct Running {
     pub address: SocketAddr,
     pub shared: Arc<Shared>,
     handle: Option<ServerHandle>,
+    is_http2: bool,
+}
+
+thread_local! {
+    /// Whether clients of servers that this thread starts speak HTTP/2.
+    static OVER_HTTP_2: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a case over HTTP/2.
+pub fn over_http2(case: fn(Model), model: Model) {
+    OVER_HTTP_2.set(true);
+    case(model);
 }
 
 impl Running {
@@ -81,6 +95,7 @@ impl Running {
             address: handle.tcp_address().unwrap(),
             shared,
             handle: Some(handle),
+            is_http2: OVER_HTTP_2.get(),
         }
     }
 
@@ -108,11 +123,15 @@ impl Running {
             address: handle.tcp_address().unwrap(),
             shared,
             handle: Some(handle),
+            is_http2: OVER_HTTP_2.get(),
         }
     }
 
     pub fn connect(&self) -> Client {
-        Client::connect(self.address)
+        match self.is_http2 {
+            true => Translated::connect(self.address),
+            false => Client::connect(self.address),
+        }
     }
 
     /// Waits until so many requests hang in the app.
@@ -154,7 +173,7 @@ impl Drop for Running {
 }
 
 /// Waits for what comes about on another thread.
-pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "it never came about that {what}");

@@ -16,7 +16,7 @@ every_model! {
     a_panic_is_a_500,
 }
 
-fn statuses_and_empty_answers(model: Model) {
+pub fn statuses_and_empty_answers(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
     for status in [200, 201, 204, 299, 301, 304, 404, 418, 500, 503, 599, 999] {
@@ -40,11 +40,10 @@ fn statuses_and_empty_answers(model: Model) {
     assert_eq!(client.get("/none", "").status, 404);
 }
 
-fn fields_as_given(model: Model) {
+pub fn fields_as_given(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
-    client.send("GET /fields HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    let bytes = client.rest();
+    let bytes = client.send_last("/fields").rest();
     let has = |line: &[u8]| {
         bytes
             .windows(line.len())
@@ -63,7 +62,7 @@ fn fields_as_given(model: Model) {
     assert!(bytes.ends_with(b"\r\n\r\nfields"));
 }
 
-fn content_of_known_and_unknown_length(model: Model) {
+pub fn content_of_known_and_unknown_length(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
     for len in [0, 1, 600, 16_384, 16_385, 65_536, 65_537, 1_000_003] {
@@ -93,7 +92,7 @@ fn to_http_1_0(model: Model) {
     assert!(answers[0].closes() && answers[0].body == pattern(70_000));
 }
 
-fn to_head(model: Model) {
+pub fn to_head(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
     for (target, stated) in [
@@ -112,7 +111,7 @@ fn to_head(model: Model) {
     );
 }
 
-fn trailers(model: Model) {
+pub fn trailers(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
     let answer = client.get("/form/trailers", "TE: trailers\r\n");
@@ -131,7 +130,7 @@ fn trailers(model: Model) {
     assert_eq!((answer.body.len(), answer.trailers.len()), (0, 1));
 }
 
-fn lengths_that_do_not_hold(model: Model) {
+pub fn lengths_that_do_not_hold(model: Model) {
     let server = Running::start(model);
     assert_eq!(server.connect().get("/form/exact", "").body, b"exact");
     for form in ["short", "none-of-it", "long"] {
@@ -150,7 +149,7 @@ fn lengths_that_do_not_hold(model: Model) {
     assert!(!client.rest().ends_with(b"0\r\n\r\n"), "cut, not completed");
 }
 
-fn timers_sockets_and_tasks(model: Model) {
+pub fn timers_sockets_and_tasks(model: Model) {
     let server = Running::start(model);
     let mut client = server.connect();
     for _ in 0..3 {
@@ -161,7 +160,7 @@ fn timers_sockets_and_tasks(model: Model) {
     }
 }
 
-fn a_panic_is_a_500(model: Model) {
+pub fn a_panic_is_a_500(model: Model) {
     let server = Running::start(model);
     for _ in 0..20 {
         assert_eq!(server.connect().get("/panic", "").status, 500);

@@ -16,11 +16,14 @@ mod answers;
 mod app;
 #[path = "../../../server/tests/conformance/client.rs"]
 mod client;
-mod compression;
 mod fixture;
+#[path = "../../../server/tests/conformance/translated.rs"]
+mod translated;
 
+mod compression;
 mod ends;
 mod given;
+mod http2;
 mod proxies;
 mod secured;
 mod seen;

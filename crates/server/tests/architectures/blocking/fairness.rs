@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use loadline_proto::CloseReason;
+use loadline_proto::{CloseReason, Limits};
 use loadline_server::{Architecture, Counts, ServerOptions};
 
 use super::util::*;
@@ -53,6 +53,31 @@ fn a_quiet_client_gets_in_though_one_has_every_connection() {
             assert_eq!(client.get("/").status, 200);
         }
     }
+}
+
+#[test]
+fn a_proxied_client_gets_in_though_another_has_every_connection() {
+    let options = ServerOptions {
+        connections_max: 20,
+        ..options(Architecture::ThreadPerConnection)
+    };
+    let server = Server::start_behind_proxy(options, Limits::default(), None);
+    let from = forwarded_for(GREEDY);
+    let begun = format!("POST /upload HTTP/1.1\r\nHost: h\r\n{from}Content-Length: 100\r\n\r\nx");
+    let mut greedy: Vec<_> = (0..20).map(|_| server.connect_from(PROXY)).collect();
+    for client in &mut greedy {
+        client.stream.write_all(begun.as_bytes()).unwrap();
+    }
+    eventually(|| total(&server).bytes_in == 20 * begun.len() as u64);
+    for closed in 1..=3 {
+        let mut quiet = server.connect_from(PROXY);
+        quiet.ask_for(QUIET, "/");
+        assert_eq!(quiet.answer().unwrap().status, 200);
+        eventually(|| total(&server).closed_for(CloseReason::OverShare) == closed);
+        greedy.push(quiet); // it stays
+    }
+    eventually(|| total(&server).connections == 20); // one has gone for each
+    drop(greedy);
 }
 
 #[test]

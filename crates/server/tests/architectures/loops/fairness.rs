@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use loadline_proto::{CloseReason, Http2Count};
+use loadline_proto::{CloseReason, Http2Count, Limits};
 use loadline_server::{Architecture, ServerOptions};
 
 use super::util::*;
@@ -14,6 +14,8 @@ on_loops! {
     without_fairness_who_was_there_first_stays,
     a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another,
     a_queue_that_is_full_of_one_clients_streams_takes_jobs_of_another,
+    a_queue_that_is_full_of_one_proxied_clients_jobs_takes_those_of_another,
+    a_proxied_client_gets_in_though_another_has_every_connection,
     without_fairness_a_full_queue_is_full,
     jobs_whose_clients_have_left_keep_nobody_out,
     jobs_whose_streams_were_reset_keep_nobody_out,
@@ -96,11 +98,12 @@ fn with_a_held_worker(
     goal: Duration,
     fairness: bool,
 ) -> (Server, Client) {
-    let server = start(ServerOptions {
+    let options = ServerOptions {
         latency_goal: Some(goal),
         fairness,
         ..options(architecture, 1, 1)
-    });
+    };
+    let server = Server::start_behind_proxy(options, Limits::default(), None);
     let mut held = server.connect();
     for _ in 0..40 {
         assert_eq!(held.get("/nap").status, 200);
@@ -127,6 +130,14 @@ fn by_streams(server: &Server) -> Vec<Client> {
     greedy
 }
 
+fn by_proxy(server: &Server) -> Vec<Client> {
+    let mut greedy: Vec<_> = (0..1000).map(|_| server.connect_from(PROXY)).collect();
+    greedy
+        .iter_mut()
+        .for_each(|client| client.ask_for(GREEDY, "/nap"));
+    greedy
+}
+
 /// With as many jobs of the greedy client as it takes.
 fn with_a_full_queue(
     architecture: Architecture,
@@ -141,18 +152,37 @@ fn with_a_full_queue(
 }
 
 fn a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another(architecture: Architecture) {
-    takes_jobs_of_another(architecture, by_connections);
+    takes_jobs_of_another(architecture, by_connections, ask_quietly);
 }
 
 fn a_queue_that_is_full_of_one_clients_streams_takes_jobs_of_another(architecture: Architecture) {
-    takes_jobs_of_another(architecture, by_streams);
+    takes_jobs_of_another(architecture, by_streams, ask_quietly);
 }
 
-fn takes_jobs_of_another(architecture: Architecture, greedy: Greedy) {
+fn a_queue_that_is_full_of_one_proxied_clients_jobs_takes_those_of_another(
+    architecture: Architecture,
+) {
+    takes_jobs_of_another(architecture, by_proxy, |server| {
+        let mut quiet = server.connect_from(PROXY);
+        quiet.ask_for(QUIET, "/nap");
+        quiet
+    });
+}
+
+fn ask_quietly(server: &Server) -> Client {
+    let mut quiet = server.connect_from(QUIET);
+    quiet.ask("/nap");
+    quiet
+}
+
+fn takes_jobs_of_another(
+    architecture: Architecture,
+    greedy: Greedy,
+    ask_quietly: fn(&Server) -> Client,
+) {
     let (server, mut held, greedy) = with_a_full_queue(architecture, true, greedy);
-    let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
     let depth = server.total().queue_depth;
-    quiet.iter_mut().for_each(|client| client.ask("/nap"));
+    let mut quiet: Vec<_> = (0..3).map(|_| ask_quietly(&server)).collect();
     eventually(|| server.total().queue_depth >= depth + 3);
     server.handler.gate.open();
     assert_eq!(held.answer().unwrap().status, 200);
@@ -160,6 +190,30 @@ fn takes_jobs_of_another(architecture: Architecture, greedy: Greedy) {
         assert_eq!(client.answer().unwrap().status, 200);
     }
     assert!(server.total().refused_over_share > 0);
+    drop(greedy);
+}
+
+fn a_proxied_client_gets_in_though_another_has_every_connection(architecture: Architecture) {
+    let options = ServerOptions {
+        connections_max: 20,
+        ..options(architecture, 1, 0)
+    };
+    let server = Server::start_behind_proxy(options, Limits::default(), None);
+    let from = forwarded_for(GREEDY);
+    let begun = format!("POST /upload HTTP/1.1\r\nHost: h\r\n{from}Content-Length: 100\r\n\r\nx");
+    let mut greedy: Vec<_> = (0..20).map(|_| server.connect_from(PROXY)).collect();
+    for client in &mut greedy {
+        client.stream.write_all(begun.as_bytes()).unwrap();
+    }
+    eventually(|| server.total().bytes_in == 20 * begun.len() as u64);
+    for closed in 1..=3 {
+        let mut quiet = server.connect_from(PROXY);
+        quiet.ask_for(QUIET, "/");
+        assert_eq!(quiet.answer().unwrap().status, 200);
+        eventually(|| server.total().closed_for(CloseReason::OverShare) == closed);
+        greedy.push(quiet); // it stays
+    }
+    assert!(server.total().connections <= 20, "one has gone for each");
     drop(greedy);
 }
 

@@ -38,7 +38,6 @@ mod files;
 mod held_up;
 mod limits;
 mod many;
-mod memory;
 mod models;
 mod overload;
 mod ring;

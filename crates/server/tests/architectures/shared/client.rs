@@ -62,6 +62,13 @@ impl<S: Read + Write> Client<S> {
         self.stream.write_all(request.as_bytes()).unwrap();
     }
 
+    /// Asks for a client, as a proxy does.
+    pub(crate) fn ask_for(&mut self, client: [u8; 4], path: &str) {
+        let from = super::forwarded_for(client);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n{from}\r\n");
+        self.stream.write_all(request.as_bytes()).unwrap();
+    }
+
     /// Begins HTTP/2, and asks over so many streams at once. What comes is not read.
     pub(crate) fn ask_by_streams(&mut self, path: &str, count: u32) {
         // Indexed fields, and literals of known names (RFC 7541 section 6 and appendix A): GET, http.

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use loadline_base::OpenFile;
-use loadline_proto::{Body, Context, Exchange, Fields, Handler, Outcome, Status};
+use loadline_proto::{Body, Context, Exchange, Fields, Handler, Outcome, RequestBody, Status};
 
 use super::Gate;
 
@@ -87,8 +87,11 @@ impl Handler for TestHandler {
                 return Outcome::Blocking;
             }
             b"/upload" => {
-                return Outcome::Collect {
-                    bytes_max: UPLOAD_BYTES,
+                return match exchange.request.body {
+                    RequestBody::Pending { .. } => Outcome::Collect {
+                        bytes_max: UPLOAD_BYTES,
+                    },
+                    _ => Outcome::Blocking,
                 };
             }
             b"/encoded" => {

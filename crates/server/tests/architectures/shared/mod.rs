@@ -5,12 +5,13 @@ mod client;
 mod handler;
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use loadline_proto::{Limits, SessionConfig};
+use loadline_base::MemoryBudget;
+use loadline_proto::{ForwardedField, Limits, SessionConfig, TrustedProxies};
 use loadline_server::{
     Architecture, Config, Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
 };
@@ -18,6 +19,14 @@ use loadline_server::{
 pub(crate) use child::{ChildServer, as_child, test_in};
 pub(crate) use client::{Answer, Client};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
+
+/// The address of a proxy that a server may be told to trust.
+pub(crate) const PROXY: [u8; 4] = [127, 0, 0, 99];
+
+/// What that proxy says of a request that this client has sent it.
+pub(crate) fn forwarded_for(client: [u8; 4]) -> String {
+    format!("X-Forwarded-For: {}\r\n", IpAddr::from(client))
+}
 
 /// Longest wait for anything before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -61,23 +70,44 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(options: ServerOptions, handler: TestHandler, limits: Limits) -> Self {
+        let session = SessionConfig {
+            limits,
+            ..SessionConfig::default()
+        };
+        Self::start_speaking(options, handler, session, None)
+    }
+
+    /// The same that trusts [`PROXY`], with this budget of memory.
+    pub(crate) fn start_behind_proxy(
+        options: ServerOptions,
+        limits: Limits,
+        memory: Option<&Arc<MemoryBudget>>,
+    ) -> Self {
+        let proxy = IpAddr::from(PROXY).to_string();
+        let proxies = [proxy.parse().unwrap()];
+        let session = SessionConfig {
+            limits,
+            trusted_proxies: TrustedProxies::new(&proxies, ForwardedField::XForwardedFor),
+            ..SessionConfig::default()
+        };
+        Self::start_speaking(options, TestHandler::default(), session, memory)
+    }
+
+    fn start_speaking(
+        options: ServerOptions,
+        handler: TestHandler,
+        session: SessionConfig,
+        memory: Option<&Arc<MemoryBudget>>,
+    ) -> Self {
         let handler = Arc::new(handler);
         let config = ServerConfig {
             options,
+            memory: memory.cloned(),
             ..ServerConfig::default()
         };
-        let handle = serve(
-            Config::new(
-                Arc::clone(&handler),
-                Arc::new(SessionConfig {
-                    limits,
-                    ..SessionConfig::default()
-                }),
-                vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
-            ),
-            config,
-        )
-        .unwrap();
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let served = Config::new(Arc::clone(&handler), Arc::new(session), vec![any_port]);
+        let handle = serve(served, config).unwrap();
         let address = handle.tcp_address().unwrap();
         Self {
             handle,

@@ -1,0 +1,133 @@
+//! Memory that runs short while one client holds most of it, at no loop as much as others.
+
+use std::io::Write;
+
+use loadline_base::{MemoryBudget, MemoryPressure};
+use loadline_proto::{CloseReason, Limits};
+use loadline_server::{Accept, Architecture, Role, ServerOptions};
+
+use crate::shared::*;
+
+const LOOPS: u8 = 4;
+const BUDGET_BYTES: u64 = 64 << 20;
+
+/// At each loop.
+const HOLDERS_CONNECTIONS: usize = 18;
+const OTHERS_CONNECTIONS: usize = 20;
+
+const HOLDER: [u8; 4] = [127, 0, 0, 2];
+const STRANGER: [u8; 4] = [127, 0, 0, 3];
+
+/// Another client for each loop.
+fn other(of_loop: u8) -> [u8; 4] {
+    [127, 0, 1, of_loop + 1]
+}
+
+/// A pool's threads wait for slow clients, and the sequential server's do for each.
+const ARCHITECTURES: [Architecture; 3] = [
+    Architecture::Reactor,
+    Architecture::Proactor,
+    Architecture::ThreadPerConnection,
+];
+
+/// How a client comes: the address that its connection comes from, what it begins with, and what is left.
+struct Way {
+    source: fn([u8; 4]) -> [u8; 4],
+    begin: fn([u8; 4]) -> String,
+    rest: &'static [u8],
+}
+
+fn padding() -> String {
+    "x".repeat(100 << 10)
+}
+
+/// With half a head.
+const DIRECTLY: Way = Way {
+    source: |client| client,
+    begin: |_| format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}", padding()),
+    rest: b"\r\n\r\n",
+};
+
+/// With a head, and a part of its content: who it is stands in the head.
+const BY_PROXY: Way = Way {
+    source: |_| PROXY,
+    begin: |client| {
+        let (from, padding) = (forwarded_for(client), padding());
+        format!(
+            "POST /upload HTTP/1.1\r\nHost: h\r\n{from}X: {padding}\r\nContent-Length: 10\r\n\r\nx"
+        )
+    },
+    rest: b"123456789",
+};
+
+#[test]
+fn who_holds_most_of_all_gives_up_first() {
+    for architecture in ARCHITECTURES.into_iter().filter(|it| is_offered(*it)) {
+        gives_up_first(architecture, &DIRECTLY);
+    }
+}
+
+#[test]
+fn which_client_of_a_proxy_holds_most_of_all_gives_up_first() {
+    for architecture in ARCHITECTURES.into_iter().filter(|it| is_offered(*it)) {
+        gives_up_first(architecture, &BY_PROXY);
+    }
+}
+
+/// Memory runs short by a sixteenth: nobody but the holder has to give up anything for that.
+fn gives_up_first(architecture: Architecture, way: &Way) {
+    let limits = Limits {
+        head_bytes_max: 256 << 10,
+        ..Limits::default()
+    };
+    // Connections come to one loop after the other.
+    let options = ServerOptions {
+        architecture,
+        loops: LOOPS.into(),
+        workers: 0,
+        accept: Accept::Handoff,
+        latency_goal: None,
+        defer_accept: false,
+        ..ServerOptions::default()
+    };
+    let budget = MemoryBudget::new(Some(BUDGET_BYTES));
+    let server = Server::start_behind_proxy(options, limits, Some(&budget));
+    let total = || server.handle.snapshot().total;
+    let mut sent = 0;
+    let mut hold = |client| {
+        let half = (way.begin)(client);
+        let mut connection = server.connect_from((way.source)(client));
+        connection.stream.write_all(half.as_bytes()).unwrap();
+        sent += half.len() as u64;
+        eventually(|| total().bytes_in == sent);
+        connection
+    };
+    let mut others = Vec::new();
+    for _ in 0..OTHERS_CONNECTIONS {
+        others.extend((0..LOOPS).map(|index| hold(other(index))));
+    }
+    let holders: Vec<_> = (0..HOLDERS_CONNECTIONS * usize::from(LOOPS))
+        .map(|_| hold(HOLDER))
+        .collect();
+    if architecture.has_loops() {
+        let each = (OTHERS_CONNECTIONS + HOLDERS_CONNECTIONS) as u64;
+        let rows = server.handle.snapshot().rows;
+        let loops = rows.iter().filter(|row| row.role == Role::Loop);
+        let connections: Vec<_> = loops.map(|row| row.counts.connections).collect();
+        assert_eq!(connections, [each; LOOPS as usize]);
+    }
+    assert_eq!(budget.pressure(), MemoryPressure::None);
+
+    let slow_bytes = BUDGET_BYTES / 32 * 30 + 1;
+    budget.reserve(slow_bytes - budget.used_bytes());
+    assert_eq!(budget.pressure(), MemoryPressure::Slow);
+    assert_eq!(server.connect_from(STRANGER).get("/").status, 200);
+    eventually(|| budget.pressure() < MemoryPressure::Slow);
+    for client in &mut others {
+        client.stream.write_all(way.rest).unwrap();
+        let answer = client.answer().expect("it holds less than another");
+        assert_eq!(answer.status, 200, "{}", architecture.name());
+    }
+    assert!(total().closed_for(CloseReason::Memory) > 0);
+    drop(holders);
+}
