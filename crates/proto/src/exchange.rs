@@ -50,6 +50,8 @@ pub struct Exchange {
     /// For a handler that wraps another: the other's answer stays data, so that the wrapper can
     /// change it or hold it back. See `answer_borrowed`.
     pub answer_as_data: bool,
+    /// The response stands, as data, if the blocking step is refused: that would only make a better one.
+    pub stands_if_refused: bool,
     /// The connection's unsent output, while an answer can be encoded straight into it.
     pub(crate) lent: Option<LentOutput>,
     /// If it is HTTP/2's.
@@ -101,6 +103,9 @@ impl Exchange {
     /// Responds that the server has no time or no room for it (503). It is not in the latencies: it was not
     /// served.
     pub fn refuse(&mut self, retry_after_s: u32) {
+        if std::mem::take(&mut self.stands_if_refused) {
+            return;
+        }
         self.response.overloaded(retry_after_s);
         self.mount = UNMEASURED;
     }
@@ -137,6 +142,7 @@ impl Exchange {
         self.unnamed_proxy = None;
         self.inner_ready = false;
         self.answer_as_data = false;
+        self.stands_if_refused = false;
         self.lent = None;
         self.lent_stream = None;
         self.request.clear();
