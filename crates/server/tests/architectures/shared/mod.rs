@@ -3,6 +3,7 @@
 mod child;
 mod client;
 mod handler;
+mod http2;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use loadline_server::{
 pub(crate) use child::{ChildServer, as_child, test_in};
 pub(crate) use client::{Answer, Client};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
+pub(crate) use http2::Http2Client;
 
 /// Longest wait for anything before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
