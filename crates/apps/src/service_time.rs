@@ -49,7 +49,10 @@ impl<H: Handler> Handler for ServiceTime<H> {
                 exchange.inner_ready = true;
                 Outcome::Blocking
             }
-            other => other,
+            other => {
+                exchange.stands_if_refused = false; // it would not have taken its time
+                other
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{Client, ForwardedField, HangUp, Request, Response, Security};
 /// The mount of what is not to be measured: the server's own pages, and what was refused.
 pub const UNMEASURED: u8 = u8::MAX;
 
-/// Which of a connection's requests this is. HTTP/1 has one at a time; the seam for HTTP/2.
+/// Which of a connection's requests this is. 0 in HTTP/1, which has one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u32);
 
@@ -50,6 +50,8 @@ pub struct Exchange {
     /// For a handler that wraps another: the other's answer stays data, so that the wrapper can
     /// change it or hold it back. See `answer_borrowed`.
     pub answer_as_data: bool,
+    /// The response stands, as data, if the blocking step is refused: that would only make a better one.
+    pub stands_if_refused: bool,
     /// The connection's unsent output, while an answer can be encoded straight into it.
     pub(crate) lent: Option<LentOutput>,
     /// If it is HTTP/2's.
@@ -98,9 +100,18 @@ impl Exchange {
         self.security.is_some() || self.forwarded.is_secure
     }
 
-    /// Responds that the server has no time or no room for it (503). It is not in the latencies: it was not
-    /// served.
+    /// Whether other requests of its connection may be in progress beside it (HTTP/2).
+    #[must_use]
+    pub fn is_multiplexed(&self) -> bool {
+        self.stream != StreamId(0)
+    }
+
+    /// Responds that the server has no time or no room for it (503), unless there is a response that stands
+    /// all the same. It is not in the latencies: it was not served.
     pub fn refuse(&mut self, retry_after_s: u32) {
+        if std::mem::take(&mut self.stands_if_refused) {
+            return;
+        }
         self.response.overloaded(retry_after_s);
         self.mount = UNMEASURED;
     }
@@ -137,6 +148,7 @@ impl Exchange {
         self.unnamed_proxy = None;
         self.inner_ready = false;
         self.answer_as_data = false;
+        self.stands_if_refused = false;
         self.lent = None;
         self.lent_stream = None;
         self.request.clear();

@@ -24,6 +24,12 @@ impl HangUp {
         self.0.load(Ordering::Relaxed) == GONE
     }
 
+    /// Whether the client has left: for certain, or so it seems and its request has `waited_long`.
+    #[must_use]
+    pub fn has_left(&self, waited_long: bool) -> bool {
+        self.is_gone() || (waited_long && self.is_half_closed())
+    }
+
     pub(crate) fn half_close(&self) {
         self.0.fetch_max(HALF_CLOSED, Ordering::Relaxed);
     }

@@ -414,6 +414,12 @@ impl Http1Session {
         false
     }
 
+    /// Whether its blocking step has the exchange.
+    #[must_use]
+    pub fn has_steps(&self) -> bool {
+        self.state == State::Blocking
+    }
+
     /// Since when it waits for its client in the middle of a request or a response.
     #[must_use]
     pub fn awaits_client_since(&self) -> Option<Millis> {

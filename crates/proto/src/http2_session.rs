@@ -594,6 +594,11 @@ impl Session for Http2Session {
         false // a layer below says when its own is over
     }
 
+    fn has_steps(&self) -> bool {
+        let mut phases = self.streams.iter().map(|stream| stream.phase);
+        phases.any(|phase| matches!(phase, Phase::Blocking | Phase::Reset))
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         self.client_awaited_since()
     }

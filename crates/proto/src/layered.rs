@@ -534,6 +534,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         !self.layer.has_begun()
     }
 
+    fn has_steps(&self) -> bool {
+        self.session.has_steps()
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         match self.layer.is_open() && matches!(self.end, End::Open | End::Said) {
             _ if self.computing != Computing::No => None,

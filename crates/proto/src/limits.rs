@@ -97,7 +97,8 @@ pub struct Limits {
     /// minutes: event streams say something every 15 to 60 s to stay open.
     pub app_silence_timeout_ms: u64,
     /// Bytes read and thrown away after an error answer, so that the client reads it instead of a
-    /// reset (RFC 9112 section 9.6). 64 MiB: many clients send all of a photo or a film before they
+    /// reset (RFC 9112 section 9.6); of a stream of HTTP/2, after any answer that is complete before its
+    /// request is (RFC 9113 section 8.1). 64 MiB: many clients send all of a photo or a film before they
     /// read a word. Throwing away costs no memory and little time; its bound is the next one.
     pub linger_bytes_max: u64,
     /// The same in time. 2 s, and more only for who goes on sending: an upload of 10 MB at 20 Mbit/s

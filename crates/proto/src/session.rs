@@ -118,6 +118,9 @@ macro_rules! session {
                 /// Whether a handshake comes before its requests, of which nothing was understood yet.
                 fn is_before_handshake() -> bool;
 
+                /// Whether blocking steps have exchanges of it: `Block`, and not `completed`.
+                fn has_steps() -> bool;
+
                 /// Since when it waits for its client in the middle of a request or a response: `None` if it
                 /// does not.
                 fn awaits_client_since() -> Option<Millis>;

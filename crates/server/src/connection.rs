@@ -17,7 +17,6 @@ use loadline_proto::{
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
 
-use crate::config::Steps as _;
 use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{TaskHandle, TaskPool, Tasks};
@@ -69,6 +68,8 @@ pub(crate) enum Step {
     Again,
     /// An app's task is to be started elsewhere.
     Start(Box<Exchange>),
+    /// A blocking step is to be done elsewhere.
+    Block(Box<Exchange>),
     /// To be closed: `end`.
     Close,
 }
@@ -93,17 +94,13 @@ impl<H: Handler, D> Visit<'_, H, D> {
 /// Where work runs that may block: on the thread that drives the connection, unless the owner has
 /// another place for it.
 pub(crate) trait Placement<H: Handler> {
-    /// The handler's blocking step. `Some`: done, or refused; `None`: it comes back by `completed`.
+    /// The handler's blocking step.
     fn block(
         &mut self,
-        mut exchange: Box<Exchange>,
-        _site: &Site<H>,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
         thread: &mut ThreadContext<H>,
-    ) -> Option<Box<Exchange>> {
-        thread.config().handle_blocking(&mut exchange);
-        thread.tick();
-        Some(exchange)
-    }
+    ) -> Blocked;
 
     /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
     fn prefetch(
@@ -138,6 +135,16 @@ pub(crate) trait Placement<H: Handler> {
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart;
+}
+
+/// What became of a blocking step.
+pub(crate) enum Blocked {
+    /// The exchange has the response: it is done, or was refused.
+    Done(Box<Exchange>),
+    /// It comes back by `completed`.
+    Queued,
+    /// Not on this thread.
+    Elsewhere(Box<Exchange>),
 }
 
 /// What came of starting a task.
@@ -280,12 +287,14 @@ impl<T> Connection<T> {
                 let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
                 self.session.ran(exchange, outcome, io.cx);
             }
-            Action::Block(exchange) => {
-                if let Some(exchange) = placement.block(exchange, site, visit.thread) {
+            Action::Block(exchange) => match placement.block(exchange, site, visit.thread) {
+                Blocked::Done(exchange) => {
                     self.completed(exchange, site, visit.thread);
                     visit.blocked += 1;
                 }
-            }
+                Blocked::Queued => {}
+                Blocked::Elsewhere(exchange) => return Err(Step::Block(exchange)),
+            },
             Action::Start(mut exchange) => {
                 exchange.local = (self.transport).local_address(&site.local_addresses, io.driver);
                 match placement.start(exchange, site, visit.thread) {
@@ -427,6 +436,11 @@ impl<T> Connection<T> {
 
     pub(crate) fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
+    }
+
+    /// Whether blocking steps of it are queued, or are carried out elsewhere.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.session.has_steps()
     }
 
     /// Leaves its tasks to the loop that they were begun for, and to the workers there.

@@ -3,30 +3,37 @@
 //! The thread waits in `poll` for the socket and the next stage of a shutdown, until the session's
 //! deadline; then it reads or writes without waiting. So a deadline holds to the millisecond, and a
 //! drain reaches every thread at once, without signals or time limits on the socket.
+//!
+//! Where many requests of a connection may be in progress (HTTP/2), they wait in a queue of the connection
+//! for its thread (`stream_queue`). Between two of them it sends what is done and receives what has come.
+
+mod on_thread;
+mod stream_queue;
 
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
-use loadline_sys::{Accepted, Waker, poll, socket, wait_socket};
+use loadline_sys::{Accepted, Waker, poll, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
-use crate::config::Steps as _;
-use crate::connection::{Connection, Placement, Step, TaskStart};
-use crate::fairness::lanes::{Lane, Place};
-use crate::fairness::{ClientKey, Occupation};
+use crate::connection::{Connection, Step};
+use crate::fairness::Occupation;
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
 use crate::site::Site;
-use crate::task::{Notify, TaskHome};
+use crate::task::TaskHome;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
+use on_thread::OnThread;
+use stream_queue::{Next, StreamQueue};
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
 /// less than that costs one call.
@@ -114,7 +121,7 @@ impl Hold for Forever<'_> {
 }
 
 /// How a thread has left a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Left {
     /// To be closed.
     AtEnd,
@@ -122,6 +129,8 @@ pub(crate) enum Left {
     Waiting,
     /// The same, and there is more to do.
     Unfinished,
+    /// Before a blocking step, beside which others of the connection may be done.
+    AtStep(Box<Exchange>),
 }
 
 /// How long a thread was busy with connections, without what it waited for them.
@@ -220,15 +229,19 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         busy: BusyTime::default(),
         visit_us,
         footprint: Footprint::default(),
+        streams: StreamQueue::new(site.options.latency_goal),
     };
     let left = thread.run();
+    if matches!(left, Left::AtStep(_)) {
+        thread.visit_us = None; // what its request takes is known when the step is done
+    }
     thread.end_visit();
     thread.footprint.release(&mut thread.thread.memory);
     let busy = thread.busy;
     drop(thread);
-    match left {
+    match &left {
         Left::AtEnd => connection.drop_tasks(),
-        Left::Waiting | Left::Unfinished => connection.pass_tasks_on(),
+        Left::Waiting | Left::Unfinished | Left::AtStep(_) => connection.pass_tasks_on(),
     }
     (left, busy)
 }
@@ -258,6 +271,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
     let placement = &mut OnThread {
         waker: &mut None,
         permit: &mut None,
+        streams: None,
         socket: None,
         home: None,
         visit_us: None,
@@ -288,6 +302,8 @@ struct Thread<'c, H: Handler, T, F> {
     /// When this visit began, in microseconds; `None` between two.
     visit_us: Option<u64>,
     footprint: Footprint,
+    /// Requests that wait for this thread.
+    streams: StreamQueue,
 }
 
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
@@ -298,24 +314,87 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             {
                 return left;
             }
-            let placement = &mut OnThread {
-                waker: &mut self.waker,
-                permit: &mut self.permit,
-                socket: self.hold.socket(),
-                home: self.hold.home(),
-                visit_us: self.visit_us,
-            };
-            let step = (self.connection).drive(self.site, self.thread, &mut (), placement);
+            let site = self.site;
+            let (mut placement, connection, thread) = self.parts();
+            let step = connection.drive(site, thread, &mut (), &mut placement);
             let left = match step {
+                Step::Wait if !self.streams.is_empty() => self.run_next(),
                 Step::Wait => self.wait(),
                 Step::Again if self.is_to_go() => Some(Left::Unfinished),
-                Step::Again => self.look_at_clock(),
+                Step::Again => self.go_on().break_value().flatten(),
+                Step::Block(exchange) => Some(Left::AtStep(exchange)),
                 Step::Close | Step::Start(_) => Some(Left::AtEnd),
             };
             if let Some(left) = left {
                 return left;
             }
         }
+    }
+
+    /// What drives the connection, and where its work is done.
+    fn parts(
+        &mut self,
+    ) -> (
+        OnThread<'_>,
+        &mut Connection<Socket<F>>,
+        &mut ThreadContext<H>,
+    ) {
+        let placement = OnThread {
+            waker: &mut self.waker,
+            permit: &mut self.permit,
+            streams: (!T::GIVES_BACK).then_some(&mut self.streams),
+            socket: self.hold.socket(),
+            home: self.hold.home(),
+            visit_us: self.visit_us,
+        };
+        (placement, &mut *self.connection, &mut *self.thread)
+    }
+
+    /// Carries out a blocking step that waits. Then the socket has its turn: responses leave one by one, and
+    /// a client that has reset the next streams is noticed before they begin.
+    fn run_next(&mut self) -> Option<Left> {
+        if let ControlFlow::Break(left) = self.go_on() {
+            return left;
+        }
+        let site = self.site;
+        loop {
+            let began_us = site.clock.now_us();
+            let Some(next) = self.streams.next(began_us) else {
+                break;
+            };
+            let (exchange, has_run) = match next {
+                Next::Run {
+                    mut exchange,
+                    waited_us,
+                } => {
+                    let (mut placement, _, thread) = self.parts();
+                    let has_run = placement.run(&mut exchange, waited_us, site, thread);
+                    let now_us = self.thread.now_us();
+                    if has_run {
+                        (self.streams).done(now_us, now_us.saturating_sub(began_us));
+                    }
+                    (exchange, has_run)
+                }
+                Next::Late(exchange) => {
+                    self.thread.row.refused_late.add(1);
+                    (exchange, false)
+                }
+                Next::Abandoned(exchange) => {
+                    self.thread.row.abandoned.add(1);
+                    (exchange, false)
+                }
+            };
+            (self.connection).completed(exchange, site, self.thread);
+            if has_run {
+                break;
+            }
+        }
+        self.connection.transport_mut().note(Readiness {
+            readable: true,
+            writable: true,
+            ..Readiness::default()
+        });
+        None
     }
 
     /// Whether others wait for the thread, and its connection can go on elsewhere.
@@ -344,6 +423,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         }
         let result = self.wait_for_events(has_tasks);
         self.thread.begin_visit();
+        self.thread.refusing = None; // what comes now has not waited before
         let has_lost = !self.hold.resume();
         if has_lost && !T::GIVES_BACK {
             return self.lose();
@@ -456,21 +536,21 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             self.busy.visits += 1;
             self.busy.us += now_us.saturating_sub(began_us);
         }
-        end(&mut self.permit, self.site, now_us);
+        on_thread::end(&mut self.permit, self.site, now_us);
         now_us
     }
 
-    /// In the middle of long work.
-    fn look_at_clock(&mut self) -> Option<Left> {
+    /// Looks at the clock in the middle of long work. `Break`: there is to be no more of it.
+    fn go_on(&mut self) -> ControlFlow<Option<Left>> {
         self.thread.tick();
         if self.hold.has_lost().is_some() {
-            return self.lose();
+            return ControlFlow::Break(self.lose());
         }
         if self.site.shutdown.is_cut(self.thread.now()) {
-            return self.cut();
+            return ControlFlow::Break(self.cut());
         }
         self.connection.expired(&mut self.thread.cx());
-        None
+        ControlFlow::Continue(())
     }
 
     fn follow_shutdown(&mut self) -> Option<Left> {
@@ -503,130 +583,6 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
 /// Whatever has panicked, its request is no longer in progress.
 impl<H: Handler, T, F> Drop for Thread<'_, H, T, F> {
     fn drop(&mut self) {
-        end(&mut self.permit, self.site, self.thread.now_us());
-    }
-}
-
-/// A request is no longer in progress, if one was.
-fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_us: u64) {
-    if let (Some(permit), Some(in_progress)) = (permit.take(), &site.in_progress) {
-        in_progress.end(now_us, &permit);
-    }
-}
-
-/// The request has its 503.
-struct Refused;
-
-/// Where a blocking thread has the work of its connection done: on itself.
-struct OnThread<'t> {
-    waker: &'t mut Option<Arc<Waker>>,
-    permit: &'t mut Option<Permit>,
-    /// `Hold::socket`.
-    socket: Option<BorrowedFd<'t>>,
-    /// `Hold::home`.
-    home: Option<(&'t Arc<dyn TaskHome>, Token)>,
-    /// When this visit began, in microseconds.
-    visit_us: Option<u64>,
-}
-
-impl OnThread<'_> {
-    /// A request is about to begin on a thread that shares the CPUs with others; it may have to wait for
-    /// them first.
-    fn begin<H: Handler>(
-        &mut self,
-        site: &Site<H>,
-        thread: &ThreadContext<H>,
-        exchange: &mut Exchange,
-        lane: Lane,
-    ) -> Result<(), Refused> {
-        let Some(in_progress) = &site.in_progress else {
-            return Ok(());
-        };
-        // Of a pipelined request before.
-        end(self.permit, site, site.clock.now_us());
-        let place = match site.options.fairness {
-            true => Place {
-                lane,
-                client: ClientKey::of_request(exchange),
-            },
-            false => Place::default(),
-        };
-        let waited_us = match in_progress.wants_waits(thread.now_us()) {
-            true => self.waited_us(site.clock.now_us()),
-            false => 0,
-        };
-        match in_progress.begin(place, waited_us, || site.clock.now_us()) {
-            Ok(permit) => {
-                *self.permit = Some(permit);
-                Ok(())
-            }
-            Err(retry_after_s) => {
-                exchange.refuse(retry_after_s);
-                thread.row.refused_late.add(1);
-                Err(Refused)
-            }
-        }
-    }
-
-    /// How long what this visit is for had waited when the visit began; 0: not known. What a client
-    /// has pipelined waits for itself since then.
-    fn waited_us(&self, now_us: u64) -> u64 {
-        let ago_ms = self.socket.and_then(socket::received_ago_ms);
-        let began_us = self.visit_us.unwrap_or(now_us);
-        let visit_us = now_us.saturating_sub(began_us);
-        ago_ms
-            .map_or(0, |ms| u64::from(ms) * 1000)
-            .saturating_sub(visit_us)
-    }
-}
-
-impl<H: Handler> Placement<H> for OnThread<'_> {
-    fn block(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Option<Box<Exchange>> {
-        if self.begin(site, thread, &mut exchange, Lane::Files).is_ok() {
-            thread.config().handle_blocking(&mut exchange);
-            thread.tick();
-            end(self.permit, site, thread.now_us());
-        }
-        Some(exchange)
-    }
-
-    fn start(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> TaskStart {
-        if let Err(Refused) = self.begin(site, thread, &mut exchange, Lane::Apps) {
-            return TaskStart::Refused(exchange);
-        }
-        let notify = match self.home {
-            Some((home, token)) => Ok(Notify::Loop {
-                home: Arc::clone(home),
-                token,
-            }),
-            None => thread.task_waker().map(|waker| {
-                *self.waker = Some(Arc::clone(&waker));
-                Notify::Thread(waker)
-            }),
-        };
-        match notify {
-            Ok(notify) => {
-                let config = Arc::clone(thread.config());
-                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
-            }
-            Err(error) => {
-                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
-                log::say_within(&LIMIT, |more| {
-                    tracing::warn!("no descriptor to wait for an app with: {error}{more}");
-                });
-                exchange.refuse(1);
-                TaskStart::Refused(exchange)
-            }
-        }
+        on_thread::end(&mut self.permit, self.site, self.thread.now_us());
     }
 }

@@ -434,11 +434,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Visits a connection, here or at a worker.
     #[inline]
     fn attend(&mut self, token: Token) {
-        if self.site.options.socket_io == SocketIo::Worker && !self.has_tasks(token) {
+        if self.site.options.socket_io == SocketIo::Worker && !self.stays_here(token) {
             self.hand_over(token);
         } else {
             self.serve(token);
         }
+    }
+
+    /// Whether the loop alone may have it: what its tasks and its blocking steps come to is sent here.
+    fn stays_here(&self, token: Token) -> bool {
+        let slot = self.slots.get(token);
+        let connection = slot.and_then(|slot| slot.connection.as_ref());
+        connection.is_some_and(|connection| connection.has_tasks() || connection.has_steps())
     }
 
     /// Drives a connection here, until it waits, has had its share, or is closed.
@@ -450,16 +457,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(connection) = &mut slot.connection else {
             return;
         };
-        let placement = &mut OnLoop {
-            dispatcher: &self.dispatcher,
-            token,
-            load: &self.group.members()[self.index].load,
-        };
+        let load = &self.group.members()[self.index].load;
+        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         match connection.drive(&self.site, &mut self.thread, &mut self.driver, placement) {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),
             Step::Start(exchange) => {
                 self.start_task(token, exchange);
+                self.queue(token);
+            }
+            Step::Block(exchange) => {
+                self.queue_step(token, exchange);
                 self.queue(token);
             }
             Step::Close => self.close(token),

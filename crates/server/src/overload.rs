@@ -2,8 +2,9 @@
 //! was too much.
 //!
 //! What decides is pure: times are arguments, in microseconds of the server's clock. `LaneControl`
-//! stands before workers with a queue, `InProgress` before threads that share the CPUs (and lets them
-//! wait), `TurnControl` before a loop that does the work itself. `docs/overload.md` explains the rules.
+//! stands before workers with a queue, `QueueControl` before a thread with a queue of its own,
+//! `InProgress` before threads that share the CPUs (and lets them wait), `TurnControl` before a loop that
+//! does the work itself. `docs/overload.md` explains the rules.
 
 mod at_once;
 mod delay;
@@ -18,4 +19,5 @@ mod simulation;
 
 pub(crate) use in_progress::{InProgress, Permit};
 pub(crate) use lanes::{LaneControl, Refusal};
+pub(crate) use queue::{Beside, QueueControl};
 pub(crate) use turn::{TurnBegin, TurnControl};

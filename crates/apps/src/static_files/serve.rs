@@ -89,16 +89,28 @@ impl StaticFiles {
         exchange: &mut Exchange,
         place: Place<'_, '_>,
     ) -> Outcome {
-        let request = &exchange.request;
-        let Choice {
-            found: chosen,
-            missing,
-        } = resource.choose(|| accepted(request));
+        let Choice { found, missing } = resource.choose(|| accepted(&exchange.request));
         if let (Some(coding), Some(making), Place::Loop(cx)) = (missing, &resource.making, &place)
             && making.may_ask(coding, cx.now)
         {
+            // If no worker has time to make it, what there is has to do.
+            exchange.answer_as_data = true;
+            let outcome = self.serve_form(resource, found, exchange, place);
+            exchange.stands_if_refused = outcome == Outcome::Ready;
             return Outcome::Blocking;
         }
+        self.serve_form(resource, found, exchange, place)
+    }
+
+    /// The same with this form of it.
+    fn serve_form(
+        &self,
+        resource: &Resource,
+        chosen: &Representation,
+        exchange: &mut Exchange,
+        place: Place<'_, '_>,
+    ) -> Outcome {
+        let request = &exchange.request;
         if !request.has_any(SELECTIVE) {
             return self.serve_whole(chosen, exchange, place);
         }

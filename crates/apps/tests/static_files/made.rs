@@ -89,6 +89,43 @@ fn the_first_that_asks_waits_for_it_and_then_it_is_there() {
     }
 }
 
+/// It used to get a 503, though there was a form of the file for it.
+#[test]
+fn who_asks_for_it_where_no_worker_has_time_gets_what_there_is() {
+    for len in [5_000, 300_000] {
+        let (mut site, content) = site(len);
+        let plain = site.get("/a.js"); // it may have to be looked for
+        site.refuses = true;
+        site.blocked = 0;
+        let answer = accepting(&mut site, "/a.js", BROWSER);
+        assert_eq!(site.blocked, 1);
+        assert_eq!((answer.status, answer.field("Content-Encoding")), (200, ""));
+        assert_eq!(answer.field("Vary"), "Accept-Encoding");
+        assert_eq!(answer.field("Retry-After"), "");
+        assert!(answer.content == content.as_bytes());
+        site.pass(1000);
+        let tag = plain.field("ETag");
+        let fields = [("Accept-Encoding", BROWSER), ("If-None-Match", tag)];
+        assert_eq!(site.request("GET", "/a.js", &fields).status, 304);
+        assert_eq!(site.blocked, 2, "another one asks after a second");
+        // A form that is there is better than none.
+        site.refuses = false;
+        site.pass(1000);
+        accepting(&mut site, "/a.js", "gzip");
+        site.refuses = true;
+        let answer = accepting(&mut site, "/a.js", BROWSER);
+        assert_eq!(answer.field("Content-Encoding"), "gzip");
+        assert!(decoded(&answer) == content.as_bytes());
+        assert_eq!(site.blocked, 4);
+        site.refuses = false;
+        site.pass(1000);
+        assert_eq!(
+            accepting(&mut site, "/a.js", BROWSER).field("Content-Encoding"),
+            "zstd"
+        );
+    }
+}
+
 #[test]
 fn what_is_short_or_compressed_already_stays_as_it_is() {
     let (mut site, content) = site(5_000);

@@ -33,6 +33,8 @@ pub(crate) struct Site {
     pub(crate) now: Millis,
     /// Blocking steps so far.
     pub(crate) blocked: usize,
+    /// Blocking steps are refused, as where too much is asked of workers.
+    pub(crate) refuses: bool,
     directory: TempDir,
 }
 
@@ -101,6 +103,7 @@ impl Site {
             handler,
             now: Millis(5_000),
             blocked: 0,
+            refuses: false,
             directory,
         }
     }
@@ -140,7 +143,8 @@ impl Site {
 
     /// Runs one request through a session and the handler; returns the answer's bytes.
     pub(crate) fn exchange(&mut self, head: Vec<u8>) -> Vec<u8> {
-        let (bytes, blocked) = run(&self.handler, &mut self.local, self.now, head);
+        let (handler, local) = (&self.handler, &mut self.local);
+        let (bytes, blocked) = run(handler, local, self.now, head, self.refuses);
         self.blocked += blocked;
         bytes
     }
@@ -153,7 +157,7 @@ pub(crate) fn answer_of(
     now: Millis,
     head: Vec<u8>,
 ) -> (Answer, usize) {
-    let (bytes, blocked) = run(handler, local, now, head);
+    let (bytes, blocked) = run(handler, local, now, head, false);
     (parse(&bytes, false), blocked)
 }
 
@@ -162,6 +166,7 @@ fn run(
     local: &mut LocalFiles,
     now: Millis,
     mut head: Vec<u8>,
+    refuses: bool,
 ) -> (Vec<u8>, usize) {
     let (mut pool, counters) = (Pool::new(), Counters::default());
     let since = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
@@ -184,7 +189,10 @@ fn run(
             }
             Action::Block(mut exchange) => {
                 blocked += 1;
-                handler.handle_blocking(&mut exchange);
+                match refuses {
+                    true => exchange.refuse(1),
+                    false => handler.handle_blocking(&mut exchange),
+                }
                 session.completed(exchange, &mut cx);
             }
             Action::Send { mut transmit, .. } => {

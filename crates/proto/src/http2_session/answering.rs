@@ -241,25 +241,29 @@ impl Http2Session {
         self.rest_if_idle(cx);
     }
 
-    /// Content that nobody wants has come, or is still to come. Behind the response, what fits into the
-    /// window may come; of more, the client learns that it is not needed (section 8.1).
+    /// Content that nobody wants has come, or is still to come. Behind the response it is received and
+    /// dropped for a while: many clients read only then, and some lose a response that a reset follows at
+    /// once. Of more, the client learns that it is not needed (section 8.1).
     pub(super) fn discard_content(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let limits = &self.config.limits;
+        let window = super::stream_window(limits.stream_window_bytes);
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
         if stream.phase != Phase::Discarding {
             return;
         }
-        let is_too_much = match stream.announced_left {
-            Some(left) => left > u64::from(stream.window),
-            None => stream.window == 0,
-        };
+        let more = window.saturating_sub(stream.window);
         if stream.has_all {
             let stream = self.streams.remove(id);
             stream.into_iter().for_each(|it| self.discard(it, cx));
             self.rest_if_idle(cx);
-        } else if is_too_much || stream.expects_continue {
+        } else if stream.moved > limits.linger_bytes_max {
             self.reset(id, ErrorCode::NoError, cx);
+        } else if more >= window.div_ceil(2) {
+            stream.window += more;
+            stream.credit = 0; // it is in there
+            self.output.window_update(id, more, cx);
         }
     }
 }

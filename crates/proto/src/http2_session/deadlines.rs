@@ -72,7 +72,7 @@ impl Http2Session {
             return Some((limits.write_pace.deadline(since, moved), Late::Window));
         }
         match stream.phase {
-            Phase::Discarding => Some((limits.body_pace.deadline(since, moved), Late::Rest)),
+            Phase::Discarding => Some((limits.linger_pace.deadline(since, moved), Late::Rest)),
             Phase::Collect { .. } => Some((limits.body_pace.deadline(since, moved), Late::Content)),
             Phase::Task => Some(match stream.app.awaited(None, limits) {
                 Awaited::Client(at) => (at, Late::Content),

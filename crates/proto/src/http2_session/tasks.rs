@@ -91,6 +91,9 @@ impl Http2Session {
         let len = bytes.len();
         if matches!(stream.phase, Phase::Answering | Phase::Discarding) {
             self.credit += len as u32; // nobody wants it: no more than the stream's window
+            if stream.phase == Phase::Discarding {
+                stream.moved += len as u64;
+            }
             return self.discard_content(id, cx);
         }
         cx.pool.buffers.reserve(&mut stream.app.offer, len);

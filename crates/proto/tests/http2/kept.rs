@@ -1,8 +1,8 @@
 //! Responses that are kept somewhere and encoded straight into the output: whoever reads them sees no
 //! difference to others.
 
-use loadline_proto::HttpDate;
 use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
+use loadline_proto::{HttpDate, Limits};
 
 use crate::connection::{Connection, Frame};
 
@@ -138,6 +138,9 @@ fn their_request_may_be_incomplete() {
     connection.post(5, "/kept/600", limit);
     let frames = connection.take();
     assert_eq!(Connection::statuses(&frames), [(5, "413".to_owned())]);
-    let errors = Connection::errors(&frames);
-    assert_eq!(errors, [(5, ErrorCode::NoError as u32)]);
+    assert_eq!(Connection::errors(&frames), [], "the client may still send");
+    let patience = Limits::default().linger_pace.grace_ms;
+    let errors = Connection::errors(&connection.pass(patience).take());
+    let code = ErrorCode::NoError as u32;
+    assert_eq!(errors, [(3, code), (5, code)]);
 }

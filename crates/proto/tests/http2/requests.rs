@@ -1,9 +1,9 @@
 //! Requests and responses.
 
-use loadline_proto::http2::frame::{Kind, PREFACE, flags};
+use loadline_proto::http2::frame::{Kind, PREFACE, flags, number};
 use loadline_proto::{Limits, Security, Session};
 
-use crate::connection::{Connection, frame};
+use crate::connection::{Connection, Frame, frame};
 
 #[test]
 fn a_request_has_its_response() {
@@ -158,56 +158,88 @@ fn a_client_that_waits_is_told_to_go_on() {
 }
 
 #[test]
-fn content_that_nobody_reads_is_not_awaited() {
+fn content_that_nobody_reads_is_received_and_dropped() {
     let mut connection = Connection::new();
     connection.post(1, "/deaf", &[]);
     let frames = connection.take();
     assert!(Connection::content(&frames, 1).1);
-    assert_eq!(
-        Connection::errors(&frames),
-        [],
-        "it may still send its content"
-    );
+    assert_eq!(Connection::errors(&frames), []);
     connection.frame(Kind::Data, flags::END_STREAM, 1, b"unread");
     connection.get(3, "/next");
     assert_eq!(Connection::errors(&connection.take()), []);
 
-    // What is longer than the window is not awaited, whether that was said or not.
-    connection.post(5, "/deaf", &[("content-length", "65537")]);
-    let frames = connection.take();
-    assert_eq!(
-        Connection::errors(&frames),
-        [(5, 0)],
-        "NO_ERROR: it is not needed"
-    );
-    connection.post(7, "/deaf", &[]);
-    for len in [16_000, 16_000, 16_000, 16_000, 1_536] {
-        assert_eq!(Connection::errors(&connection.take()), []);
-        connection.frame(Kind::Data, 0, 7, &vec![b'x'; len]);
+    // So is more than the windows, whether its length was said or not.
+    let mut all = (256 << 10) - 6; // what was unread before
+    for (stream, fields) in [(5, &[("content-length", "320000")][..]), (7, &[])] {
+        connection.post(stream, "/deaf", fields);
+        let mut own = 64 << 10;
+        for left in (0..20).rev() {
+            for frame in connection.take() {
+                match (frame.kind, frame.stream) {
+                    (Kind::RstStream | Kind::GoAway, _) => panic!("{frame:?}"),
+                    (Kind::WindowUpdate, 0) => all += number(&frame.payload),
+                    (Kind::WindowUpdate, _) => own += number(&frame.payload),
+                    _ => {}
+                }
+            }
+            assert!(own <= 64 << 10 && all <= 256 << 10, "{stream}: {own} {all}");
+            assert!(own.min(all) >= 16_000, "{stream}: {own} {all}");
+            (own, all) = (own - 16_000, all - 16_000);
+            let end = if left == 0 { flags::END_STREAM } else { 0 };
+            connection.frame(Kind::Data, end, stream, &[b'x'; 16_000]);
+        }
     }
-    assert_eq!(Connection::errors(&connection.take()), [(7, 0)]);
+    connection.get(9, "/next");
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    assert!(Connection::content(&frames, 9).1);
+}
+
+#[test]
+fn content_that_nobody_reads_has_its_limits() {
+    let limits = Limits {
+        linger_bytes_max: 100_000,
+        ..Limits::default()
+    };
+    let patience = limits.linger_pace;
+    let mut connection = Connection::within(limits);
+    connection.post(1, "/deaf", &[]).take();
+    for _ in 0..6 {
+        connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
+        assert_eq!(Connection::errors(&connection.take()), []);
+    }
+    connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(1, 0)], "NO_ERROR: it is not needed");
     // What was on its way is no fault, and its window is given back.
     for _ in 0..20 {
-        connection.frame(Kind::Data, 0, 7, &[b'x'; 16_000]);
+        connection.frame(Kind::Data, 0, 1, &[b'x'; 16_000]);
     }
     let frames = connection.take();
     assert_eq!(Connection::errors(&frames), []);
-    assert!(
-        frames
-            .iter()
-            .any(|frame| frame.kind == Kind::WindowUpdate && frame.stream == 0)
-    );
+    let is_opened = |frame: &Frame| frame.kind == Kind::WindowUpdate && frame.stream == 0;
+    assert!(frames.iter().any(is_opened));
 
-    // Nor is what the client would send if it were asked.
-    connection.post(11, "/deaf", &[("expect", "100-continue")]);
-    let frames = connection.take();
-    assert_eq!(Connection::errors(&frames), [(11, 0)], "{frames:?}");
-
-    // Nor is what does not come.
-    connection.post(13, "/deaf", &[("content-length", "10")]);
-    let more = Limits::default().body_pace.grace_ms;
-    assert_eq!(Connection::errors(&connection.pass(more - 1).take()), []);
-    assert_eq!(Connection::errors(&connection.pass(1).take()), [(13, 0)]);
+    // What does not come is not awaited, whether the client would send it or be asked for it first.
+    for (stream, field) in [
+        (3, ("content-length", "10")),
+        (5, ("expect", "100-continue")),
+    ] {
+        connection.post(stream, "/deaf", &[field]);
+        connection.pass(patience.grace_ms - 1);
+        assert_eq!(Connection::errors(&connection.take()), []);
+        let errors = Connection::errors(&connection.pass(1).take());
+        assert_eq!(errors, [(stream, 0)]);
+    }
+    // Nor is what comes slowly, for ever.
+    connection.post(7, "/deaf", &[]).take();
+    let mut passed_ms = 0;
+    while Connection::errors(&connection.take()).is_empty() {
+        connection.frame(Kind::Data, 0, 7, &[b'x'; 1_000]);
+        connection.pass(500);
+        passed_ms += 500;
+        assert!(passed_ms <= patience.total_max_ms);
+    }
 }
 
 #[test]

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::Token;
-use loadline_proto::Handler;
+use loadline_proto::{Exchange, Handler};
 
 use super::EventLoop;
 use crate::admission::Kind;
+use crate::connection::{Blocked, Placement};
 use crate::shutdown::Stage;
 use crate::task::TaskHome;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, LoopTransport};
-use crate::worker::dispatcher::NotQueued;
+use crate::worker::dispatcher::{NotQueued, OnLoop};
 use crate::worker::job::Message;
 use crate::worker::job::{After, Served, Work};
 
@@ -52,6 +53,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.thread.refusing = Some(refusing);
             self.serve(token);
             self.thread.refusing = None;
+        }
+    }
+
+    /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`).
+    pub(super) fn queue_step(&mut self, token: Token, exchange: Box<Exchange>) {
+        let load = &self.group.members()[self.index].load;
+        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
+        let blocked = placement.block(exchange, &self.site, &mut self.thread);
+        let slot = self.slots.get_mut(token);
+        let connection = slot.and_then(|slot| slot.connection.as_mut());
+        if let (Blocked::Done(exchange), Some(connection)) = (blocked, connection) {
+            connection.completed(exchange, &self.site, &mut self.thread);
         }
     }
 
@@ -133,6 +146,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Some(After::Close) => self.close(token),
             Some(After::Start(exchange)) => {
                 self.start_task(token, exchange);
+                self.serve(token);
+            }
+            Some(After::Block(exchange)) => {
+                self.queue_step(token, exchange);
                 self.serve(token);
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),

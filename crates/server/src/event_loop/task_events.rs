@@ -17,11 +17,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Starts the task of a connection that a worker has served (`--socket-io worker`).
     pub(super) fn start_task(&mut self, token: Token, exchange: Box<Exchange>) {
-        let placement = &mut OnLoop {
-            dispatcher: &self.dispatcher,
-            token,
-            load: &self.group.members()[self.index].load,
-        };
+        let load = &self.group.members()[self.index].load;
+        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let start = placement.start(exchange, &self.site, &mut self.thread);
         let slot = self.slots.get_mut(token);
         if let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) {

@@ -63,7 +63,7 @@ pub(crate) struct QueueControl {
     workers: u64,
     service: MeanService,
     retry_after: RetryAfter,
-    /// When a worker last took a job, or a job came to an empty queue.
+    /// When a worker last took or ended a job, or a job came to an empty queue.
     moved_at_us: u64,
 }
 
@@ -139,6 +139,7 @@ impl QueueControl {
 
     /// A worker has done a job in `took_us`.
     pub(crate) fn done(&mut self, now_us: u64, took_us: u64) {
+        self.moved_at_us = self.moved_at_us.max(now_us);
         self.service.add(now_us, 1, took_us);
     }
 

@@ -75,8 +75,8 @@ pub(crate) struct Row {
     pub(crate) blocked_in_place_us: Counter,
     /// Jobs that the thread carried out (workers). Each poll of a task is one.
     pub(crate) jobs: Counter,
-    /// Those of them that were a poll of a task.
-    pub(crate) task_polls: Counter,
+    /// Those of them that were a step of a request: a blocking step, or a poll of its task.
+    pub(crate) steps: Counter,
     /// Time that jobs or connections waited in a queue before the thread took them, microseconds.
     pub(crate) queue_wait_us: Counter,
     /// Jobs taken from the queue of another worker.

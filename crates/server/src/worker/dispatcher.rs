@@ -9,7 +9,7 @@ use loadline_proto::{Computation, Exchange, Handler, StreamId, Task};
 use crate::accept::balance::Load;
 use crate::admission::{Admission, Kind, Load as Pressure, Refusing, Verdict};
 use crate::config::Steps;
-use crate::connection::{Placement, TaskStart};
+use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{Channel, Notify, TaskHome, WorkerTask};
@@ -132,7 +132,15 @@ pub(crate) struct OnLoop<'l> {
     pub(crate) load: &'l Load,
 }
 
-impl OnLoop<'_> {
+impl<'l> OnLoop<'l> {
+    pub(crate) fn new(dispatcher: &'l Dispatcher, token: Token, load: &'l Load) -> Self {
+        Self {
+            dispatcher,
+            token,
+            load,
+        }
+    }
+
     /// `Some`: it is not queued, and what becomes of it.
     fn submit<H: Handler>(
         &self,
@@ -152,13 +160,15 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         exchange: Box<Exchange>,
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
-    ) -> Option<Box<Exchange>> {
+    ) -> Blocked {
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let client = ClientKey::of_request(&exchange);
         let work = Work::Block(exchange, steps);
-        let not_queued = self.submit(Kind::Job, work, client, site)?;
+        let Some(not_queued) = self.submit(Kind::Job, work, client, site) else {
+            return Blocked::Queued;
+        };
         let Work::Block(mut exchange, steps) = not_queued.work else {
-            return None;
+            return Blocked::Queued;
         };
         match not_queued.verdict {
             Verdict::Refuse => exchange.refuse(not_queued.refusing.retry_after_s),
@@ -167,7 +177,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
                 self.dispatcher.do_here(thread, block);
             }
         }
-        Some(exchange)
+        Blocked::Done(exchange)
     }
 
     fn prefetch(

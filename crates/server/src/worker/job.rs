@@ -112,10 +112,7 @@ impl Work {
     /// Whether its client has left: for certain, or so it seems and it has `waited_long`.
     pub(crate) fn is_abandoned(&self, waited_long: bool) -> bool {
         match self {
-            Self::Block(exchange, _) => {
-                let hang_up = &exchange.hang_up;
-                hang_up.is_gone() || (waited_long && hang_up.is_half_closed())
-            }
+            Self::Block(exchange, _) => exchange.hang_up.has_left(waited_long),
             Self::Serve(served) => {
                 let connection = served.connection.as_ref();
                 let has_left = |it: &Connection<Socket>| has_hung_up(it.transport().fd());
@@ -176,6 +173,8 @@ pub(crate) enum After {
     Again,
     /// An app's task is to be started for it, by the loop.
     Start(Box<Exchange>),
+    /// One of its blocking steps is to be queued: others may be done at the same time.
+    Block(Box<Exchange>),
     /// To be closed.
     Close,
 }

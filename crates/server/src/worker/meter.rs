@@ -17,8 +17,8 @@ const DELAYS_READ_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     members: Mutex<Members>,
-    /// Workers keep connections, and do what these ask for: each request is a job, and each poll of a
-    /// task that has waited.
+    /// Workers keep connections, and do what these ask for: each request is a job, each poll of a task
+    /// that has waited, and each blocking step that was queued by itself.
     keeps_connections: bool,
 }
 
@@ -120,7 +120,7 @@ impl Meter {
             jobs: match self.keeps_connections {
                 true => {
                     let answers = row.core.answers[1..].iter().map(Counter::value);
-                    answers.sum::<u64>() + row.task_polls.value()
+                    answers.sum::<u64>() + row.steps.value()
                 }
                 false => row.jobs.value(),
             },

@@ -22,7 +22,8 @@ use loadline_base::{LogLimit, MemoryAccount, Millis, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
 use crate::admission::Refusing;
-use crate::connection::{Placement, Step, TaskStart};
+use crate::config::Steps as _;
+use crate::connection::{Blocked, Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
 use crate::fairness::lanes::Lane;
 use crate::memory::thread_bytes;
@@ -445,7 +446,8 @@ impl<H: Handler> WorkerDesk<H> {
             Poll::Ready(())
         });
         self.row.jobs.add(1);
-        self.row.task_polls.add(u64::from(lane == Lane::Apps));
+        let is_step = matches!(work, Work::Block(..) | Work::Task(_));
+        self.row.steps.add(u64::from(is_step));
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
         self.row.job_began_us.set(0);
@@ -500,6 +502,7 @@ impl<H: Handler> WorkerDesk<H> {
                     Left::AtEnd => After::Close,
                     Left::Waiting => After::Wait,
                     Left::Unfinished => After::Again,
+                    Left::AtStep(exchange) => After::Block(exchange),
                 }
             }
             Err(panic) => {
@@ -555,16 +558,31 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
         Step::Wait => After::Wait,
         Step::Again => After::Again,
         Step::Start(exchange) => After::Start(exchange),
+        Step::Block(exchange) => After::Block(exchange),
         Step::Close => After::Close,
     };
     thread.refusing = None;
 }
 
 /// Where a worker that serves a connection has its work done: here. The loop serves a connection
-/// with a task itself, until that has ended.
+/// with a task itself, until that has ended, and one of whose requests several may be in progress.
 struct OnWorker;
 
 impl<H: Handler> Placement<H> for OnWorker {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        _site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
+        if exchange.is_multiplexed() {
+            return Blocked::Elsewhere(exchange);
+        }
+        thread.config().handle_blocking(&mut exchange);
+        thread.tick();
+        Blocked::Done(exchange)
+    }
+
     fn start(
         &mut self,
         exchange: Box<Exchange>,

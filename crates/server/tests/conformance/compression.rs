@@ -2,7 +2,9 @@
 
 use std::io::Read;
 
-use crate::fixture::{Model, Server};
+use loadline_server::ServerOptions;
+
+use crate::fixture::{Model, Server, eventually, limits};
 
 every_model! {
     files_are_compressed_for_those_who_accept_it,
@@ -93,5 +95,52 @@ pub fn files_are_compressed_for_those_who_accept_it(model: Model) {
     let total = server.control.snapshot().total;
     if !options.blocks_on_loops() {
         assert_eq!(total.blocked_in_place, 0, "no loop compresses");
+    }
+}
+
+/// It used to get a 503, though the file was at hand.
+#[test]
+fn where_the_queue_is_full_a_file_leaves_as_it_is() {
+    for model in [Model::Reactor1xM, Model::Proactor1xM] {
+        if !model.is_offered() {
+            continue;
+        }
+        let options = ServerOptions {
+            workers: 1,
+            queue_max: 1,
+            ..model.options()
+        };
+        let server = Server::start_with(options, limits());
+        let content = text(20_000);
+        std::fs::write(server.path().join("page.html"), &content).unwrap();
+        let mut client = server.connect();
+        assert!(client.get("/page.html", "").body == content);
+        // One request has the worker, another one the place in the queue.
+        let mut busy = [server.connect(), server.connect()];
+        for (depth, client) in (0..).zip(&mut busy) {
+            client.send("GET /-/gate HTTP/1.1\r\nHost: h\r\n\r\n");
+            server.site.gate.await_waiting(1);
+            let queued = || server.control.snapshot().total.queue_depth;
+            eventually("it waits", || queued() == depth);
+        }
+        let answer = client.get("/page.html", "Accept-Encoding: gzip\r\n");
+        assert_eq!(answer.status, 200, "{model:?}");
+        assert_eq!(answer.field("content-encoding"), None);
+        assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
+        assert!(answer.body == content);
+        assert_eq!(server.control.snapshot().total.queue_full, 1);
+        server.site.gate.open();
+        for client in &mut busy {
+            assert_eq!(client.answer().status, 200);
+        }
+        // Another one asks a worker after a second.
+        eventually("it is compressed", || {
+            let answer = server
+                .connect()
+                .get("/page.html", "Accept-Encoding: gzip\r\n");
+            let coding = answer.field("content-encoding");
+            assert!(decoded(coding, &answer.body) == content);
+            coding.is_some()
+        });
     }
 }

@@ -366,6 +366,10 @@ impl Session for ManyStreams {
         false
     }
 
+    fn has_steps(&self) -> bool {
+        self.streams.iter().any(|it| it.http.has_steps())
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         let since = self.streams.iter().map(|it| it.http.awaits_client_since());
         since.min().flatten()

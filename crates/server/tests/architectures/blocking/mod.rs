@@ -7,4 +7,5 @@ mod order;
 mod overload;
 mod shutdown;
 mod sizes;
+mod streams;
 mod util;

@@ -40,6 +40,32 @@ fn what_has_waited_for_its_thread_beyond_the_goal_is_refused() {
     server.end();
 }
 
+/// What comes later over its connection has not waited: it used to be refused as well, while the thread of a
+/// pool kept the connection.
+#[test]
+fn a_connection_whose_request_came_too_late_is_served_again() {
+    let server = start(ServerOptions {
+        latency_goal: Some(GOAL),
+        threads: 2,
+        ..options(Architecture::ThreadPool)
+    });
+    let mut held = [server.connect(), server.connect()];
+    held.iter_mut().for_each(|client| client.ask("/gate"));
+    server.handler.gate.await_waiting(2);
+    let mut late = [server.connect(), server.connect(), server.connect()];
+    late.iter_mut().for_each(|client| client.ask("/nap"));
+    eventually(|| server.handle.snapshot().total.queue_depth == 3);
+    let asked = Instant::now();
+    eventually(|| asked.elapsed() > GOAL + GOAL / 2);
+    server.handler.gate.open();
+    for client in held.iter_mut().chain(&mut late) {
+        client.answer().unwrap();
+    }
+    for client in &mut late {
+        assert_eq!(client.get("/nap").status, 200);
+    }
+}
+
 #[test]
 fn what_has_waited_in_the_backlog_beyond_the_goal_is_refused() {
     let server = start(ServerOptions {

@@ -3,10 +3,11 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags};
+use loadline_proto::http2::frame::{Kind, PREFACE};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::PATIENCE;
+use super::http2::{frame, request};
 
 /// A client over any stream.
 pub(crate) struct Client<S = TcpStream> {
@@ -71,15 +72,10 @@ impl<S: Read + Write> Client<S> {
 
     /// Begins HTTP/2, and asks over so many streams at once. What comes is not read.
     pub(crate) fn ask_by_streams(&mut self, path: &str, count: u32) {
-        // Indexed fields, and literals of known names (RFC 7541 section 6 and appendix A): GET, http.
-        let (get, http, authority, path_name) = (0x82, 0x86, 0x01, 0x04);
-        let mut block = vec![get, http, authority, 1, b'h', path_name, path.len() as u8];
-        block.extend_from_slice(path.as_bytes());
         let mut frames = PREFACE.to_vec();
         frame(Kind::Settings, 0, 0, &[], &mut frames);
         for stream in 0..count {
-            let flags = flags::END_HEADERS | flags::END_STREAM;
-            frame(Kind::Headers, flags, 2 * stream + 1, &block, &mut frames);
+            request(2 * stream + 1, path, &mut frames);
         }
         self.stream.write_all(&frames).unwrap();
     }
@@ -141,15 +137,4 @@ impl<S: Read + Write> Client<S> {
             Ok(_) => false,
         }
     }
-}
-
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(out);
-    out.extend_from_slice(payload);
 }

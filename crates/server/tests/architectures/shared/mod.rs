@@ -3,6 +3,7 @@
 mod child;
 mod client;
 mod handler;
+mod http2;
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -19,6 +20,7 @@ use loadline_server::{
 pub(crate) use child::{ChildServer, as_child, test_in};
 pub(crate) use client::{Answer, Client};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
+pub(crate) use http2::Http2Client;
 
 /// The address of a proxy that a server may be told to trust.
 pub(crate) const PROXY: [u8; 4] = [127, 0, 0, 99];

@@ -1,0 +1,192 @@
+//! Where a blocking thread has the work of its connection done: on itself.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use loadline_base::{LogLimit, Token};
+use loadline_proto::{Exchange, Handler};
+use loadline_sys::{Waker, socket};
+
+use super::stream_queue::{StreamQueue, Waited};
+use crate::config::Steps as _;
+use crate::connection::{Blocked, Placement, TaskStart};
+use crate::fairness::ClientKey;
+use crate::fairness::lanes::{Lane, Place};
+use crate::overload::Permit;
+use crate::site::Site;
+use crate::task::{Notify, TaskHome};
+use crate::telemetry::log;
+use crate::thread::context::ThreadContext;
+
+/// Where a blocking thread has the work of its connection done.
+pub(super) struct OnThread<'t> {
+    pub(super) waker: &'t mut Option<Arc<Waker>>,
+    pub(super) permit: &'t mut Option<Permit>,
+    /// Where requests wait, if many of the connection may be in progress; `None`: others do their steps.
+    pub(super) streams: Option<&'t mut StreamQueue>,
+    /// `Hold::socket`.
+    pub(super) socket: Option<BorrowedFd<'t>>,
+    /// `Hold::home`.
+    pub(super) home: Option<(&'t Arc<dyn TaskHome>, Token)>,
+    /// When this visit began, in microseconds.
+    pub(super) visit_us: Option<u64>,
+}
+
+/// The request has its 503.
+struct Refused;
+
+/// A request is no longer in progress, if one was.
+pub(super) fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_us: u64) {
+    if let (Some(permit), Some(in_progress)) = (permit.take(), &site.in_progress) {
+        in_progress.end(now_us, &permit);
+    }
+}
+
+impl OnThread<'_> {
+    /// Carries out a blocking step that has waited for so long for a CPU; `false`: it was refused.
+    pub(super) fn run<H: Handler>(
+        &mut self,
+        exchange: &mut Exchange,
+        waited_us: u64,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> bool {
+        let begun = self.begin(waited_us, site, thread, exchange, Lane::Files);
+        if begun.is_ok() {
+            thread.config().handle_blocking(exchange);
+            thread.tick();
+            end(self.permit, site, thread.now_us());
+        }
+        begun.is_ok()
+    }
+
+    /// A request is about to begin on a thread that shares the CPUs with others; it may have to wait for
+    /// them first.
+    fn begin<H: Handler>(
+        &mut self,
+        waited_us: u64,
+        site: &Site<H>,
+        thread: &ThreadContext<H>,
+        exchange: &mut Exchange,
+        lane: Lane,
+    ) -> Result<(), Refused> {
+        let Some(in_progress) = &site.in_progress else {
+            return Ok(());
+        };
+        // Of a request before.
+        end(self.permit, site, site.clock.now_us());
+        let place = match site.options.fairness {
+            true => Place {
+                lane,
+                client: ClientKey::of_request(exchange),
+            },
+            false => Place::default(),
+        };
+        match in_progress.begin(place, waited_us, || site.clock.now_us()) {
+            Ok(permit) => {
+                *self.permit = Some(permit);
+                Ok(())
+            }
+            Err(retry_after_s) => {
+                exchange.refuse(retry_after_s);
+                thread.row.refused_late.add(1);
+                Err(Refused)
+            }
+        }
+    }
+
+    /// How long a request has waited for a CPU, as far as that is to be found out.
+    fn waited_if_wanted<H: Handler>(&self, site: &Site<H>, thread: &ThreadContext<H>) -> u64 {
+        let in_progress = site.in_progress.as_ref();
+        match in_progress.is_some_and(|it| it.wants_waits(thread.now_us())) {
+            true => self.waited(site.clock.now_us()).for_cpu_us,
+            false => 0,
+        }
+    }
+
+    /// How long ago its bytes came, as far as the kernel knows; 0: not known.
+    fn waited(&self, now_us: u64) -> Waited {
+        let ago_ms = self.socket.and_then(socket::received_ago_ms);
+        let in_all_us = ago_ms.map_or(0, |ms| u64::from(ms) * 1000);
+        let visit_us = now_us.saturating_sub(self.visit_us.unwrap_or(now_us));
+        Waited {
+            in_all_us,
+            // When the visit began. What a client has pipelined waits for itself since then.
+            for_cpu_us: in_all_us.saturating_sub(visit_us),
+        }
+    }
+
+    /// Puts a request into the queue of its connection, if it can be answered in time.
+    fn queue<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &ThreadContext<H>,
+    ) -> Blocked {
+        let now_us = site.clock.now_us();
+        let waited = self.waited(now_us);
+        let Some(streams) = &mut self.streams else {
+            return Blocked::Elsewhere(exchange);
+        };
+        match streams.offer(exchange, now_us, waited) {
+            None => Blocked::Queued,
+            Some(refused) => {
+                thread.row.refused_late.add(1);
+                Blocked::Done(refused)
+            }
+        }
+    }
+}
+
+impl<H: Handler> Placement<H> for OnThread<'_> {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
+        if exchange.is_multiplexed() {
+            return self.queue(exchange, site, thread);
+        }
+        let waited_us = self.waited_if_wanted(site, thread);
+        self.run(&mut exchange, waited_us, site, thread);
+        Blocked::Done(exchange)
+    }
+
+    fn start(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        let waited_us = self.waited_if_wanted(site, thread);
+        let begun = self.begin(waited_us, site, thread, &mut exchange, Lane::Apps);
+        if let Err(Refused) = begun {
+            return TaskStart::Refused(exchange);
+        }
+        let notify = match self.home {
+            Some((home, token)) => Ok(Notify::Loop {
+                home: Arc::clone(home),
+                token,
+            }),
+            None => thread.task_waker().map(|waker| {
+                *self.waker = Some(Arc::clone(&waker));
+                Notify::Thread(waker)
+            }),
+        };
+        match notify {
+            Ok(notify) => {
+                let config = Arc::clone(thread.config());
+                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
+            }
+            Err(error) => {
+                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+                log::say_within(&LIMIT, |more| {
+                    tracing::warn!("no descriptor to wait for an app with: {error}{more}");
+                });
+                exchange.refuse(1);
+                TaskStart::Refused(exchange)
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Requests of one connection that wait for its thread: blocking steps of streams (HTTP/2).
+//!
+//! The thread carries them out one after the other, first in, first out. What could not be answered within
+//! the latency goal is refused when it comes, by how many wait before it and how long they take, or when its
+//! turn comes, by how long it has waited. It is pure: times are arguments.
+//!
+//! Between two steps the thread reads its socket. So what waits in the kernel is no older than one step, or
+//! than what the kernel says of the last bytes that came.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use loadline_proto::Exchange;
+
+use crate::overload::{Beside, QueueControl};
+
+/// When a client is to come back that seems to have left: as good as any.
+const RETRY_AFTER_LEFT_S: u32 = 1;
+
+/// How long a request has waited before its thread has received it, in microseconds; 0: not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waited {
+    pub(super) in_all_us: u64,
+    /// Of it, while the thread waited for a CPU.
+    pub(super) for_cpu_us: u64,
+}
+
+/// Requests that wait. No more than the connection may have streams (`Limits::streams_max`).
+#[derive(Debug)]
+pub(super) struct StreamQueue {
+    waiting: VecDeque<Waiting>,
+    /// `None`: there is no goal.
+    control: Option<QueueControl>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    exchange: Box<Exchange>,
+    since_us: u64,
+    for_cpu_us: u64,
+}
+
+impl Waiting {
+    /// Nobody reads the response.
+    fn is_gone(&self) -> bool {
+        self.exchange.hang_up.is_gone()
+    }
+}
+
+/// What becomes of the next request.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Its step is to be carried out. It had waited for so long for a CPU.
+    Run {
+        exchange: Box<Exchange>,
+        waited_us: u64,
+    },
+    /// It has waited for too long, and has its 503.
+    Late(Box<Exchange>),
+    /// Its client has left; it has a 503 in case that it reads it.
+    Abandoned(Box<Exchange>),
+}
+
+impl StreamQueue {
+    pub(super) fn new(goal: Option<Duration>) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            control: goal.map(|goal| QueueControl::new(goal, 1)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// A request comes. Gives it back with a 503 if it could not be answered in time.
+    pub(super) fn offer(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        now_us: u64,
+        waited: Waited,
+    ) -> Option<Box<Exchange>> {
+        if let Some(control) = &mut self.control {
+            let depth = self.waiting.iter().filter(|it| !it.is_gone()).count();
+            if let Err(retry_after_s) = control.offer(now_us, depth, Beside::default()) {
+                exchange.refuse(retry_after_s);
+                return Some(exchange);
+            }
+        }
+        self.waiting.push_back(Waiting {
+            exchange,
+            since_us: now_us.saturating_sub(waited.in_all_us),
+            for_cpu_us: waited.for_cpu_us,
+        });
+        None
+    }
+
+    /// The next one. Those that were reset come first: each counts as a stream of its client's until it is
+    /// given back.
+    pub(super) fn next(&mut self, now_us: u64) -> Option<Next> {
+        if let Some(at) = self.waiting.iter().position(Waiting::is_gone) {
+            let Waiting { mut exchange, .. } = self.waiting.remove(at)?;
+            exchange.refuse(RETRY_AFTER_LEFT_S);
+            return Some(Next::Abandoned(exchange));
+        }
+        let Waiting {
+            mut exchange,
+            since_us,
+            for_cpu_us: waited_us,
+        } = self.waiting.pop_front()?;
+        let Some(control) = &mut self.control else {
+            return Some(Next::Run {
+                exchange,
+                waited_us,
+            });
+        };
+        let wait_us = now_us.saturating_sub(since_us);
+        let taken = control.take(now_us, wait_us, self.waiting.len());
+        Some(match taken {
+            _ if exchange.hang_up.has_left(control.is_long(wait_us)) => {
+                exchange.refuse(RETRY_AFTER_LEFT_S);
+                Next::Abandoned(exchange)
+            }
+            Err(retry_after_s) => {
+                exchange.refuse(retry_after_s);
+                Next::Late(exchange)
+            }
+            Ok(()) => Next::Run {
+                exchange,
+                waited_us,
+            },
+        })
+    }
+
+    /// A step is done, which has kept the thread for so long.
+    pub(super) fn done(&mut self, now_us: u64, took_us: u64) {
+        if let Some(control) = &mut self.control {
+            control.done(now_us, took_us);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_proto::Status;
+
+    use super::*;
+
+    const GOAL: Duration = Duration::from_secs(1);
+    const SERVICE_US: u64 = 10_000;
+    const NOT_KNOWN: Waited = Waited {
+        in_all_us: 0,
+        for_cpu_us: 0,
+    };
+
+    fn offer(queue: &mut StreamQueue, now_us: u64) -> bool {
+        let refused = queue.offer(Box::default(), now_us, NOT_KNOWN);
+        if let Some(exchange) = &refused {
+            assert_eq!(exchange.response.status, Status::SERVICE_UNAVAILABLE);
+        }
+        refused.is_none()
+    }
+
+    /// A second of steps of 10 ms is behind it.
+    fn after_some_steps() -> StreamQueue {
+        let mut queue = StreamQueue::new(Some(GOAL));
+        for index in 0..100 {
+            let now_us = index * SERVICE_US;
+            assert!(offer(&mut queue, now_us));
+            assert!(matches!(queue.next(now_us), Some(Next::Run { .. })));
+            queue.done(now_us + SERVICE_US, SERVICE_US);
+        }
+        queue
+    }
+
+    #[test]
+    fn what_cannot_be_answered_in_time_is_refused_when_it_comes() {
+        let mut queue = after_some_steps();
+        let mut now_us = 1_000_000;
+        let taken = (0..128).filter(|_| offer(&mut queue, now_us)).count();
+        assert_eq!(taken, 100, "990 ms of waiting, and 10 ms of its own");
+        while let Some(next) = queue.next(now_us) {
+            assert!(matches!(next, Next::Run { .. }), "{next:?}");
+            now_us += SERVICE_US;
+            queue.done(now_us, SERVICE_US);
+        }
+        assert_eq!(now_us, 2_000_000);
+        assert!(offer(&mut queue, now_us));
+    }
+
+    #[test]
+    fn what_is_too_late_when_its_turn_comes_is_refused_unless_nothing_else_waits() {
+        let mut queue = StreamQueue::new(Some(GOAL));
+        assert!((0..128).all(|_| offer(&mut queue, 0)), "nothing is known");
+        let (mut now_us, mut run, mut late) = (0, 0, 0);
+        while let Some(next) = queue.next(now_us) {
+            match next {
+                Next::Run { .. } => {
+                    run += 1;
+                    now_us += 50_000;
+                    queue.done(now_us, 50_000);
+                }
+                Next::Late(_) => late += 1,
+                Next::Abandoned(_) => panic!("nobody has left"),
+            }
+        }
+        assert_eq!((run, late), (21, 107), "20, and the last one");
+    }
+
+    #[test]
+    fn what_the_kernel_has_had_for_long_is_as_old_as_that() {
+        let mut queue = after_some_steps();
+        let waited = Waited {
+            in_all_us: 995_000,
+            for_cpu_us: 7,
+        };
+        for _ in 0..2 {
+            assert!(queue.offer(Box::default(), 2_000_000, waited).is_none());
+        }
+        assert!(matches!(queue.next(2_000_000), Some(Next::Late(_))));
+        let last = queue.next(2_000_000);
+        assert!(matches!(last, Some(Next::Run { waited_us: 7, .. })));
+    }
+
+    #[test]
+    fn without_a_goal_all_of_them_wait() {
+        let mut queue = StreamQueue::new(None);
+        assert!((0..128).all(|_| offer(&mut queue, 0)));
+        let run = |next: Option<Next>| matches!(next, Some(Next::Run { .. }));
+        assert!((0..128).all(|index| run(queue.next(index * 1_000_000))));
+        assert!(queue.next(0).is_none() && queue.is_empty());
+    }
+
+    /// What came of requests, by when they were due.
+    #[derive(Debug, Default)]
+    struct Seen {
+        good: u64,
+        late: u64,
+        refused: u64,
+        /// When the last one was refused.
+        refused_us: u64,
+    }
+
+    /// A thread with one connection over which requests come by chance (Poisson), so many times as fast as it
+    /// can answer, each pair for so long. It receives what has come when a step has ended.
+    fn serve(loads: &[(f64, u64)], mut random: u64) -> Seen {
+        let mut next = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let (mut arrivals, mut from_us) = (VecDeque::new(), 0);
+        for (load, lasts_us) in loads {
+            let mut at_us = from_us as f64;
+            from_us += lasts_us;
+            loop {
+                at_us -= SERVICE_US as f64 / load * (1.0 - next()).ln();
+                if at_us as u64 >= from_us {
+                    break;
+                }
+                arrivals.push_back(at_us as u64);
+            }
+        }
+        let (mut queue, mut seen) = (StreamQueue::new(Some(GOAL)), Seen::default());
+        // When those came that wait, by the number in their exchange.
+        let mut came_us = Vec::new();
+        let mut now_us = 0;
+        loop {
+            if queue.is_empty() {
+                let Some(first_us) = arrivals.front() else {
+                    return seen;
+                };
+                now_us = now_us.max(*first_us);
+            }
+            let new = arrivals.partition_point(|at_us| *at_us <= now_us);
+            let new: Vec<u64> = arrivals.drain(..new).collect();
+            for at_us in &new {
+                let mut exchange = Box::<Exchange>::default();
+                exchange.listener = came_us.len() as u32;
+                came_us.push(*at_us);
+                let waited = Waited {
+                    in_all_us: now_us - new[new.len() - 1],
+                    for_cpu_us: 0,
+                };
+                if queue.offer(exchange, now_us, waited).is_some() {
+                    seen.refused += 1;
+                    seen.refused_us = now_us;
+                }
+            }
+            match queue.next(now_us) {
+                Some(Next::Run { exchange, .. }) => {
+                    now_us += SERVICE_US;
+                    queue.done(now_us, SERVICE_US);
+                    let took_us = now_us - came_us[exchange.listener as usize];
+                    seen.good += 1;
+                    seen.late += u64::from(took_us > 1_000_000);
+                }
+                Some(Next::Late(_)) => {
+                    seen.refused += 1;
+                    seen.refused_us = now_us;
+                }
+                Some(Next::Abandoned(_)) => panic!("nobody has left"),
+                None => {}
+            }
+        }
+    }
+
+    #[test]
+    fn goodput_stays_at_capacity_whatever_is_offered_and_is_in_time() {
+        for load in [2.0, 5.0, 10.0] {
+            for seed in 1..=10 {
+                let seen = serve(&[(load, 20_000_000)], seed << 32 | 7);
+                // 100 a second.
+                assert!(seen.good > 1_980, "{load} {seed}: {seen:?}");
+                assert!(seen.late * 100 <= seen.good, "{load} {seed}: {seen:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_refused_at_four_fifths_of_the_capacity() {
+        for seed in 1..=20 {
+            let seen = serve(&[(0.8, 20_000_000)], seed << 32 | 7);
+            assert_eq!((seen.refused, seen.late), (0, 0), "{seed}");
+        }
+    }
+
+    #[test]
+    fn all_is_good_two_seconds_after_the_load_has_fallen() {
+        for seed in 1..=20 {
+            let seen = serve(&[(10.0, 5_000_000), (0.8, 10_000_000)], seed << 32 | 7);
+            assert!(seen.refused_us < 7_000_000, "{seed}: {seen:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Many requests of one connection at once (HTTP/2), on threads that carry out what blocks.
+
+use std::time::Duration;
+
+use loadline_proto::Http2Count;
+use loadline_server::{Architecture, ServerOptions};
+
+use super::util::*;
+
+/// One thread for all connections, or for each.
+fn one_thread(architecture: Architecture) -> ServerOptions {
+    ServerOptions {
+        threads: 1,
+        ..options(architecture)
+    }
+}
+
+/// Streams that a client may open, from the first one on.
+fn streams(count: u32) -> impl Iterator<Item = u32> + Clone {
+    (0..count).map(|index| 2 * index + 1)
+}
+
+#[test]
+fn streams_that_could_not_be_answered_in_time_are_refused() {
+    for architecture in BLOCKING {
+        let server = start(ServerOptions {
+            latency_goal: Some(Duration::from_millis(200)),
+            ..one_thread(architecture)
+        });
+        let mut client = Http2Client::connect(server.address);
+        // 10 ms each, one after the other: a second.
+        client.ask(streams(100), "/work");
+        let (mut answered, mut refused) = (0, 0);
+        for stream in streams(100) {
+            let response = client.response(stream);
+            match response.status {
+                200 => answered += 1,
+                503 => {
+                    assert!(response.has_retry_after, "{response:?}");
+                    refused += 1;
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert!(
+            answered > 0 && refused > 0,
+            "{architecture:?}: {answered}, {refused}"
+        );
+        let total = server.handle.snapshot().total;
+        assert_eq!(total.refused_late, refused, "{architecture:?}");
+        // The connection goes on, and what comes when all is done is answered again.
+        client.ask([201], "/work");
+        assert_eq!(client.response(201).status, 200, "{architecture:?}");
+    }
+}
+
+#[test]
+fn streams_are_all_answered_without_a_goal_or_within_it() {
+    for architecture in BLOCKING {
+        for latency_goal in [None, Some(Duration::from_secs(60))] {
+            let server = start(ServerOptions {
+                latency_goal,
+                ..one_thread(architecture)
+            });
+            let mut client = Http2Client::connect(server.address);
+            client.ask(streams(100), "/nap");
+            for stream in streams(100) {
+                assert_eq!(client.response(stream).status, 200, "{architecture:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_response_does_not_wait_for_the_streams_behind_it() {
+    for architecture in BLOCKING {
+        let server = start(one_thread(architecture));
+        let mut client = Http2Client::connect(server.address);
+        client.ask([1], "/nap");
+        client.ask([3], "/gate");
+        assert_eq!(client.response(1).status, 200);
+        server.handler.gate.open();
+        assert_eq!(client.response(3).content, b"passed");
+    }
+}
+
+#[test]
+fn streams_that_were_reset_are_not_carried_out() {
+    for architecture in BLOCKING {
+        let server = start(one_thread(architecture));
+        let mut client = Http2Client::connect(server.address);
+        let behind = [3, 5, 7].map(|stream| (stream, "/second-gate"));
+        client.ask_each([(1, "/gate")].into_iter().chain(behind));
+        server.handler.gate.await_waiting(1);
+        client.reset([3, 5, 7]);
+        client.ask([9], "/nap");
+        client.await_delivery();
+        server.handler.gate.open();
+        assert_eq!(client.response(1).content, b"passed");
+        assert_eq!(client.response(9).status, 200);
+        assert_eq!(server.handler.second_gate.waiting(), 0, "{architecture:?}");
+        let total = server.handle.snapshot().total;
+        assert_eq!(total.http2[Http2Count::ClientResets as usize], 3);
+        eventually(|| server.handle.snapshot().total.abandoned == 3);
+    }
+}
+
+#[test]
+fn a_stream_that_comes_while_another_is_carried_out_is_next() {
+    for architecture in BLOCKING {
+        let server = start(one_thread(architecture));
+        let mut client = Http2Client::connect(server.address);
+        client.ask([1], "/gate");
+        server.handler.gate.await_waiting(1);
+        client.ask([3], "/nap");
+        server.handler.gate.open();
+        assert_eq!(client.response(3).status, 200);
+        assert_eq!(client.response(1).status, 200);
+    }
+}
+
+#[test]
+fn streams_of_one_connection_have_several_threads_of_a_pool() {
+    let server = start(options(Architecture::ThreadPool));
+    let mut client = Http2Client::connect(server.address);
+    client.ask([1, 3, 5], "/gate");
+    server.handler.gate.await_waiting(3);
+    client.ask([7], "/nap");
+    assert_eq!(client.response(7).status, 200);
+    server.handler.gate.open();
+    for stream in [1, 3, 5] {
+        assert_eq!(client.response(stream).content, b"passed");
+    }
+}
+
+#[test]
+fn a_client_with_many_streams_keeps_no_other_out_of_a_pool() {
+    let server = start(one_thread(Architecture::ThreadPool));
+    let mut greedy = Http2Client::over(server.connect_from([127, 0, 0, 2]));
+    greedy.ask([1], "/gate");
+    greedy.ask(streams(100).skip(1), "/second-gate");
+    server.handler.gate.await_waiting(1);
+    let depth = || server.handle.snapshot().total.queue_depth;
+    eventually(|| depth() == 99);
+    let mut quiet = server.connect_from([127, 0, 0, 3]);
+    quiet.ask("/nap");
+    eventually(|| depth() == 100);
+    server.handler.gate.open();
+    assert_eq!(quiet.answer().unwrap().status, 200);
+    server.handler.second_gate.open();
+    for stream in streams(100) {
+        assert_eq!(greedy.response(stream).status, 200);
+    }
+}
