@@ -23,7 +23,7 @@ use loadline_sys::{Accepted, Waker, poll, wait_socket};
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::connection::{Connection, Step};
-use crate::fairness::Occupation;
+use crate::fairness::{ClientKey, Occupation};
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
