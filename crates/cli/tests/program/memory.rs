@@ -10,11 +10,13 @@ use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, Setting, flags};
 use crate::util::{GRACE, Server, site};
 
 /// What the program itself, the allocator and what is not counted come to beside the budget. Hundreds of
-/// threads use all of the allocator's arenas, each of which keeps what is free in it.
+/// threads use all of the allocator's arenas, each of which keeps what is free in it; and what workers have
+/// received for connections is counted when their loop has them back.
 fn beside_bytes(architecture: &str) -> u64 {
-    match architecture.contains("thread-") {
-        true => 128 << 20,
-        false => 48 << 20,
+    match architecture {
+        it if it.contains("thread-") => 128 << 20,
+        it if it.contains("--socket-io worker") => 64 << 20,
+        _ => 48 << 20,
     }
 }
 
