@@ -32,7 +32,7 @@ use crate::options::{Queue, ServerOptions};
 use crate::shutdown::Shutdown;
 use crate::site::{Clock, Site, tests::config_of};
 use crate::worker::job::Job;
-use crate::worker::job_queue::Taken;
+use crate::worker::job_queue::source::Taken;
 use crate::worker::pool::{WorkerDesk, Workers};
 use client::{Client, Manner, content};
 use driver::{SimDriver, enter, lock};

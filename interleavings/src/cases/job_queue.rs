@@ -9,7 +9,8 @@ use crate::checker::{check, check_within};
 use crate::fairness::lanes::Place;
 use crate::options::Queue;
 use crate::sync::Waker;
-use crate::worker::job_queue::{JobQueue, JobSource};
+use crate::worker::job_queue::JobQueue;
+use crate::worker::job_queue::source::JobSource;
 
 /// What workers have done.
 #[derive(Default)]
