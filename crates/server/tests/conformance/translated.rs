@@ -8,6 +8,8 @@ use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, number};
 use loadline_proto::{Fault, Layer};
 
+use crate::client::take_first;
+
 /// Requests at one time.
 const STREAMS_MAX: usize = 100;
 /// Room for content: as much as any test receives.
@@ -106,7 +108,7 @@ impl Translated {
         let Some(end) = self.unsent.windows(4).position(|it| it == b"\r\n\r\n") else {
             return false;
         };
-        let head: Vec<u8> = self.unsent.drain(..end + 4).collect();
+        let head = take_first(&mut self.unsent, end + 4);
         let head = String::from_utf8(head).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let mut line = lines.next().unwrap().split(' ');
@@ -169,7 +171,8 @@ impl Translated {
             Content::None => return false,
             Content::Length(left) => {
                 let len = self.unsent.len().min(*left);
-                stream.waiting.extend(self.unsent.drain(..len));
+                stream.waiting.extend_from_slice(&self.unsent[..len]);
+                self.unsent.drain(..len);
                 *left -= len;
                 if *left > 0 {
                     return false;
@@ -211,7 +214,7 @@ impl Translated {
                 if len == 0 && !is_end {
                     break;
                 }
-                let piece: Vec<u8> = stream.waiting.drain(..len).collect();
+                let piece = take_first(&mut stream.waiting, len);
                 let flag = if is_end { flags::END_STREAM } else { 0 };
                 frame(Kind::Data, flag, *id, &piece, out);
                 self.window -= len as i64;
