@@ -19,12 +19,13 @@ use rustix::time::{ClockId, clock_gettime};
 /// Each level is repeated for as long as this at least.
 const CPU_S_MIN: f64 = 0.3;
 
-const LEVELS: [(Coding, &[i32]); 2] = [
+const LEVELS: [(Coding, &[i32]); 3] = [
     (Coding::Gzip, &[1, 2, 3, 4, 5, 6, 7, 8, 9]),
     (
         Coding::Zstd,
         &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 17, 19],
     ),
+    (Coding::Brotli, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
 ];
 
 fn main() {

@@ -35,7 +35,7 @@ fn noise() -> Vec<u8> {
 
 fn options() -> PrecompressOptions {
     PrecompressOptions {
-        codings: Coding::MADE.to_vec(),
+        codings: Coding::COMPRESSED.to_vec(),
         bytes_min: 1000,
         types: Vec::new(),
         jobs: 3.try_into().unwrap(),
@@ -74,6 +74,10 @@ fn decoded(path: &Path) -> Vec<u8> {
         "gz" => {
             let mut decoder = flate2::read::GzDecoder::new(file);
             decoder.read_to_end(&mut content).unwrap();
+        }
+        "br" => {
+            let mut encoded = std::io::BufReader::new(file);
+            brotli_decompressor::BrotliDecompress(&mut encoded, &mut content).unwrap();
         }
         _ => {
             let mut decoder = zstd::stream::read::Decoder::new(file).unwrap();
@@ -130,12 +134,12 @@ fn neighbours_are_written_for_what_is_served_and_gets_smaller() {
     let (summary, reported) = run(root, &options());
     assert_eq!(reported, Vec::<PathBuf>::new());
     assert_eq!(summary.files, 5);
-    assert_eq!((summary.written, summary.not_smaller), (6, 2));
-    assert_eq!(summary.bytes_before, 6 * LEN as u64);
+    assert_eq!((summary.written, summary.not_smaller), (9, 3));
+    assert_eq!(summary.bytes_before, 9 * LEN as u64);
     assert!(summary.bytes_after < summary.bytes_before);
     let mut right = before;
     for name in ["a.js", "sub/deeper/b.html", ".well-known/c.json"] {
-        for suffix in [".gz", ".zst"] {
+        for suffix in [".gz", ".zst", ".br"] {
             let neighbour = root.join(format!("{name}{suffix}"));
             assert!(decoded(&neighbour) == text().as_bytes(), "{neighbour:?}");
             assert_eq!(modified(&neighbour), modified(&root.join(name)));
@@ -154,7 +158,7 @@ fn neighbours_are_written_for_what_is_served_and_gets_smaller() {
     let (again, _) = run(root, &options());
     assert_eq!(
         (again.written, again.up_to_date, again.not_smaller),
-        (0, 6, 2)
+        (0, 9, 3)
     );
     assert_eq!(names(root), right);
 }
@@ -177,10 +181,11 @@ fn what_is_stale_is_made_anew_or_removed() {
     fs::write(root.join("a.js.zst"), "somebody's, and newer").unwrap();
     let (summary, _) = run(root, &options());
     assert_eq!((summary.removed, summary.failed), (2, 0), "{summary}");
-    assert!(decoded(&root.join("a.js.gz")) == text().as_bytes());
+    for name in ["a.js.gz", "a.js.br"] {
+        assert!(decoded(&root.join(name)) == text().as_bytes(), "{name}");
+    }
     let untouched = |name: &str| fs::read_to_string(root.join(name)).unwrap();
     assert_eq!(untouched("a.js.zst"), "somebody's, and newer");
-    assert_eq!(untouched("a.js.br"), "of before", "it is not made here");
     assert_eq!(
         untouched("gone.js.gz"),
         "of before",
@@ -203,7 +208,7 @@ fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
     fs::write(root.join(".a.js.zst.loadline-tmp"), "half").unwrap();
     let (summary, reported) = run(root, &options());
     assert_eq!(reported, [root.join("a.js.gz")]);
-    assert_eq!((summary.failed, summary.written), (1, 5));
+    assert_eq!((summary.failed, summary.written), (1, 8));
     assert!(!names(root).iter().any(|name| name.ends_with("tmp")));
 }
 
@@ -216,7 +221,7 @@ fn types_can_be_chosen() {
         ..options()
     };
     let (summary, _) = run(site.path(), &options);
-    assert_eq!((summary.files, summary.written), (2, 4));
+    assert_eq!((summary.files, summary.written), (2, 6));
     for bad in [
         "",
         "html",

@@ -13,6 +13,7 @@ pub mod log_limit;
 pub mod memory;
 pub mod millis;
 pub mod slab;
+pub mod sorting;
 pub mod timer_wheel;
 pub mod token;
 pub mod transmit;

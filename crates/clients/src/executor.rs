@@ -22,6 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 use loadline_base::Token;
+use loadline_base::sorting::sort;
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::{Events, Poller};
 
@@ -116,7 +117,7 @@ impl<'p> Executor<'p> {
             .iter()
             .map(|user_group| user_group.group)
             .collect();
-        groups.sort_unstable();
+        sort(&mut groups);
         groups.dedup();
         Ok(Self {
             plan,

@@ -13,6 +13,7 @@ mod tests;
 use std::fmt::Write as _;
 
 use loadline_base::choice;
+use loadline_base::sorting::sort;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Metric, Run};
@@ -211,7 +212,7 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, AdviceError> {
 /// levels.
 fn series<'r>(run: &'r Run, asked: Option<&str>) -> Result<&'r str, AdviceError> {
     let mut names: Vec<&str> = run.trials.iter().map(|it| it.series.as_str()).collect();
-    names.sort_unstable();
+    sort(&mut names);
     names.dedup();
     match (asked, names.as_slice()) {
         (_, []) => Err(AdviceError::TooFew(

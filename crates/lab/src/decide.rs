@@ -5,8 +5,9 @@
 //! half as many blocks again after the one before. The error of 5 % is shared among them (Bonferroni),
 //! so that over all looks a comparison is decided wrongly in 5 % of the cases at most.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use loadline_base::sorting::{to_map, to_set};
 use loadline_capacity::stats::{Interval, Range, mean_interval};
 use loadline_spec::SpecError;
 
@@ -111,9 +112,7 @@ pub fn judge(pair: &Pair, plan: &Plan, expansion: &Expansion, run: &Run, level: 
         };
         let trials = run.trials.iter().filter(is_of);
         let value = |trial: &Measured| trial.range(pair.metric).filter(|range| range.low > 0.0);
-        trials
-            .filter_map(|trial| Some((trial.block, value(trial)?)))
-            .collect()
+        to_map(trials.filter_map(|trial| Some((trial.block, value(trial)?))))
     };
     let (one, other) = (of_cell(pair.cell), of_cell(pair.with));
     let ratios: Vec<Range> = one
@@ -161,7 +160,7 @@ pub fn named(pair: &Pair, expansion: &Expansion) -> String {
 #[must_use]
 pub fn cells(pairs: &[Pair]) -> Vec<u32> {
     let both = pairs.iter().flat_map(|pair| [pair.cell, pair.with]);
-    let each: BTreeSet<u32> = both.map(|cell| cell as u32).collect();
+    let each = to_set(both.map(|cell| cell as u32));
     each.into_iter().collect()
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::to_map;
 use serde::Serialize;
 
 use crate::analysis::{self, Cell, Measured, Metric, Run};
@@ -113,9 +114,7 @@ fn values(of: &CellLevels, metric: Metric, cells: &[Cell<'_>]) -> BTreeMap<u32, 
         _ => (&[][..], Measured::range),
     };
     let trials = cell.counted.iter().chain(discarded);
-    trials
-        .filter_map(|trial| Some((trial.block, value(trial, metric)?)))
-        .collect()
+    to_map(trials.filter_map(|trial| Some((trial.block, value(trial, metric)?))))
 }
 
 #[cfg(test)]

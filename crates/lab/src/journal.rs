@@ -25,7 +25,7 @@ pub const SCHEMA: &str = "loadline-lab/1";
 pub const JOURNAL_FILE: &str = "journal.jsonl";
 
 /// One line of `journal.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum Line {
     /// The first line: the plan that is run.
@@ -39,6 +39,37 @@ pub enum Line {
     Blocks(AddedBlocks),
     /// A trial that was run to its end, discarded or not.
     Trial(Box<Trial>),
+}
+
+/// Its kind alone.
+#[derive(Deserialize)]
+struct LineTag {
+    line: LineKind,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LineKind {
+    Run,
+    Charts,
+    Capacity,
+    Blocks,
+    Trial,
+}
+
+impl Line {
+    /// Reads one from JSON, twice: first for its kind. Serde's own way with a tag would compile all that
+    /// a record has a second time.
+    pub(crate) fn read(json: &[u8]) -> serde_json::Result<Self> {
+        let LineTag { line } = serde_json::from_slice(json)?;
+        Ok(match line {
+            LineKind::Run => Self::Run(serde_json::from_slice(json)?),
+            LineKind::Charts => Self::Charts(serde_json::from_slice(json)?),
+            LineKind::Capacity => Self::Capacity(serde_json::from_slice(json)?),
+            LineKind::Blocks => Self::Blocks(serde_json::from_slice(json)?),
+            LineKind::Trial => Self::Trial(serde_json::from_slice(json)?),
+        })
+    }
 }
 
 /// What a run is drawn by from now on.

@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use loadline_base::sorting::sort_by;
 use serde::{Deserialize, Serialize};
 
 use crate::slo::COMPLETED_SHARE_MIN;
@@ -143,7 +144,9 @@ fn by_rate<T>(points: &[Point], of: impl Fn(&[Point]) -> Option<T>) -> Vec<(f64,
     let mut sorted: Vec<Point> = (points.iter().copied())
         .filter(|point| point.offered_per_s > 0.0)
         .collect();
-    sorted.sort_by(|one, other| one.offered_per_s.total_cmp(&other.offered_per_s));
+    sort_by(&mut sorted, |one, other| {
+        one.offered_per_s.total_cmp(&other.offered_per_s)
+    });
     // The offered rate is as planned to within a request: what is nearer than that is one rate.
     let groups = sorted.chunk_by(|one, other| other.offered_per_s <= one.offered_per_s * 1.002);
     groups

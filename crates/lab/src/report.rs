@@ -23,6 +23,7 @@ pub mod svg;
 pub(crate) mod table;
 pub mod words;
 
+use loadline_base::sorting::sort;
 use loadline_spec::ValueError;
 use serde::{Deserialize, Serialize};
 
@@ -198,7 +199,7 @@ fn resolved(
     let mut factors: Vec<&str> = of_series
         .flat_map(|cell| cell.levels.keys().map(String::as_str))
         .collect();
-    factors.sort_unstable();
+    sort(&mut factors);
     factors.dedup();
     if factors.is_empty() && !cells.iter().any(|cell| cell.series == chart.series) {
         return Err(ValueError::from("no trial of its series").at(named()));

@@ -98,7 +98,9 @@ pub fn verify(folder: &Path, file: &Path, report: &Report) -> Result<Verificatio
         Ok::<(), JournalError>(())
     })?;
     let text = read(file)?;
-    let derived = serde_json::to_value(report).map_err(ReportError::from)?;
+    // By text, as the page has it.
+    let derived = serde_json::to_vec(report).and_then(|json| serde_json::from_slice(&json));
+    let derived: Value = derived.map_err(ReportError::from)?;
     let said = data_of(&text).map_err(|problem| VerifyError::NoReport {
         file: file.display().to_string(),
         problem,
@@ -121,7 +123,7 @@ fn read(path: &Path) -> Result<String, FileError> {
 fn data_of(page: &str) -> Result<Value, DataError> {
     let (_, rest) = page.split_once(DATA_BEGIN).ok_or(DataError::None)?;
     let (json, _) = rest.split_once(DATA_END).ok_or(DataError::NoEnd)?;
-    Ok(serde_json::from_str(json)?)
+    Ok(serde_json::from_slice(json.as_bytes())?)
 }
 
 /// Every value below `path`.

@@ -22,6 +22,7 @@ mod exposition;
 mod latency;
 mod line_writer;
 mod live;
+mod object;
 mod pages;
 mod reading;
 mod sampler;

@@ -6,6 +6,7 @@ use loadline_server::ServerOptions;
 use serde_json::{Map, Value, json};
 
 use crate::exposition::Exposition;
+use crate::object::object;
 use crate::sampler::Sample;
 use crate::stations::Stations;
 
@@ -31,14 +32,11 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     let per_s = |count: u64| Value::from(round(count as f64 / sample.span_s));
     let classes = ["1xx", "2xx", "3xx", "4xx", "5xx"];
     let rates = classes.into_iter().zip(counts.answers).skip(1);
-    let refused =
-        (sample.refusals.named()).map(|(reason, count)| (reason.to_owned(), per_s(count)));
+    let refused = (sample.refusals.named()).map(|(reason, count)| (reason, per_s(count)));
     let uses = sample.use_of.iter();
-    let uses = uses.map(|(name, share)| ((*name).to_owned(), round(*share).into()));
+    let uses = uses.map(|(name, share)| (*name, round(*share).into()));
     let sizes = sample.threads.iter();
-    let mut sizes: Map<String, Value> = sizes
-        .map(|(role, count)| (format!("{role}s"), (*count).into()))
-        .collect();
+    let mut sizes = object(sizes.map(|(role, count)| (format!("{role}s"), (*count).into())));
     sizes.insert("connections".into(), counts.connections.into());
     sizes.insert("connections at most".into(), options.connections_max.into());
     sizes.insert(
@@ -49,16 +47,16 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     json!({
         "at_ms": sample.at_ms,
         "span_s": round(sample.span_s),
-        "rates": rates.map(|(name, n)| (name.to_owned(), per_s(n))).collect::<Map<_, _>>(),
+        "rates": object(rates.map(|(name, n)| (name, per_s(n)))),
         "latency": {
             "p50": quantile(0.5),
             "p99": quantile(0.99),
             "p999": quantile(0.999),
             "heat": heat(sample),
         },
-        "refused": Map::from_iter(refused),
+        "refused": object(refused),
         "queue": { "depth": counts.queue_depth, "age_us": sample.queue_age_us },
-        "use": uses.collect::<Map<_, _>>(),
+        "use": object(uses),
         "sizes": sizes,
         "memory": {
             "resident_bytes": sample.resident_bytes,
@@ -78,9 +76,7 @@ pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
     let list = stations.list();
     let of = |values: &[f64]| -> Map<String, Value> {
         let pairs = list.iter().zip(values);
-        pairs
-            .map(|(it, value)| (it.name.to_owned(), (*value).into()))
-            .collect()
+        object(pairs.map(|(it, value)| (it.name, (*value).into())))
     };
     json!({
         "ratio": load.ratio,

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::exposition::Exposition;
 use crate::latency::{self, Labels};
 use crate::live;
+use crate::object::object;
 use crate::reading::Reading;
 use crate::sampler::{Sample, Sampler};
 use crate::section::{Figure, Metric, Section};
@@ -206,8 +207,8 @@ impl StatusSource for Status {
                     Some(text) => text.as_str().into(),
                     None => Value::from(it.value),
                 };
-                let pairs = figures.iter().map(|it| (it.name.into(), value(it)));
-                Value::Object(pairs.collect())
+                let pairs = figures.iter().map(|it| (it.name, value(it)));
+                Value::Object(object(pairs))
             });
             page[section.name] = figures.into();
         }
@@ -308,12 +309,12 @@ fn shown_rows(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
 }
 
 fn counts_json(counts: &Counts) -> Map<String, Value> {
-    let own = |(name, value): (&str, u64)| (name.to_owned(), Value::from(value));
-    let mut map: Map<_, _> = counts.named().into_iter().map(own).collect();
+    let own = |(name, value): (&'static str, u64)| (name, Value::from(value));
+    let mut map = object(counts.named().into_iter().map(own));
     map.insert("requests".into(), counts.requests().into());
     for it in &LABELLED {
         let pairs = (it.values)(counts).into_iter().map(own);
-        map.insert(it.name.into(), Value::Object(pairs.collect()));
+        map.insert(it.name.into(), Value::Object(object(pairs)));
     }
     map
 }

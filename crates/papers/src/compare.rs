@@ -15,6 +15,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use loadline_base::sorting::to_map;
 use serde::Serialize;
 
 pub use page::{page, summary};
@@ -323,7 +324,7 @@ impl<'r> Of<'r> {
             let bytes = with.value - without.get(&block)?.value;
             Some((block, Range::exact(bytes / count)))
         });
-        Some(grown.collect())
+        Some(to_map(grown))
     }
 }
 
@@ -374,5 +375,5 @@ fn levels_of_load(cell: &Cell<'_>) -> Levels {
 fn plain(cell: &Cell<'_>, metric: Metric) -> BTreeMap<u32, Range> {
     let trials = cell.counted.iter();
     let ranges = trials.filter_map(|trial| Some((trial.block, trial.range(metric)?)));
-    ranges.collect()
+    to_map(ranges)
 }

@@ -10,6 +10,7 @@ use hdrhistogram::serialization::{
     DeserializeError, Deserializer as HdrDeserializer, Serializer as _, V2DeflateSerializeError,
     V2DeflateSerializer,
 };
+use loadline_base::sorting::to_map;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
@@ -224,7 +225,7 @@ impl Serialize for Distribution {
             stdev_us: self.stdev_us(),
             min_us: self.min_us(),
             max_us: self.max_us(),
-            percentiles: BTreeMap::from(PERCENTS.map(|percent| {
+            percentiles: to_map(PERCENTS.map(|percent| {
                 let name = format!("p{percent}").replace('.', "_");
                 (name, self.percentile_us(percent))
             })),

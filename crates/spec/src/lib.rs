@@ -52,6 +52,7 @@ pub use table::{Table, Value, table_words};
 use std::collections::BTreeSet;
 
 use clap::builder::{PossibleValuesParser, Resettable, TypedValueParser};
+use loadline_base::sorting::to_set;
 
 /// The options of a specification where nothing is given.
 #[must_use]
@@ -68,14 +69,10 @@ pub fn preset<S: clap::Args>() -> S {
 pub fn names<S: clap::Args>() -> BTreeSet<String> {
     let command = S::augment_args(clap::Command::new("names"));
     let options = command.get_arguments();
-    options
-        .map(|option| {
-            option
-                .get_long()
-                .unwrap_or_else(|| option.get_id().as_str())
-        })
-        .map(str::to_owned)
-        .collect()
+    to_set(options.map(|option| {
+        let name = option.get_long();
+        name.unwrap_or_else(|| option.get_id().as_str()).to_owned()
+    }))
 }
 
 /// A specification from a table: what the table does not name is as by default.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use loadline_base::sorting::sort_by_key;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -122,7 +123,7 @@ impl Set {
             }
         }
         for indexes in by_name.values_mut() {
-            indexes.sort_by_key(|index| all[*index].is_rsa());
+            sort_by_key(indexes, |index| all[*index].is_rsa());
         }
         let names = all.iter().flat_map(|it| it.names().iter().cloned());
         Self {

@@ -74,7 +74,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "loadline-papers",
-        &["loadline-capacity", "loadline-lab", "loadline-record"],
+        &[
+            "loadline-base",
+            "loadline-capacity",
+            "loadline-lab",
+            "loadline-record",
+        ],
     ),
     (
         "loadline-clients",
@@ -98,8 +103,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
         ],
     ),
-    ("loadline-record", &[]),
-    ("loadline-capacity", &[]),
+    ("loadline-record", &["loadline-base"]),
+    ("loadline-capacity", &["loadline-base"]),
     ("loadline-databases", &[]),
     ("loadline-stub", &[]),
     ("loadline-accounts", &["loadline-base", "loadline-capacity"]),

@@ -25,6 +25,10 @@ const TRIES: u32 = 4;
 /// What a statement does with a connection.
 pub(super) type Asking<'c, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'c>>;
 
+/// A statement for the driver of a database.
+type Statement<D, T> =
+    Box<dyn for<'c> Fn(&'c mut <D as Driver>::Connection) -> Asking<'c, T> + Send>;
+
 /// Whether a statement changes anything.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -144,11 +148,25 @@ impl Place {
 
 impl Store {
     /// Asks with a connection of the pool, again where that is safe and may help.
-    pub(super) async fn run<D, T>(
+    pub(super) fn run<D, T>(
         &self,
         pool: &DriverPool<D>,
         kind: Kind,
         ask: impl for<'c> Fn(&'c mut D::Connection) -> Asking<'c, T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send
+    where
+        D: Driver,
+        T: Send + 'static,
+    {
+        // In boxes: what follows is compiled once for each driver and row, not for each statement.
+        self.run_boxed(pool, kind, Box::new(ask))
+    }
+
+    async fn run_boxed<D, T>(
+        &self,
+        pool: &DriverPool<D>,
+        kind: Kind,
+        ask: Statement<D, T>,
     ) -> Result<T, StoreError>
     where
         D: Driver,
@@ -162,7 +180,7 @@ impl Store {
         let place = self.place(kind).await?;
         let pool = pool.clone();
         let limit = self.statement_timeout;
-        let task = (self.runtime).spawn(async move {
+        let asking: Asking<'static, T> = Box::pin(async move {
             let mut tries_left = TRIES;
             loop {
                 let mut connection = pool.acquire().await?;
@@ -186,7 +204,7 @@ impl Store {
                 }
             }
         });
-        match task.await {
+        match self.runtime.spawn(asking).await {
             Ok(Ok(value)) => {
                 self.gone_until_ms.store(0, Ordering::Relaxed);
                 Ok(value)

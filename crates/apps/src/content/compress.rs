@@ -1,4 +1,4 @@
-//! Content codings that are made here, gzip and zstd: an encoder for each, behind one `Write`.
+//! Content codings that are made here, gzip, zstd and brotli: an encoder for each, behind one `Write`.
 //!
 //! The same content at the same level always gives the same bytes. Levels were chosen by measurement
 //! (docs/decisions/0074; `cargo bench -p loadline-apps --bench compression` repeats it).
@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::brotli::BrotliWriter;
 use super::encoding::Coding;
 
 /// For whom something is compressed, which decides how hard it is tried.
@@ -29,7 +30,9 @@ impl Effort {
             (Self::Ahead, Coding::Gzip) => 9,
             // The highest whose window browsers have to take, 8 MiB (RFC 9659).
             (Self::Ahead, Coding::Zstd) => 19,
-            (_, Coding::Identity | Coding::Brotli) => 0,
+            (Self::OnTheFly, Coding::Brotli) => 5,
+            (Self::Ahead, Coding::Brotli) => 11,
+            (_, Coding::Identity) => 0,
         }
     }
 }
@@ -44,23 +47,26 @@ pub enum Encoder<W: Write> {
     Gzip(GzEncoder<W>),
     /// RFC 8878, in one frame.
     Zstd(zstd::stream::write::Encoder<'static, W>),
+    /// RFC 7932.
+    Brotli(BrotliWriter<W>),
 }
 
 impl<W: Write> Encoder<W> {
     /// An encoder for content of `len` bytes.
     ///
     /// # Errors
-    /// It is none of `Coding::MADE`, or the library refuses: no memory.
+    /// It is `Coding::Identity`, or there is no memory.
     pub fn new(coding: Coding, level: i32, len: u64, writer: W) -> io::Result<Self> {
-        let positive = u32::try_from(level).unwrap_or(0);
+        let positive = u8::try_from(level).unwrap_or(0);
         Ok(match coding {
-            Coding::Gzip => Self::Gzip(GzEncoder::new(writer, Compression::new(positive))),
+            Coding::Gzip => Self::Gzip(GzEncoder::new(writer, Compression::new(positive.into()))),
             Coding::Zstd => {
                 let mut encoder = zstd::stream::write::Encoder::new(writer, level)?;
                 encoder.set_pledged_src_size(Some(len))?; // it takes no more memory than that needs
                 Self::Zstd(encoder)
             }
-            Coding::Identity | Coding::Brotli => return Err(io::ErrorKind::Unsupported.into()),
+            Coding::Brotli => Self::Brotli(BrotliWriter::new(positive, writer)?),
+            Coding::Identity => return Err(io::ErrorKind::Unsupported.into()),
         })
     }
 
@@ -72,6 +78,7 @@ impl<W: Write> Encoder<W> {
         match self {
             Self::Gzip(encoder) => encoder.finish(),
             Self::Zstd(encoder) => encoder.finish(),
+            Self::Brotli(encoder) => encoder.finish(),
         }
     }
 }
@@ -81,6 +88,7 @@ impl<W: Write> Write for Encoder<W> {
         match self {
             Self::Gzip(encoder) => encoder.write(bytes),
             Self::Zstd(encoder) => encoder.write(bytes),
+            Self::Brotli(encoder) => encoder.write(bytes),
         }
     }
 
@@ -88,6 +96,7 @@ impl<W: Write> Write for Encoder<W> {
         match self {
             Self::Gzip(encoder) => encoder.flush(),
             Self::Zstd(encoder) => encoder.flush(),
+            Self::Brotli(encoder) => encoder.flush(),
         }
     }
 }
@@ -175,7 +184,12 @@ mod tests {
                 decoder.window_log_max(23).unwrap(); // 8 MiB: more need nobody take (RFC 9659)
                 decoder.read_to_end(&mut content).unwrap();
             }
-            other => panic!("{other:?}"),
+            Coding::Brotli => {
+                let mut encoded = bytes;
+                brotli_decompressor::BrotliDecompress(&mut encoded, &mut content).unwrap();
+                assert!(encoded.is_empty(), "bytes behind the end");
+            }
+            Coding::Identity => panic!("nothing to decode"),
         }
         content
     }
@@ -195,7 +209,7 @@ mod tests {
     fn what_is_compressed_is_smaller_the_same_each_time_and_comes_out_as_it_was() {
         for len in [200, 1024, 70_000, 1 << 20] {
             let content = text(len);
-            for coding in Coding::MADE {
+            for coding in Coding::COMPRESSED {
                 for effort in [Effort::OnTheFly, Effort::Ahead] {
                     if effort == Effort::Ahead && len > 70_000 {
                         continue; // takes seconds
@@ -243,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_gets_no_smaller_is_not_made() {
-        for coding in Coding::MADE {
+        for coding in Coding::COMPRESSED {
             assert_eq!(
                 compress(&noise(5000), coding, Effort::OnTheFly),
                 None,
@@ -265,7 +279,7 @@ mod tests {
                 Ok(())
             }
         }
-        for coding in Coding::MADE {
+        for coding in Coding::COMPRESSED {
             let content = text(100_000);
             let writer = Smaller::new(Full, 100_000);
             let mut encoder = Encoder::new(coding, 1, 100_000, writer).unwrap();

@@ -14,12 +14,8 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Those that compress, best first.
+    /// Those that compress, best first. The program makes each of them itself.
     pub const COMPRESSED: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
-
-    /// Those of them that the program makes itself, best first. An encoder for brotli would make it a
-    /// megabyte larger.
-    pub const MADE: [Self; 2] = [Self::Zstd, Self::Gzip];
 
     /// The value for Content-Encoding; `None` for identity.
     #[must_use]

@@ -285,9 +285,10 @@ impl Resource {
         let best = accepted.best(self.variants.iter().map(|variant| variant.coding));
         let found = there(best).unwrap_or(&self.identity);
         // Its owner has compressed it: what the client likes as much is not made beside it.
-        let is_enough = found.coding != Coding::Identity
-            && found.origin == Origin::File
-            && !accepted.prefers(wanted, best);
+        let is_enough = self
+            .variants
+            .iter()
+            .any(|it| it.origin == Origin::File && !accepted.prefers(wanted, it.coding));
         Choice {
             found,
             missing: (!is_enough).then_some(wanted),

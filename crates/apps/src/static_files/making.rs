@@ -26,7 +26,7 @@ pub(super) struct Making {
     /// Of the file, below the root.
     pub(super) path: Box<[u8]>,
     /// Until when no other request is given to a worker, by coding, on the server's clock.
-    asked_until: [AtomicU64; Coding::MADE.len()],
+    asked_until: [AtomicU64; Coding::COMPRESSED.len()],
     /// Codings that were tried, or are being tried, as bits.
     tried: AtomicU8,
 }
@@ -75,12 +75,12 @@ impl Making {
 
     /// Whether nobody has tried it yet.
     pub(super) fn may_be(&self, coding: Coding) -> bool {
-        Coding::MADE.contains(&coding) && self.tried.load(Ordering::Relaxed) & bit(coding) == 0
+        coding != Coding::Identity && self.tried.load(Ordering::Relaxed) & bit(coding) == 0
     }
 
     /// Whether a request for this coding is to be given to a worker: one each second.
     pub(super) fn may_ask(&self, coding: Coding, now: Millis) -> bool {
-        let place = Coding::MADE.iter().position(|it| *it == coding);
+        let place = Coding::COMPRESSED.iter().position(|it| *it == coding);
         let Some(asked_until) = place.map(|place| &self.asked_until[place]) else {
             return false;
         };

@@ -36,6 +36,9 @@ fn decoded(answer: &Answer) -> Vec<u8> {
             let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
             decoder.read_to_end(&mut content).unwrap();
         }
+        "br" => {
+            brotli_decompressor::BrotliDecompress(&mut &*bytes, &mut content).unwrap();
+        }
         other => panic!("{other}"),
     }
     content
@@ -59,15 +62,20 @@ fn the_first_that_asks_waits_for_it_and_then_it_is_there() {
         site.get("/a.js"); // it may have to be looked for
         site.blocked = 0;
         for (codings, coding) in [
-            (BROWSER, "zstd"),
-            ("gzip, br", "gzip"),
+            (BROWSER, "br"),
+            ("gzip, br", "br"),
+            ("br", "br"),
+            ("gzip, deflate, zstd", "zstd"),
             ("gzip", "gzip"),
             ("zstd;q=0.1, gzip;q=0.2", "gzip"),
             ("identity;q=0, gzip", "gzip"),
-            ("gzip;q=0.5, *;q=0.6", "zstd"),
-            ("br", ""),
+            ("gzip;q=0.5, *;q=0.6", "br"),
+            ("br;q=0, *", "zstd"),
+            ("br;q=0.5, zstd;q=0.6, gzip;q=0.4", "zstd"),
             ("identity", ""),
+            ("identity, br;q=0.9", ""),
             ("gzip;q=0", ""),
+            ("*;q=0", ""),
             ("", ""),
         ] {
             let answer = accepting(&mut site, "/a.js", codings);
@@ -84,7 +92,7 @@ fn the_first_that_asks_waits_for_it_and_then_it_is_there() {
             assert_eq!(again.field("ETag"), answer.field("ETag"));
             assert_eq!(site.blocked, blocked, "without a blocking step");
         }
-        assert_eq!(site.blocked, 2, "one for each coding");
+        assert_eq!(site.blocked, 3, "one for each coding");
         assert!(site.get("/a.js").text() == content);
     }
 }
@@ -211,8 +219,10 @@ fn a_variant_has_validators_and_ranges_of_its_own() {
     let made = accepting(&mut site, "/a.js", "gzip");
     let tag = made.field("ETag");
     assert!(tag.starts_with('"') && tag != plain.field("ETag"), "{tag}");
-    let other = accepting(&mut site, "/a.js", "zstd");
-    assert_ne!(other.field("ETag"), tag);
+    for other in ["zstd", "br"] {
+        let other = accepting(&mut site, "/a.js", other);
+        assert_ne!(other.field("ETag"), tag);
+    }
     assert_eq!(made.field("Last-Modified"), plain.field("Last-Modified"));
     let gzip = ("Accept-Encoding", "gzip");
     let plain_tag = plain.field("ETag");
@@ -254,7 +264,7 @@ fn head_says_what_get_would() {
     let head = site.request("HEAD", "/a.js", &[("Accept-Encoding", BROWSER)]);
     let get = accepting(&mut site, "/a.js", BROWSER);
     assert_eq!(head.fields, get.fields);
-    assert_eq!(head.field("Content-Encoding"), "zstd");
+    assert_eq!(head.field("Content-Encoding"), "br");
 }
 
 #[test]
@@ -298,7 +308,7 @@ fn a_page_that_answers_for_others_is_compressed_for_them() {
     let mut site = Site::new(&[("index.html", &content)], options);
     for target in ["/some/route", "/some/route", "/", "/index.html", "/other"] {
         let answer = accepting(&mut site, target, BROWSER);
-        assert_eq!(answer.field("Content-Encoding"), "zstd", "{target}");
+        assert_eq!(answer.field("Content-Encoding"), "br", "{target}");
         assert!(decoded(&answer) == content.as_bytes(), "{target}");
     }
 }

@@ -1,5 +1,6 @@
 //! Many alternatives: which is best, and which cannot be distinguished from it.
 
+use loadline_base::sorting::sort_by;
 use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Difference, LEVEL, compare, geometric_mean};
@@ -33,7 +34,9 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
     let mut ranked: Vec<(usize, f64)> = of_blocks
         .filter_map(|(index, of_one)| Some((index, geometric_mean(of_one)?)))
         .collect();
-    ranked.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+    sort_by(&mut ranked, |one, other| {
+        other.1.total_cmp(&one.1).then(one.0.cmp(&other.0))
+    });
     let Some((best, _)) = ranked.first().copied() else {
         return Vec::new();
     };
@@ -79,7 +82,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
 #[must_use]
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_by(|one, other| p[*one].total_cmp(&p[*other]));
+    sort_by(&mut order, |one, other| p[*one].total_cmp(&p[*other]));
     let mut corrected = vec![1.0; p.len()];
     let mut largest = 0.0_f64;
     for (place, index) in order.iter().enumerate() {

@@ -10,6 +10,7 @@
 //! ratios are alike by chance. Of 8000 simulated intervals of 95 % over 8 blocks, of the best of three
 //! levels over the best of three others that were all the same, 15 % missed.
 
+use loadline_base::sorting::sort_by;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -82,7 +83,7 @@ impl Steps {
     #[must_use]
     pub fn new(levels: &[(f64, Vec<Range>)]) -> Option<Self> {
         let mut levels = levels.to_vec();
-        levels.sort_by(|one, other| one.0.total_cmp(&other.0));
+        sort_by(&mut levels, |one, other| one.0.total_cmp(&other.0));
         let blocks = levels.first()?.1.len();
         let is_positive = |run: &Range| run.low > 0.0 && run.high.is_finite();
         let is_sound = |runs: &Vec<Range>| runs.len() == blocks && runs.iter().all(is_positive);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::{sort, to_map};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, Normal, StudentsT};
@@ -82,7 +83,7 @@ fn wider(freedom: usize) -> f64 {
 /// Blocks by number from 0; one for all if they are not known.
 fn numbered(blocks: &[u32], count: usize) -> Vec<usize> {
     let mut names = blocks.to_vec();
-    names.sort_unstable();
+    sort(&mut names);
     names.dedup();
     match blocks.len() == count {
         true => (blocks.iter())
@@ -99,10 +100,8 @@ fn means(values: &[f64], groups: &[usize]) -> BTreeMap<usize, f64> {
         *sum += value;
         *count += 1;
     }
-    let means = sums.into_iter();
-    means
-        .map(|(group, (sum, count))| (group, sum / count as f64))
-        .collect()
+    let sums = sums.into_iter();
+    to_map(sums.map(|(group, (sum, count))| (group, sum / count as f64)))
 }
 
 /// The test for lack of fit: what levels are off by, over what their replicates differ by.

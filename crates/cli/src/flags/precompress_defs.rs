@@ -18,7 +18,7 @@ Exit codes:
 pub(crate) const PRECOMPRESS_MORE: &str = "\
 Examples:
   loadline precompress public
-      writes app.js.gz and app.js.zst beside public/app.js, and so on; what is up to date stays
+      writes app.js.br, app.js.zst and app.js.gz beside public/app.js, and so on; what is up to date stays
   loadline precompress public --encodings gzip --types text/html,text/css
       writes only .gz, and only for these";
 
@@ -29,12 +29,12 @@ pub(crate) struct PrecompressFlags {
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) root: PathBuf,
 
-    /// What to write: gzip (.gz), zstd (.zst).
+    /// What to write: br (brotli, .br), zstd (.zst), gzip (.gz).
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "gzip,zstd"
+        default_value = "br,zstd,gzip"
     )]
     pub(crate) encodings: Vec<Encoding>,
 
@@ -60,9 +60,9 @@ impl FromStr for Encoding {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let mut all = Coding::MADE.into_iter();
+        let mut all = Coding::COMPRESSED.into_iter();
         let named = all.find(|coding| coding.token() == Some(text));
-        let unknown = || ValueError::new("not made here", "gzip, zstd or gzip,zstd");
+        let unknown = || ValueError::new("not made here", "br, zstd, gzip, or several: br,gzip");
         named.map(Self).ok_or_else(unknown)
     }
 }

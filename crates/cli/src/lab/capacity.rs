@@ -1,6 +1,7 @@
 //! `loadline lab capacity`: options to limits of a search, trials with `loadline load`, and the
 //! result as text, JSON and exit code.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use loadline_capacity::search::{Bound, Limits, Outcome, Search, Try};
@@ -59,7 +60,9 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
         result.runs = Runs::of(&earlier, &result);
     }
     crate::print(page(&result).as_bytes())?;
-    Output::write(json, |to| Ok(serde_json::to_writer_pretty(to, &result)?))?;
+    Output::write(json, |to| {
+        to.write_all(&serde_json::to_vec_pretty(&result)?)
+    })?;
     ending(&result)
 }
 

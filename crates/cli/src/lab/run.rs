@@ -1,8 +1,8 @@
 //! `loadline lab run`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal};
 
+use loadline_base::sorting::{to_map, to_set};
 use loadline_lab::cells::levels_text;
 use loadline_lab::decide::Looks;
 use loadline_lab::folded::folded;
@@ -117,8 +117,7 @@ fn go(flags: &LabRunFlags, prepared: &mut Prepared, say: &dyn Fn(&str)) -> Resul
 
 /// Trials without those that were run again.
 fn distinct(recorded: &[Trial]) -> usize {
-    let numbers: BTreeSet<u32> = recorded.iter().map(|trial| trial.number).collect();
-    numbers.len()
+    to_set(recorded.iter().map(|trial| trial.number)).len()
 }
 
 /// What is said at the end, and by the exit code.
@@ -135,9 +134,7 @@ fn finish(flags: &LabRunFlags, ending: Ending) -> Result<(), Failure> {
     };
     let recorded = loadline_lab::journal::read(&flags.out).map_err(Failure::failed)?;
     // The last of a number counts; those before it were disturbed.
-    let last: BTreeMap<u32, &Trial> = (recorded.trials.iter())
-        .map(|trial| (trial.number, trial))
-        .collect();
+    let last = to_map(recorded.trials.iter().map(|trial| (trial.number, trial)));
     let discarded = last.values().filter(|it| !it.discarded.is_empty()).count();
     let is_late = |it: &&&Trial| it.discarded.is_empty() && !it.times_discarded.is_empty();
     let late = match last.values().filter(is_late).count() {

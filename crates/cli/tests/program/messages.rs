@@ -129,7 +129,7 @@ fn bad_usage_is_one_line_with_option_value_and_what_would_be_right() {
         ("precompress /no/such", &["DIR /no/such", "existing"]),
         (
             "precompress . --encodings deflate",
-            &["--encodings deflate", "not made here", "gzip,zstd"],
+            &["--encodings deflate", "not made here", "br,gzip"],
         ),
         (
             "precompress . --types html",

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use loadline_base::sorting::to_set;
+
 use crate::analysis::Run;
 use crate::plan::{Factor, FactorLevel, Plan, PlanError};
 
@@ -24,7 +26,7 @@ pub(super) struct Known {
 /// The plan of the run cannot be read.
 pub(super) fn known(run: &Run, series: &str) -> Result<Known, PlanError> {
     let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."))?;
-    let mut choices = BTreeSet::from(["server".to_owned()]);
+    let mut choices = to_set(["server".to_owned()]);
     for of_plan in plan.series.iter().filter(|one| one.name == series) {
         let chosen = of_plan.factors.iter().filter(|factor| is_choice(factor));
         choices.extend(chosen.map(|factor| factor.name.clone()));
@@ -32,7 +34,7 @@ pub(super) fn known(run: &Run, series: &str) -> Result<Known, PlanError> {
     let references = plan.servers.into_values().filter(|it| it.is_reference);
     Ok(Known {
         choices,
-        references: references.map(|server| server.name).collect(),
+        references: to_set(references.map(|server| server.name)),
     })
 }
 

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use loadline_base::sorting::sort_by;
+
 use super::choices::{Known, known};
 use super::{AdviceError, Change, Choice, Goal, Question, text};
 use crate::analysis::{Measured, Run, compare};
@@ -150,7 +152,7 @@ impl<'r> Table<'r> {
             }
             let [only] = of_factor.as_slice() else {
                 let mut several = of_factor;
-                several.sort_by(|one, other| compare(one, other));
+                sort_by(&mut several, |one, other| compare(one, other));
                 let several: Vec<String> = several.iter().map(ToString::to_string).collect();
                 return Err(AdviceError::Question(format!(
                     "{factor} was varied: right would be to name it, one of {}",
@@ -184,8 +186,8 @@ impl<'r> Table<'r> {
             });
             let (mut below, mut above): (Vec<_>, Vec<_>) =
                 numbers.partition(|(number, _)| number < asked);
-            below.sort_by(|one, other| other.0.total_cmp(&one.0));
-            above.sort_by(|one, other| one.0.total_cmp(&other.0));
+            sort_by(&mut below, |one, other| other.0.total_cmp(&one.0));
+            sort_by(&mut above, |one, other| one.0.total_cmp(&other.0));
             if let (Some(below), Some(above)) = (below.first(), above.first()) {
                 return Ok(vec![below.1.clone(), above.1.clone()]);
             }
@@ -201,7 +203,7 @@ impl<'r> Table<'r> {
     /// The workloads that were measured, the first of them by name.
     fn measured(&self) -> String {
         let mut all: Vec<&Levels> = self.cells.values().map(|it| &it.levels).collect();
-        all.sort_by(|one, other| {
+        sort_by(&mut all, |one, other| {
             let levels = one.values().zip(other.values());
             let mut orders = levels.map(|(one, other)| compare(one, other));
             orders
@@ -332,7 +334,7 @@ impl<'r> Table<'r> {
             let by_factor = one.factor.cmp(&other.factor);
             by_factor.then_with(|| compare(&one.level, &other.level))
         };
-        changes.sort_by(by_level);
+        sort_by(&mut changes, by_level);
         changes
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::sort_by;
 use serde::{Deserialize, Serialize};
 
 use super::{Measured, Metric, Run};
@@ -108,7 +109,7 @@ pub fn cells(run: &Run) -> Vec<Cell<'_>> {
         }
     }
     let mut cells: Vec<Cell<'_>> = cells.into_values().collect();
-    cells.sort_by(|one, other| {
+    sort_by(&mut cells, |one, other| {
         let by_levels = || compare_levels(one.levels, other.levels);
         one.series.cmp(other.series).then_with(by_levels)
     });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::to_map;
 use loadline_capacity::stats::Range;
 use loadline_record::{
     Distribution, ErrorKind, GroupRecord, LoadRecord, MachineRecord, TrialRecord,
@@ -233,7 +234,7 @@ fn client_values(group: &GroupRecord) -> BTreeMap<Metric, f64> {
         (Metric::ServiceP99Us, us(total.service.percentile_us(99.0))),
         (Metric::InFlight, total.in_flight),
     ];
-    present(values)
+    present(&values)
 }
 
 /// What the server used, for each answer that came while it was looked at.
@@ -287,14 +288,13 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
         ),
         (Metric::Threads, server.threads_max.map(f64::from)),
     ];
-    present(values)
+    present(&values)
 }
 
-fn present<const N: usize>(values: [(Metric, Option<f64>); N]) -> BTreeMap<Metric, f64> {
-    values
-        .into_iter()
-        .filter_map(|(metric, value)| Some((metric, value.filter(|value| value.is_finite())?)))
-        .collect()
+fn present(values: &[(Metric, Option<f64>)]) -> BTreeMap<Metric, f64> {
+    let finite = |value: &f64| value.is_finite();
+    let values = values.iter();
+    to_map(values.filter_map(|(metric, value)| Some((*metric, value.filter(finite)?))))
 }
 
 /// Percentiles that are backed by samples enough; the smallest value stands at 0.
@@ -323,7 +323,7 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
             Second {
                 second: record.second,
                 counted: load.phase_of(record.second).is_none_or(|it| it.counted),
-                values: present([
+                values: present(&[
                     (Metric::CompletedPerS, Some(record.completed as f64)),
                     (Metric::GoodPerS, Some(record.good as f64)),
                     (
@@ -350,7 +350,7 @@ fn overload_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, 
     let total = &group.total;
     let has_goal = load.run.latency_goal_s.is_some();
     let share = total.tally.in_goal as f64 / total.tally.good as f64;
-    present([
+    present(&[
         (
             Metric::InGoalPerS,
             has_goal.then_some(total.rates.in_goal_per_s),

@@ -1,9 +1,9 @@
 //! Trials against a command: a fresh server for each, by the runner of the lab, so that no trial
 //! inherits what another one left.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use loadline_base::sorting::{sort, to_map};
 use loadline_capacity::search::Try;
 
 use super::client::{completed_per_s, own_folder, warm_up_s};
@@ -127,10 +127,10 @@ impl Fresh {
             budget_s: None,
             site: match &options.root {
                 Some(root) => Site::Folder(root.clone()),
-                None => Site::Made(BTreeMap::from([(PAGE.to_owned(), PAGE_BYTES)])),
+                None => Site::Made(to_map([(PAGE.to_owned(), PAGE_BYTES)])),
             },
-            servers: BTreeMap::from([(NAME.to_owned(), server)]),
-            placements: BTreeMap::from([(NAME.to_owned(), options.placement.clone())]),
+            servers: to_map([(NAME.to_owned(), server)]),
+            placements: to_map([(NAME.to_owned(), options.placement.clone())]),
             series: vec![series],
             goals: Vec::new(),
             charts: Vec::new(),
@@ -160,7 +160,7 @@ impl Fresh {
         let seed = self.options.seed.wrapping_add(self.trials);
         let placement = &self.options.placement;
         let mut cpus = [placement.server.clone(), placement.client.clone()].concat();
-        cpus.sort_unstable();
+        sort(&mut cpus);
         cpus.dedup();
         let expansion = expand(plan, seed, &cpus, &[])?;
         let folder = self.folder.path();

@@ -1,5 +1,6 @@
 //! The result as text: the answer first, then what it rests on.
 
+use loadline_base::sorting::sort_by;
 use loadline_capacity::search::{Basis, Bound, Confirmed, Outcome};
 use loadline_record::report::number::{maybe_us, percent, rate, span_s, time_us};
 
@@ -150,7 +151,7 @@ fn table(evidence: &[Evidence]) -> String {
     ];
     let mut rows: Vec<[String; 9]> = vec![header.map(str::to_owned)];
     let mut sorted: Vec<&Evidence> = evidence.iter().collect();
-    sorted.sort_by(|one, other| {
+    sort_by(&mut sorted, |one, other| {
         one.tried
             .trial
             .rate_per_s

@@ -155,7 +155,7 @@ fn each_line_of<E: From<JournalError>>(
             return Ok((end, count > 0));
         }
         end += count;
-        let line: Line = serde_json::from_slice(&bytes)
+        let line = Line::read(&bytes)
             .map_err(|error| wrong(format!("line {number} is no line of a journal: {error}")))?;
         let problem = match &line {
             Line::Run(head) if number == 1 && head.schema != SCHEMA => {
@@ -220,7 +220,7 @@ mod tests {
     fn names_of_before_are_read() {
         use loadline_capacity::search::{Outcome, Row};
         let line = r#"{"line":"trial","number":3,"void":["a reason"],"times_void":["another"]}"#;
-        let Line::Trial(read) = serde_json::from_str(line).unwrap() else {
+        let Line::Trial(read) = Line::read(line.as_bytes()).unwrap() else {
             panic!("no trial");
         };
         assert_eq!(

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use loadline_base::choice;
+use loadline_base::sorting::to_map;
 use loadline_spec::ValueError;
 use serde::{Deserialize, Serialize};
 
@@ -189,10 +190,8 @@ pub(super) fn levels<'de, D: serde::Deserializer<'de>>(
         LevelOrLevels::One(level) => vec![level],
         LevelOrLevels::Several(levels) => levels,
     };
-    Ok(read
-        .into_iter()
-        .map(|(name, levels)| (name, several(levels)))
-        .collect())
+    let read = read.into_iter();
+    Ok(to_map(read.map(|(name, levels)| (name, several(levels)))))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use loadline_base::sorting::sort;
 use loadline_spec::load::values::Cpus;
 use loadline_spec::{Table, ValueError};
 use serde::Deserialize;
@@ -127,11 +128,10 @@ fn plan(
     }
     let budget_s = table.budget_s.as_ref().map(budget).transpose()?;
     let site = site(table.root.as_ref(), table.files.as_ref(), folder)?;
-    let servers = table
-        .servers
-        .into_iter()
-        .map(|(name, table)| Ok((name.clone(), server(name, table)?)))
-        .collect::<Located<BTreeMap<_, _>>>()?;
+    let mut servers = BTreeMap::new();
+    for (name, table) in table.servers {
+        servers.insert(name.clone(), server(name, table)?);
+    }
     if servers.is_empty() || all_series.is_empty() {
         return Err((
             0..0,
@@ -139,11 +139,11 @@ fn plan(
                 .into(),
         ));
     }
-    let placements = table
-        .cpus
-        .into_iter()
-        .map(|(name, table)| Ok((name.clone(), placement(&name, &table)?)))
-        .collect::<Located<BTreeMap<_, _>>>()?;
+    let mut placements = BTreeMap::new();
+    for (name, table) in table.cpus {
+        let placement = placement(&name, &table)?;
+        placements.insert(name, placement);
+    }
     let all_series = all_series.into_iter();
     let series = all_series
         .map(|one| series(one, &servers, &placements))
@@ -187,7 +187,7 @@ fn checked_chart(chart: Spanned<Chart>, series: &[Series]) -> Located<Chart> {
     let factors = of_chart().flat_map(|series| &series.factors);
     let mut factors: Vec<&str> = factors.map(|factor| factor.name.as_str()).collect();
     factors.push("server");
-    factors.sort_unstable();
+    sort(&mut factors);
     factors.dedup();
     let checked = chart.check(&factors);
     checked.map_err(|message| fail(format!("chart: {message}")))?;

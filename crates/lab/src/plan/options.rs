@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::to_map;
 use loadline_spec::{Spec, SpecError, Table, given};
 
 /// `keep_alive` and `keep-alive` are the same option.
 pub(super) fn options(table: &Table) -> Table {
-    table
-        .iter()
-        .map(|(name, value)| (name.replace('_', "-"), value.clone()))
-        .collect()
+    let options = table.iter();
+    to_map(options.map(|(name, value)| (name.replace('_', "-"), value.clone())))
 }
 
 /// The same options with `{root}` and others replaced by what they stand for.

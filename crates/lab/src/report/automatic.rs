@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::sort_by_key;
+
 use super::order::Order;
 use super::resolve;
 use crate::analysis::{Cell, Metric};
@@ -54,7 +56,7 @@ fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
         .filter(|(_, levels)| levels.iter().all(is_number))
         .map(|(name, levels)| (*name, levels))
         .collect();
-    numbers.sort_by_key(|(_, levels)| std::cmp::Reverse(levels.len()));
+    sort_by_key(&mut numbers, |(_, levels)| std::cmp::Reverse(levels.len()));
     let base = |kind, metric| Chart {
         kind,
         metric,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
+use loadline_base::sorting::sort_by;
 use loadline_record::report::number::span_s;
 use serde::{Deserialize, Serialize};
 
@@ -202,7 +203,7 @@ fn servers(run: &Run) -> Vec<ServerSheet> {
             });
         }
     }
-    sheets.sort_by(|one, other| one.name.cmp(&other.name));
+    sort_by(&mut sheets, |one, other| one.name.cmp(&other.name));
     sheets
 }
 

@@ -1,6 +1,6 @@
 //! A run and its charts as tables for other programs: CSV (RFC 4180) and JSON.
 
-use std::collections::BTreeSet;
+use loadline_base::sorting::to_set;
 
 use super::table::{self, Of};
 use super::{Figure, Report, ReportError};
@@ -9,7 +9,7 @@ use crate::analysis::{Metric, Run};
 /// One line for each trial, discarded ones and A/A ones among them: what it was, and every metric.
 #[must_use]
 pub fn trials_csv(run: &Run) -> String {
-    let factors: BTreeSet<&String> = run.trials.iter().flat_map(|it| it.levels.keys()).collect();
+    let factors = to_set(run.trials.iter().flat_map(|it| it.levels.keys()));
     let metrics: Vec<Metric> = Metric::ALL
         .iter()
         .copied()

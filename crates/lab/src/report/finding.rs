@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::to_map;
 use loadline_capacity::stats::{self, Comparison, Difference, Range};
 
 use super::figure::{Curve, Figure, Panel, Point};
@@ -174,9 +175,7 @@ fn compared(metric: Metric, one: &Point, other: &Point, cells: &[&Cell<'_>]) -> 
     let by_block = |point: &Point| -> BTreeMap<u32, Range> {
         let trials = cells.iter().flat_map(|cell| &cell.counted);
         let of_point = trials.filter(|trial| point.trials.contains(&trial.number));
-        of_point
-            .filter_map(|trial| Some((trial.block, trial.range(metric)?)))
-            .collect()
+        to_map(of_point.filter_map(|trial| Some((trial.block, trial.range(metric)?))))
     };
     let others = by_block(other);
     let ratios: Vec<Range> = by_block(one)

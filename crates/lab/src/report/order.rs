@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use loadline_base::sorting::sort_by;
+
 use crate::analysis::{Cell, compare};
 use crate::journal::{Level, RunHead};
 use crate::plan::Plan;
@@ -57,7 +59,7 @@ impl Order {
         let key = (series.to_owned(), factor.to_owned());
         let known = self.levels.get(&key).map_or(&[][..], Vec::as_slice);
         let place = |level: &Level| known.iter().position(|it| it == level);
-        levels.sort_by(|one, other| {
+        sort_by(&mut levels, |one, other| {
             let by_plan = || match (place(one), place(other)) {
                 (Some(one), Some(other)) => one.cmp(&other),
                 _ => compare(one, other),

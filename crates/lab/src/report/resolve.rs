@@ -1,5 +1,6 @@
 //! From a chart's description and the cells of a run to the chart with its data.
 
+use loadline_base::sorting::{sort, sort_by};
 use loadline_capacity::stats::{self, Range};
 
 use super::figure::{Axis, Curve, DiscardedMark, Figure, Panel, Point};
@@ -131,7 +132,7 @@ impl Layout {
         let levels_of = |factor: &str| order.levels(&chart.series, factor, picked);
         let names = picked.iter().flat_map(|cell| cell.levels.keys());
         let mut names: Vec<&String> = names.collect();
-        names.sort_unstable();
+        sort(&mut names);
         names.dedup();
         // What varies and is not named must not be drawn as one.
         let others = if chart.kind.is_grid() {
@@ -270,7 +271,7 @@ impl Layout {
                         Some(point)
                     })
                     .collect();
-                points.sort_by(|one, other| one.x.total_cmp(&other.x));
+                sort_by(&mut points, |one, other| one.x.total_cmp(&other.x));
                 points
             }
         }
@@ -299,7 +300,7 @@ fn keys(
             found.push((ranks, key));
         }
     }
-    found.sort_by(|one, other| one.0.cmp(&other.0));
+    sort_by(&mut found, |one, other| one.0.cmp(&other.0));
     found.into_iter().map(|(_, key)| key).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::to_map;
 use loadline_capacity::usl::{FitError, LEVELS_MIN, Usl, Weighting};
 
 use thiserror::Error;
@@ -25,9 +26,9 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
         return Vec::new();
     }
     let counted = picked.iter().flat_map(|cell| &cell.counted);
-    let values: Values = counted
-        .filter_map(|trial| Some((trial.number, (trial.value(chart.metric)?, trial.block))))
-        .collect();
+    let values: Values = to_map(
+        counted.filter_map(|trial| Some((trial.number, (trial.value(chart.metric)?, trial.block)))),
+    );
     let curves = figure.panels.iter().flat_map(|panel| {
         let measured = panel.curves.iter().filter(|curve| !curve.is_reference);
         measured.map(move |curve| (panel, curve))

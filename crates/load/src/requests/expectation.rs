@@ -1,5 +1,6 @@
 //! What is expected of answers, as people type it.
 
+use loadline_base::sorting::sort;
 use loadline_spec::ValueError;
 
 /// Reads a list of statuses: `200,404`, `2xx`, `200,3xx`. The result is sorted; empty stands for
@@ -21,7 +22,7 @@ pub fn statuses(text: &str) -> Result<Vec<u16>, ValueError> {
             _ => return Err(wrong()),
         }
     }
-    statuses.sort_unstable();
+    sort(&mut statuses);
     statuses.dedup();
     if statuses.iter().copied().eq(200..=299) {
         statuses.clear();

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use loadline_base::sorting::sort;
 use loadline_record::{MachineRecord, NetworkRecord};
 use loadline_sys::{affinity, network, usage};
 
@@ -95,7 +96,7 @@ fn governor(root: &Path) -> String {
         .map(|cpu| text(&cpu.path(), "cpufreq/scaling_governor"))
         .filter(|governor| !governor.is_empty())
         .collect();
-    governors.sort_unstable();
+    sort(&mut governors);
     governors.dedup();
     governors.join(", ")
 }

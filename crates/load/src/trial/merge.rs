@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use loadline_base::sorting::{sort_by_key, to_map};
 use loadline_record::distribution::decompressed;
 use loadline_record::verdict::{
     CONNECTIONS_OUT_SHARE_MIN, ClosedEvidence, Evidence, LittleEvidence, PlanEvidence,
@@ -135,7 +136,7 @@ impl Merger {
     #[must_use]
     pub fn finish(mut self, ending: Ending) -> TrialRecord {
         let ran_s = seconds(self.ran_ns(&ending));
-        self.threads.sort_by_key(|report| {
+        sort_by_key(&mut self.threads, |report| {
             let share = report.share; // two shares with different `of` are of different kinds
             (report.group, share.of, share.index)
         });
@@ -586,10 +587,7 @@ fn counted_completed(group: &GroupRecord, phases: &[PhaseRecord]) -> u64 {
 /// Options as the record has them.
 fn as_json(table: Table) -> BTreeMap<String, serde_json::Value> {
     let json = |value| serde_json::to_value(value).unwrap_or_default(); // texts are always JSON
-    table
-        .into_iter()
-        .map(|(name, value)| (name, json(value)))
-        .collect()
+    to_map(table.into_iter().map(|(name, value)| (name, json(value))))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! What tests look at: values by block, ratios within blocks, values along a factor.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use loadline_base::sorting::{to_map, to_set};
 use loadline_capacity::stats::{self, BestRatio, Interval, Range, Steps};
 use loadline_lab::analysis::{self, Cell, Measured, Metric, Run};
 use loadline_lab::journal::Level;
@@ -162,7 +163,7 @@ impl<'r> Evidence<'r> {
             let pairs = blocks
                 .iter()
                 .filter_map(|(block, range)| Some((*block, range.over(partner.get(block)?))));
-            conditions.push(pairs.collect());
+            conditions.push(to_map(pairs));
         }
         conditions.retain(|pairs| !pairs.is_empty());
         if conditions.is_empty() {
@@ -172,7 +173,7 @@ impl<'r> Evidence<'r> {
         let of_end = |end: fn(&Range) -> f64| {
             let logs = conditions.iter().map(|pairs| {
                 let logs = pairs.iter().map(|(block, range)| (*block, end(range).ln()));
-                logs.collect::<BTreeMap<u32, f64>>()
+                to_map(logs)
             });
             by_block(&logs.collect::<Vec<_>>())
         };
@@ -187,7 +188,7 @@ impl<'r> Evidence<'r> {
                 };
                 (block, range)
             });
-        Ok(ranges.collect())
+        Ok(to_map(ranges))
     }
 
     /// `this / other`, within blocks.
@@ -300,7 +301,7 @@ impl<'r> Evidence<'r> {
                 .iter()
                 .flat_map(|rest| tables.iter().map(move |table| &table[*rest]))
         };
-        let mut blocks: BTreeSet<u32> = cells().flat_map(BTreeMap::keys).copied().collect();
+        let mut blocks = to_set(cells().flat_map(BTreeMap::keys).copied());
         blocks.retain(|block| cells().all(|cell| cell.contains_key(block)));
         if rests.is_empty() || blocks.is_empty() {
             return Err(self.missing(select));
@@ -318,7 +319,7 @@ impl<'r> Evidence<'r> {
         };
         let of_table = |table: &ByRest| -> BTreeMap<u32, Range> {
             let blocks = blocks.iter();
-            blocks.map(|block| (*block, pooled(table, block))).collect()
+            to_map(blocks.map(|block| (*block, pooled(table, block))))
         };
         Ok(numbers
             .into_iter()
@@ -410,10 +411,8 @@ fn by_block(conditions: &[BTreeMap<u32, f64>]) -> BTreeMap<u32, f64> {
     if deviations.is_empty() {
         // One block in all.
         let block = conditions.iter().flat_map(BTreeMap::keys).next();
-        return block.map(|block| (*block, level)).into_iter().collect();
+        return to_map(block.map(|block| (*block, level)));
     }
-    deviations
-        .into_iter()
-        .map(|(block, of_block)| (block, level + stats::mean(&of_block)))
-        .collect()
+    let deviations = deviations.into_iter();
+    to_map(deviations.map(|(block, of_block)| (block, level + stats::mean(&of_block))))
 }

@@ -1,5 +1,6 @@
 //! What is claimed of throughput along a factor: that it falls, has an optimum, and where.
 
+use loadline_base::sorting::sort_by;
 use loadline_capacity::stats::{Direction, Interval, Optimum};
 use loadline_lab::analysis::Metric;
 use loadline_lab::report::Verdict;
@@ -189,7 +190,7 @@ impl Shape {
             findings.push((kept, less.and(more)));
         }
         // That with the most throughput is reported first.
-        findings.sort_by(|one, other| one.0.total_cmp(&other.0));
+        sort_by(&mut findings, |one, other| one.0.total_cmp(&other.0));
         let findings = findings.into_iter().map(|(_, finding)| finding);
         ClaimFinding::any(findings.collect()).ok_or_else(missing)
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use loadline_base::sorting::sort;
 use loadline_lab::analysis::{Metric, Run, Unit};
 use loadline_lab::goals::rows;
 use loadline_lab::report::{Report, shell, words};
@@ -152,7 +153,7 @@ fn origin(run: &Run, report: &Report) -> String {
             versions.push(version);
         }
     }
-    versions.sort_unstable();
+    sort(&mut versions);
     let versions = match versions.as_slice() {
         [] => String::new(),
         some => format!(" {}.", some.join(", ")),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use loadline_base::sorting::sort_by_key;
 use loadline_capacity::stats::{Comparison, Difference};
 use loadline_lab::goals::{Judged, rows};
 use loadline_lab::report::words;
@@ -46,7 +47,7 @@ pub(super) fn baselines(load: &Load) -> Vec<&str> {
         }
     }
     // As servers follow each other some lack one that others have.
-    found.sort_by_key(|to| match *to {
+    sort_by_key(&mut found, |to| match *to {
         "alone" | "one loop" => 0,
         super::BASELINE => 1,
         _ => 2,

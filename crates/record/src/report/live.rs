@@ -1,6 +1,8 @@
 //! The live view, drawn from a snapshot: several lines for a terminal, one line for anything else.
 //! Printing it, at most ten times a second, is the program's business.
 
+use loadline_base::sorting::sort_by_key;
+
 use super::Page;
 use super::number::{count, maybe_us, rate, short, span_s, time_us};
 use crate::{ErrorKind, SecondRecord, Snapshot, Tally};
@@ -149,7 +151,7 @@ fn total(tally: &Tally) -> String {
     line += &format!(", {} errors", count(errors));
     let mut kinds: Vec<ErrorKind> = ErrorKind::ALL.to_vec();
     kinds.retain(|&kind| tally.errors_of(kind) > 0);
-    kinds.sort_by_key(|&kind| std::cmp::Reverse(tally.errors_of(kind)));
+    sort_by_key(&mut kinds, |&kind| std::cmp::Reverse(tally.errors_of(kind)));
     let named = kinds.into_iter().map(|kind| {
         let errors = count(tally.errors_of(kind));
         format!("{errors} {}", kind.name().replace('_', " "))

@@ -2,6 +2,8 @@
 
 mod heading;
 
+use loadline_base::sorting::sort_by;
+
 use super::number::{bytes, count, maybe_us, percent, rate, significant, span_s, time_us};
 use super::parts::{Fates, Moments};
 use super::table::{Table, wrapped};
@@ -405,7 +407,9 @@ const THREADS_SHOWN_MAX: usize = 8;
 fn client_threads(threads: &[ThreadRecord]) -> String {
     let mut busiest: Vec<&ThreadRecord> = threads.iter().collect();
     if busiest.len() > THREADS_SHOWN_MAX {
-        busiest.sort_by(|one, other| other.busy_share.total_cmp(&one.busy_share));
+        sort_by(&mut busiest, |one, other| {
+            other.busy_share.total_cmp(&one.busy_share)
+        });
         busiest.truncate(THREADS_SHOWN_MAX);
     }
     let mut table = Table::new(4, 2);

@@ -6,6 +6,8 @@
 //! without an answer. `Bytes In` are content, as there; `Bytes Out` are all bytes sent, heads
 //! included, where vegeta counts content alone.
 
+use loadline_base::sorting::sort;
+
 use super::Block;
 use super::family::go_rounded;
 use super::parts::Fates;
@@ -94,7 +96,7 @@ fn codes(tally: &Tally, unanswered: u64) -> String {
             counts.push((format!("{class}xx"), class_count - exact));
         }
     }
-    counts.sort();
+    sort(&mut counts);
     counts
         .iter()
         .map(|(code, count)| format!("{code}:{count}  "))

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use loadline_base::sorting::sort_by_key;
+
 use super::number::{count, percent, significant, span_s, time_us};
 use super::parts::Fates;
 use crate::distribution::{PERCENTS, samples_min};
@@ -22,7 +24,7 @@ pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
             true => tally.unexpected_statuses.iter().filter(of_kind).collect(),
             false => Vec::new(),
         };
-        statuses.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        sort_by_key(&mut statuses, |(_, count)| std::cmp::Reverse(*count));
         statuses.truncate(STATUSES_LISTED_MAX);
         let other = if statuses.is_empty() { "" } else { "other " };
         let mut rest = tally.errors_of(kind);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use loadline_base::Counter;
+use loadline_base::sorting::sort_by_key;
 use loadline_proto::latency::{Histogram, HistogramCounts};
 use loadline_proto::{CloseReason, Counters, Http2Count};
 
@@ -164,7 +165,7 @@ impl Registry {
                 times.add_to(&mut timings.jobs);
             }
         }
-        timings.requests.sort_by_key(|series| (series.0, series.1));
+        sort_by_key(&mut timings.requests, |series| (series.0, series.1));
         timings
     }
 

@@ -33,6 +33,9 @@ fn decoded(coding: Option<&str>, bytes: &[u8]) -> Vec<u8> {
             let mut decoder = zstd::stream::read::Decoder::new(bytes).unwrap();
             decoder.read_to_end(&mut content).unwrap();
         }
+        Some("br") => {
+            brotli_decompressor::BrotliDecompress(&mut &*bytes, &mut content).unwrap();
+        }
         Some(other) => panic!("{other}"),
     }
     content
@@ -51,13 +54,14 @@ pub fn files_are_compressed_for_those_who_accept_it(model: Model) {
         let target = format!("/{name}");
         let plain = client.get(&target, "");
         for (accept, coding) in [
-            ("gzip, deflate, br, zstd", Some("zstd")),
-            ("gzip, deflate, br", Some("gzip")),
+            ("gzip, deflate, br, zstd", Some("br")),
+            ("gzip, deflate, zstd", Some("zstd")),
+            ("br;q=0.5, gzip;q=0.6", Some("gzip")),
             ("gzip", Some("gzip")),
             ("zstd;q=0.5, gzip", Some("gzip")),
             ("gzip;q=0.5, *;q=0", Some("gzip")),
             ("identity;q=0, gzip;q=0.1", Some("gzip")),
-            ("*", Some("zstd")),
+            ("*", Some("br")),
             ("identity, gzip;q=0.5", None),
             ("gzip;q=0, br;q=0, zstd;q=0", None),
             ("deflate", None),

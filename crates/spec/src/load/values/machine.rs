@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
+use loadline_base::sorting::sort;
+
 use crate::ValueError;
 use crate::load::PROCESSES_MAX;
 
@@ -98,7 +100,7 @@ as_text!(
             }
             found.extend(first..=last);
         }
-        found.sort_unstable();
+        sort(&mut found);
         found.dedup();
         Ok(Self(found))
     },
