@@ -414,6 +414,12 @@ impl Http1Session {
         false
     }
 
+    /// One request after the other.
+    #[must_use]
+    pub fn is_multiplexed(&self) -> bool {
+        false
+    }
+
     /// Whether its blocking step has the exchange.
     #[must_use]
     pub fn has_steps(&self) -> bool {

@@ -594,6 +594,10 @@ impl Session for Http2Session {
         false // a layer below says when its own is over
     }
 
+    fn is_multiplexed(&self) -> bool {
+        true
+    }
+
     fn has_steps(&self) -> bool {
         let mut phases = self.streams.iter().map(|stream| stream.phase);
         phases.any(|phase| matches!(phase, Phase::Blocking | Phase::Reset))

@@ -534,6 +534,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         !self.layer.has_begun()
     }
 
+    fn is_multiplexed(&self) -> bool {
+        self.session.is_multiplexed()
+    }
+
     fn has_steps(&self) -> bool {
         self.session.has_steps()
     }

@@ -118,6 +118,9 @@ macro_rules! session {
                 /// Whether a handshake comes before its requests, of which nothing was understood yet.
                 fn is_before_handshake() -> bool;
 
+                /// Whether many requests of it may be in progress, as far as is known (HTTP/2).
+                fn is_multiplexed() -> bool;
+
                 /// Whether blocking steps have exchanges of it: `Block`, and not `completed`.
                 fn has_steps() -> bool;
 

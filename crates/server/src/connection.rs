@@ -287,14 +287,7 @@ impl<T> Connection<T> {
                 let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
                 self.session.ran(exchange, outcome, io.cx);
             }
-            Action::Block(exchange) => match placement.block(exchange, site, visit.thread) {
-                Blocked::Done(exchange) => {
-                    self.completed(exchange, site, visit.thread);
-                    visit.blocked += 1;
-                }
-                Blocked::Queued => {}
-                Blocked::Elsewhere(exchange) => return Err(Step::Block(exchange)),
-            },
+            Action::Block(exchange) => self.block(exchange, visit, placement)?,
             Action::Start(mut exchange) => {
                 exchange.local = (self.transport).local_address(&site.local_addresses, io.driver);
                 match placement.start(exchange, site, visit.thread) {
@@ -375,6 +368,24 @@ impl<T> Connection<T> {
         self.session.cached(cx);
     }
 
+    /// `Action::Block`. `Err`: not on this thread.
+    fn block<H: Handler, D>(
+        &mut self,
+        exchange: Box<Exchange>,
+        visit: &mut Visit<'_, H, D>,
+        placement: &mut impl Placement<H>,
+    ) -> Result<(), Step> {
+        match placement.block(exchange, visit.site, visit.thread) {
+            Blocked::Done(exchange) => {
+                self.completed(exchange, visit.site, visit.thread);
+                visit.blocked += 1;
+            }
+            Blocked::Queued => {}
+            Blocked::Elsewhere(exchange) => return Err(Step::Block(exchange)),
+        }
+        Ok(())
+    }
+
     /// `Action::Compute`.
     #[cold]
     fn compute<H: Handler, D>(
@@ -436,6 +447,11 @@ impl<T> Connection<T> {
 
     pub(crate) fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
+    }
+
+    /// Whether many requests of it may be in progress.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.session.is_multiplexed()
     }
 
     /// Whether blocking steps of it are queued, or are carried out elsewhere.

@@ -441,11 +441,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// Whether the loop alone may have it: what its tasks and its blocking steps come to is sent here.
+    /// Whether the loop serves it though workers serve connections: what its tasks and its blocking steps
+    /// come to is sent here. And while jobs wait, the loop receives what many requests of a connection are,
+    /// so that none of them waits twice, and each is judged by itself.
     fn stays_here(&self, token: Token) -> bool {
         let slot = self.slots.get(token);
         let connection = slot.and_then(|slot| slot.connection.as_ref());
-        connection.is_some_and(|connection| connection.has_tasks() || connection.has_steps())
+        connection.is_some_and(|connection| {
+            connection.has_tasks()
+                || connection.has_steps()
+                || (connection.is_multiplexed() && self.dispatcher.has_jobs())
+        })
     }
 
     /// Drives a connection here, until it waits, has had its share, or is closed.

@@ -156,7 +156,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             None => self.serve(token),
             Some(After::Again) => self.queue(token),
             Some(After::Wait) if self.has_tasks(token) => self.serve(token),
-            Some(After::Wait) if is_ready => self.hand_over(token),
+            Some(After::Wait) if is_ready => self.attend(token),
             Some(After::Wait) => self.settle(token),
         }
     }

@@ -59,6 +59,12 @@ impl Dispatcher {
         workers.is_some_and(|workers| workers.has_free_threads())
     }
 
+    /// Whether jobs wait for a worker.
+    pub(crate) fn has_jobs(&self) -> bool {
+        let workers = self.workers.as_ref();
+        workers.is_some_and(|workers| workers.depth() > 0)
+    }
+
     /// Queues work for a worker, for a client.
     pub(crate) fn submit<H: Handler>(
         &self,

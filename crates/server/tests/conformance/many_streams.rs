@@ -366,6 +366,10 @@ impl Session for ManyStreams {
         false
     }
 
+    fn is_multiplexed(&self) -> bool {
+        true
+    }
+
     fn has_steps(&self) -> bool {
         self.streams.iter().any(|it| it.http.has_steps())
     }

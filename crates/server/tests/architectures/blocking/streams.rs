@@ -133,6 +133,30 @@ fn streams_of_one_connection_have_several_threads_of_a_pool() {
     }
 }
 
+/// Its requests would wait twice: first unread behind the jobs, and then for their own turn.
+#[test]
+fn streams_are_received_though_jobs_wait_for_the_threads_of_a_pool() {
+    let server = start(one_thread(Architecture::ThreadPool));
+    let mut client = Http2Client::connect(server.address);
+    client.ask([1], "/hello");
+    assert_eq!(client.response(1).content, b"hello");
+    let depth = || server.handle.snapshot().total.queue_depth;
+    let mut others = [server.connect(), server.connect()];
+    others[0].ask("/gate");
+    server.handler.gate.await_waiting(1);
+    others[1].ask("/nap");
+    eventually(|| depth() == 1);
+    client.ask([3], "/hello");
+    assert_eq!(client.response(3).content, b"hello");
+    client.ask([5], "/nap");
+    eventually(|| depth() == 2);
+    server.handler.gate.open();
+    assert_eq!(client.response(5).status, 200);
+    for other in &mut others {
+        assert_eq!(other.answer().unwrap().status, 200);
+    }
+}
+
 #[test]
 fn a_client_with_many_streams_keeps_no_other_out_of_a_pool() {
     let server = start(one_thread(Architecture::ThreadPool));
