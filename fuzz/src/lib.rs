@@ -1,6 +1,7 @@
 //! What the fuzz targets share.
 #![forbid(unsafe_code)]
 
+pub mod content;
 pub mod driver;
 #[cfg(feature = "peers")]
 pub mod http2;

@@ -7,7 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loadline_apps::content::conditional::{Conditions, Decision, Validators, evaluate};
+use loadline_fuzz::content::conditional::{Conditions, Decision, Validators, evaluate};
 use loadline_fuzz::{as_text, first_line};
 use loadline_proto::Method;
 

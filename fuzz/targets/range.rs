@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loadline_apps::content::range::{ByteRange, RANGES_MAX, Selection, select};
+use loadline_fuzz::content::range::{ByteRange, RANGES_MAX, Selection, select};
 use loadline_fuzz::{as_text, first_line};
 
 fuzz_target!(|bytes: &[u8]| {

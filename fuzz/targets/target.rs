@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use loadline_apps::content::path::{PathError, decode, directory_location, encode};
 use loadline_fuzz::as_text;
+use loadline_fuzz::content::path::{PathError, decode, directory_location, encode};
 use percent_encoding::percent_decode;
 
 fuzz_target!(|path: &[u8]| {

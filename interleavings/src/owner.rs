@@ -17,7 +17,8 @@ use crate::sync::Waker;
 use crate::task::{Channel, Notify, TaskHome, TaskPool, Tasks, WorkerTask};
 use crate::telemetry::counters::Row;
 use crate::worker::job::Message;
-use crate::worker::job_queue::{JobQueue, JobSource};
+use crate::worker::job_queue::JobQueue;
+use crate::worker::job_queue::source::JobSource;
 use crate::worker::mailbox::Mailbox;
 
 /// Room for answers and content in progress, in bytes.

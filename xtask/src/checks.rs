@@ -9,7 +9,7 @@ use crate::programs::{Programs, TEST_THREADS};
 use crate::steps::{Steps, command};
 
 /// Time for each fuzz target in a test run, in seconds.
-const FUZZ_TEST_SECONDS: u32 = 2;
+const FUZZ_TEST_SECONDS: u32 = 1;
 /// Time for each fuzz target in a run of everything, or when fuzzing is what was asked for, in seconds.
 const FUZZ_SECONDS: u32 = 60;
 /// What asks for the tests that take long, too.
@@ -20,7 +20,8 @@ const BY_HAND: &str = "_by_hand";
 /// Format, lints, house rules.
 pub(crate) fn check(root: &Path) -> Result<(), String> {
     let mut steps = Steps::new();
-    format_and_lints(&mut steps, root)?;
+    format(&mut steps, root)?;
+    lints(&mut steps, root)?;
     steps.run(command(root, "cargo test -q -p xtask --test tidy"))
 }
 
@@ -37,10 +38,9 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
     done
 }
 
-/// Other workspaces are built and tested beside, at a lower priority: test programs wait more than they
-/// compute.
+/// Other workspaces are built and tested beside, at a lower priority: they take what CPU time the rest leaves.
 fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), String> {
-    format_and_lints(steps, root)?;
+    format(steps, root)?;
     let others = other_workspaces(root, words)?;
     let (tests, others) = thread::scope(|scope| {
         let beside = scope.spawn(|| {
@@ -48,7 +48,9 @@ fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), S
             let done = run(&mut beside, others, 2, &root.join("target/tests/beside"));
             (beside, done)
         });
-        let tests = documentation(steps, root).and_then(|()| programs(steps, root, words));
+        let tests = lints(steps, root)
+            .and_then(|()| documentation(steps, root))
+            .and_then(|()| programs(steps, root, words));
         (tests, beside.join())
     });
     let (mut beside, others) = others.map_err(|_| "a thread died".to_owned())?;
@@ -72,7 +74,9 @@ fn programs(
         program.args(words.more());
     }
     let folder = root.join("target/tests");
-    let done = run(steps, programs.side_by_side, cpus(), &folder);
+    // Tests wait as much as they compute, but those that take long.
+    let lanes = cpus() + usize::from(!words.all);
+    let done = run(steps, programs.side_by_side, lanes, &folder);
     Ok((programs.alone, done))
 }
 
@@ -83,8 +87,10 @@ fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, Stri
         true => FUZZ_SECONDS,
         false => FUZZ_TEST_SECONDS,
     };
+    let mut interleavings = command(&root.join("interleavings"), "cargo test -q --");
+    interleavings.args(words.more());
     let mut others = vec![
-        command(&root.join("interleavings"), "cargo test -q"),
+        interleavings,
         fuzzing(
             root,
             &format!("cargo build -q --release{}", features(words.all)),
@@ -208,8 +214,11 @@ pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
 }
 
-fn format_and_lints(steps: &mut Steps, root: &Path) -> Result<(), String> {
-    steps.run(command(root, "cargo fmt --all --check"))?;
+fn format(steps: &mut Steps, root: &Path) -> Result<(), String> {
+    steps.run(command(root, "cargo fmt --all --check"))
+}
+
+fn lints(steps: &mut Steps, root: &Path) -> Result<(), String> {
     steps.run(command(
         root,
         "cargo clippy -q --workspace --all-targets -- -D warnings",

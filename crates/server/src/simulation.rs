@@ -13,6 +13,7 @@ mod network;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -32,7 +33,7 @@ use crate::options::{Queue, ServerOptions};
 use crate::shutdown::Shutdown;
 use crate::site::{Clock, Site, tests::config_of};
 use crate::worker::job::Job;
-use crate::worker::job_queue::Taken;
+use crate::worker::job_queue::source::Taken;
 use crate::worker::pool::{WorkerDesk, Workers};
 use client::{Client, Manner, content};
 use driver::{SimDriver, enter, lock};
@@ -543,13 +544,22 @@ impl Drop for Repeat {
 }
 
 #[test]
-fn a_hundred_thousand_connections_from_a_seed() {
-    const CONNECTIONS: usize = 2_000;
+fn twenty_thousand_connections_from_a_seed() {
     let given = std::env::var("LOADLINE_SEED").ok();
-    let seeds = match given.map(|seed| seed.parse::<u64>()) {
+    simulate(match given.map(|seed| seed.parse::<u64>()) {
         Some(seed) => seed.map(|seed| seed..seed + 1).expect("a seed's number"),
-        None => 0..50,
-    };
+        None => 0..10,
+    });
+}
+
+#[test]
+#[ignore = "long: four times as many"]
+fn eighty_thousand_connections_from_a_seed() {
+    simulate(10..50);
+}
+
+fn simulate(seeds: Range<u64>) {
+    const CONNECTIONS: usize = 2_000;
     let mut total = Summary::default();
     for seed in seeds {
         let _repeat = Repeat(seed);

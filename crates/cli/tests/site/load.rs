@@ -16,7 +16,7 @@ fn wrk(url: &str) -> Wrk {
         .args([
             "-t1",
             &format!("-c{CONNECTIONS}"),
-            "-d2s",
+            "-d1s",
             "--timeout",
             "10s",
             url,

@@ -209,13 +209,8 @@ fn judge_tail(queue: &Queue, outcome: &Outcome, lateness: &Lateness) -> Vec<TooL
 }
 
 #[test]
-fn queues_are_as_theory_has_them() {
+fn a_queue_before_one_server_is_as_theory_has_it() {
     let _turn = run::turn();
-    check_one_server();
-    check_two_servers();
-}
-
-fn check_one_server() {
     let queue = Queue {
         arrivals: 700.0,
         service: 1400.0,
@@ -234,7 +229,10 @@ fn check_one_server() {
     );
 }
 
-fn check_two_servers() {
+#[test]
+#[ignore = "long: some seconds that nothing else may take"]
+fn a_queue_before_two_servers_is_as_theory_has_it() {
+    let _turn = run::turn();
     let queue = Queue {
         arrivals: 1000.0,
         service: 1000.0,

@@ -7,17 +7,20 @@
 //! The number of workers may change. One that is too many leaves between two jobs, and passes on the
 //! wake-up that it may have got for a job.
 
-use std::cell::Cell;
+#[path = "job_queue/source.rs"] // found from `interleavings`, too
+pub(crate) mod source;
+
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use crate::fairness::lanes::{Ahead, Charge, LANES, Lane, Lanes, Place};
+use crate::fairness::lanes::{Ahead, LANES, Lane, Lanes, Place};
 use crate::options::Queue;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use crate::sync::deque::{Injector, Steal, Stealer, Worker};
-use crate::sync::{Condvar, Mutex, MutexGuard, thread};
+use crate::sync::deque::{Injector, Stealer, Worker};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::worker::peaks::{Peaks, PeaksTaken};
 use crate::worker::queue_ends::{End, Ends};
+use source::JobSource;
 
 /// Jobs that wait, seen from those who bring them.
 pub(crate) struct JobQueue<J> {
@@ -61,27 +64,6 @@ struct SharedState<J> {
     asleep: usize,
     closed: bool,
     ends: Ends<J>,
-}
-
-/// One worker's end of the queue, until dropped.
-pub(crate) struct JobSource<J> {
-    queue: Arc<JobQueue<J>>,
-    /// By lane.
-    own: Option<[Worker<J>; LANES]>,
-    index: usize,
-    /// What the last job was charged for, and took.
-    done: Cell<Option<(Charge, u64)>>,
-    /// Time that it has spent for each lane, where it has a deque.
-    used_us: Cell<[u64; LANES]>,
-}
-
-/// A job that was taken, and whether from another worker's deque.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Taken<J> {
-    pub(crate) job: J,
-    pub(crate) stolen: bool,
-    /// To be given back with `JobSource::done`.
-    pub(crate) charge: Charge,
 }
 
 impl<J> JobQueue<J> {
@@ -176,13 +158,7 @@ impl<J> JobQueue<J> {
         if let Some(changed) = changed {
             changed.notify_all();
         }
-        let source = |end: End<J>| JobSource {
-            queue: Arc::clone(self),
-            own: end.own,
-            index: end.index,
-            done: Cell::default(),
-            used_us: Cell::default(),
-        };
+        let source = |end| JobSource::new(Arc::clone(self), end);
         added.into_iter().map(source).collect()
     }
 
@@ -375,229 +351,6 @@ impl<J> JobQueue<J> {
                 state.asleep.checked_sub(state.jobs.len())
             }
             Kind::Stealing { .. } => None,
-        }
-    }
-}
-
-impl<J> JobSource<J> {
-    /// The job that was taken last has kept its worker for so long.
-    pub(crate) fn done(&self, charge: Charge, took_us: u64) {
-        self.done.set(Some((charge, took_us)));
-    }
-
-    /// The next job; waits for one. `None`: closed, and nothing waits any more, or it is one too many.
-    pub(crate) fn take(&self) -> Option<Taken<J>> {
-        match &self.queue.kind {
-            Kind::Shared { state, changed } => {
-                let mut state = lock(state);
-                if let Some((charge, took_us)) = self.done.take() {
-                    state.jobs.done(charge, took_us);
-                }
-                loop {
-                    if state.ends.leave() {
-                        self.queue.note_workers(&state.ends);
-                        if state.jobs.len() > 0 && state.asleep > 0 {
-                            changed.notify_one();
-                        }
-                        return None;
-                    }
-                    if let Some((job, charge)) = state.jobs.pop() {
-                        self.queue.depth.store(state.jobs.len(), Relaxed);
-                        self.queue.note_peaks(state.asleep, state.jobs.len());
-                        let stolen = false;
-                        return Some(Taken {
-                            job,
-                            stolen,
-                            charge,
-                        });
-                    }
-                    if state.closed {
-                        return None;
-                    }
-                    state.asleep += 1;
-                    state = wait(changed, state);
-                    state.asleep -= 1;
-                }
-            }
-            Kind::Stealing {
-                asleep,
-                closed,
-                is_crowded,
-                parking,
-                changed,
-                ..
-            } => loop {
-                let is_leaving = is_crowded.load(Relaxed) && self.is_own_empty();
-                if !is_leaving && let Some(taken) = self.find() {
-                    let depth = self.queue.depth.fetch_sub(1, Ordering::SeqCst);
-                    (self.queue).note_peaks(asleep.load(Relaxed), depth.saturating_sub(1));
-                    return Some(taken);
-                }
-                let mut parked = lock(parking);
-                if parked.leave() {
-                    self.queue.note_workers(&parked);
-                    is_crowded.store(parked.is_crowded(), Relaxed);
-                    // The wake-up that brought it here may have been for a job.
-                    let depth = self.queue.depth.load(Ordering::SeqCst);
-                    if depth > 0 && asleep.load(Ordering::SeqCst) > 0 {
-                        changed.notify_one();
-                    }
-                    return None;
-                }
-                if is_leaving {
-                    continue; // another was quicker
-                }
-                asleep.fetch_add(1, Ordering::SeqCst);
-                fence(Ordering::SeqCst);
-                let closed = closed.load(Ordering::SeqCst);
-                let nothing = self.queue.depth.load(Ordering::SeqCst) == 0;
-                if nothing && !closed {
-                    drop(wait(changed, parked));
-                } else {
-                    drop(parked);
-                }
-                asleep.fetch_sub(1, Ordering::SeqCst);
-                if nothing && closed {
-                    return None;
-                }
-                if !nothing {
-                    thread::yield_now(); // counted but not yet there, or about to be taken
-                }
-            },
-        }
-    }
-
-    /// Jobs that wait, about.
-    pub(crate) fn depth(&self) -> usize {
-        self.queue.depth()
-    }
-
-    /// The queue, and the number of this end.
-    pub(crate) fn place(&self) -> (&JobQueue<J>, usize) {
-        (&self.queue, self.index)
-    }
-
-    /// The next job, if there is one.
-    #[cfg(test)]
-    pub(crate) fn try_take(&self) -> Option<Taken<J>> {
-        match &self.queue.kind {
-            Kind::Shared { state, .. } => {
-                let mut state = lock(state);
-                if let Some((charge, took_us)) = self.done.take() {
-                    state.jobs.done(charge, took_us);
-                }
-                let (job, charge) = state.jobs.pop()?;
-                self.queue.depth.store(state.jobs.len(), Relaxed);
-                let stolen = false;
-                Some(Taken {
-                    job,
-                    stolen,
-                    charge,
-                })
-            }
-            Kind::Stealing { .. } => {
-                let taken = self.find()?;
-                self.queue.depth.fetch_sub(1, Ordering::SeqCst);
-                Some(taken)
-            }
-        }
-    }
-
-    /// The lane that it has spent less time for comes first.
-    fn find(&self) -> Option<Taken<J>> {
-        let mut used_us = self.used_us.get();
-        if let Some((charge, took_us)) = self.done.take() {
-            used_us[charge.place.lane as usize] += took_us * charge.place.lane.cost();
-        }
-        let mut lanes = Lane::ALL;
-        lanes.sort_unstable_by_key(|lane| used_us[*lane as usize]);
-        let mut found = None;
-        for lane in lanes {
-            found = self.find_in(lane);
-            if found.is_some() {
-                break;
-            }
-            // Who has nothing to do saves no time up.
-            let others_us = lane.others().map(|other| used_us[other as usize]).min();
-            let own_us = &mut used_us[lane as usize];
-            *own_us = others_us.unwrap_or(0).max(*own_us);
-        }
-        self.used_us.set(used_us);
-        found
-    }
-
-    /// Its own deque first, then a batch of what is new, then a job of another worker.
-    fn find_in(&self, lane: Lane) -> Option<Taken<J>> {
-        let Kind::Stealing {
-            injectors,
-            stealers,
-            waiting,
-            used,
-            ..
-        } = &self.queue.kind
-        else {
-            return None;
-        };
-        let used = used.load(Relaxed).max(self.index + 1);
-        let own = &self.own.as_ref()?[lane as usize];
-        let injector = &injectors[lane as usize];
-        let taken = |job, stolen| {
-            waiting[lane as usize].fetch_sub(1, Relaxed);
-            Some(Taken {
-                job,
-                stolen,
-                charge: Charge::of(lane),
-            })
-        };
-        if let Some(job) = own.pop() {
-            return taken(job, false);
-        }
-        loop {
-            let mut contended = false;
-            match injector.steal_batch_and_pop(own) {
-                Steal::Success(job) => return taken(job, false),
-                Steal::Retry => contended = true,
-                Steal::Empty => {}
-            }
-            // Begin behind oneself, so that thieves do not all meet at the same victim.
-            let (before, after) = stealers[lane as usize][..used].split_at(self.index);
-            for victim in after.iter().skip(1).chain(before) {
-                match victim.steal() {
-                    Steal::Success(job) => return taken(job, true),
-                    Steal::Retry => contended = true,
-                    Steal::Empty => {}
-                }
-            }
-            if !contended {
-                return None;
-            }
-        }
-    }
-}
-
-impl<J> JobSource<J> {
-    fn is_own_empty(&self) -> bool {
-        let own = self.own.iter().flatten();
-        own.into_iter().all(Worker::is_empty)
-    }
-}
-
-impl<J> Drop for JobSource<J> {
-    fn drop(&mut self) {
-        if !self.is_own_empty() {
-            return; // others steal from it
-        }
-        let end = End {
-            own: self.own.take(),
-            index: self.index,
-        };
-        match &self.queue.kind {
-            Kind::Shared { state, .. } => lock(state).ends.give_back(end),
-            Kind::Stealing { used, parking, .. } => {
-                let mut ends = lock(parking);
-                ends.give_back(end);
-                used.store(ends.used(), Relaxed);
-            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
@@ -150,10 +150,12 @@ pub const FILES: [(&str, usize); 5] = [
 /// Bytes in which every place is different from its neighbourhood. They come again after a prime
 /// number of bytes, so that no buffer's size is a whole number of times as long.
 pub fn pattern(len: usize) -> Vec<u8> {
-    let period: Vec<u8> = (0..len.min(65_521) as u64)
-        .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
-        .collect();
-    let mut bytes = period.repeat(len.div_ceil(period.len().max(1)));
+    static PERIOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0..65_521_u64)
+            .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+            .collect()
+    });
+    let mut bytes = PERIOD.repeat(len.div_ceil(PERIOD.len()));
     bytes.truncate(len);
     bytes
 }

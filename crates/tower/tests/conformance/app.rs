@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::pending;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -147,11 +147,16 @@ async fn unknown(Path(len): Path<usize>) -> Body {
     Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
 }
 
-/// Bytes in which every place is different from its neighbourhood.
+/// Bytes in which every place is different from its neighbourhood; they come again after a prime number.
 pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64)
-        .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
-        .collect()
+    static PERIOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0..65_521_u64)
+            .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+            .collect()
+    });
+    let mut bytes = PERIOD.repeat(len.div_ceil(PERIOD.len()));
+    bytes.truncate(len);
+    bytes
 }
 
 /// Frames, whatever they say of their length.

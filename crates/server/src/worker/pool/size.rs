@@ -10,7 +10,7 @@ use super::{WorkerDesk, Workers, lock};
 use crate::site::Site;
 use crate::telemetry::log::{drop_panic, panic_text};
 use crate::worker::job::Job;
-use crate::worker::job_queue::JobSource;
+use crate::worker::job_queue::source::JobSource;
 use crate::worker::meter::Meter;
 use crate::worker::peaks::PeaksTaken;
 

@@ -1,6 +1,7 @@
 //! Large files: shares, cold files, files that change.
 
 use std::io::{Read, Write};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,15 +20,18 @@ on_loops! {
 
 const FILE_BYTES: usize = 12 << 20;
 
-fn content() -> Vec<u8> {
-    (0..FILE_BYTES)
-        .map(|at| (at / 1000 * 31 + at % 251) as u8)
-        .collect()
+fn content() -> &'static [u8] {
+    static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0..FILE_BYTES)
+            .map(|at| (at / 1000 * 31 + at % 251) as u8)
+            .collect()
+    });
+    &CONTENT
 }
 
 fn with_file(options: ServerOptions) -> (Server, tempfile::NamedTempFile) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&content()).unwrap();
+    file.write_all(content()).unwrap();
     file.as_file().sync_all().unwrap();
     let handler = TestHandler {
         file: Some(open_file(file.path())),

@@ -1,0 +1,348 @@
+//! A worker: what it owns, and how it carries jobs out, one after the other.
+//!
+//! With `--socket-io worker` a job is a connection, served from reading to writing. Where threads serve whole
+//! connections, a worker keeps one while its client is silent and no other job waits.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+
+use loadline_base::{LogLimit, MemoryAccount, Token};
+use loadline_proto::{Exchange, Handler, Status};
+
+use super::{Control, RETRY_AFTER_FULL_S, Workers, lock};
+use crate::config::Steps as _;
+use crate::connection::{Blocked, Placement, Step, TaskStart};
+use crate::connection_thread::{self, Left, serve_while_held};
+use crate::fairness::lanes::Lane;
+use crate::memory::thread_bytes;
+use crate::options::SocketIo;
+use crate::site::Site;
+use crate::telemetry::counters::{Registry, Role, Row};
+use crate::telemetry::log;
+use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
+use crate::worker::holding::{Held, Seats};
+use crate::worker::job::{After, Job, Message, Served, Work};
+use crate::worker::job_queue::source::{JobSource, Taken};
+use crate::worker::mailbox::Mailbox;
+use crate::worker::meter::Meter;
+
+/// What one worker owns.
+pub(crate) struct WorkerDesk<H: Handler> {
+    source: JobSource<Job>,
+    pub(super) row: Arc<Row>,
+    pool_row: Arc<Row>,
+    /// Files are read through it.
+    read_buffer: Vec<u8>,
+    control: Control,
+    seats: Option<Arc<Seats>>,
+    /// If the number of workers changes.
+    meter: Option<Arc<Meter>>,
+    registry: Arc<Registry>,
+    /// Only where workers serve whole connections.
+    thread: Option<ThreadContext<H>>,
+    /// What it takes of the memory of the process, unless its thread's context counts that.
+    _memory: Option<MemoryAccount>,
+}
+
+impl<H: Handler> WorkerDesk<H> {
+    pub(super) fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
+        let thread = match (site.options.threads_share(), site.options.socket_io) {
+            (true, _) => {
+                let bytes = connection_thread::READ_BUFFER_BYTES;
+                Some(ThreadContext::with_read_buffer(site, Role::Thread, bytes))
+            }
+            (false, SocketIo::Worker) => Some(ThreadContext::new(site, Role::Worker)),
+            (false, SocketIo::Loop) => None,
+        };
+        let row = match &thread {
+            Some(thread) => Arc::clone(&thread.row),
+            None => site.registry.row(Role::Worker),
+        };
+        let read_buffer = match &thread {
+            Some(_) => Vec::new(),
+            None => vec![0; READ_BUFFER_BYTES],
+        };
+        let memory = thread.is_none().then(|| {
+            let bytes = thread_bytes(Role::Worker, site.options.architecture, READ_BUFFER_BYTES);
+            let mut memory = MemoryAccount::of_one(&site.memory);
+            memory.change(0, bytes);
+            memory
+        });
+        Self {
+            source,
+            pool_row: Arc::clone(&row),
+            row,
+            read_buffer,
+            control: None,
+            seats: None,
+            meter: None,
+            registry: Arc::clone(&site.registry),
+            thread,
+            _memory: memory,
+        }
+    }
+
+    /// Makes it one of a pool.
+    pub(super) fn join(&mut self, workers: &Workers) {
+        self.pool_row = Arc::clone(&workers.row);
+        self.control.clone_from(&workers.control);
+        self.seats.clone_from(&workers.seats);
+        self.meter.clone_from(&workers.meter);
+    }
+
+    pub(super) fn work(mut self, site: &Site<H>) {
+        // So that a handler's sleep ends when it should: the default lets it be 50 us late.
+        if let Err(error) = loadline_sys::usage::sleep_precisely() {
+            log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
+        }
+        let metered = self.meter.as_ref().map(|meter| meter.enter(&self.row));
+        while let Some(taken) = self.source.take() {
+            self.carry_out(taken, site);
+        }
+        // A job may have counted on this worker: then another one gives up its connection for it.
+        if let Some(seats) = &self.seats
+            && self.source.depth() > 0
+        {
+            seats.free_one();
+        }
+        drop(metered);
+    }
+
+    /// Its number in the pool.
+    pub(super) fn index(&self) -> usize {
+        let (_, index) = self.source.place();
+        index
+    }
+
+    /// Whether a job comes too late, or its client has left: then it is answered with 503.
+    fn is_in_vain(&self, work: &mut Work, lane: Lane, now_us: u64, waited_us: u64) -> bool {
+        let Some(control) = &self.control else {
+            return false;
+        };
+        let mut control = lock(control);
+        let control_of_lane = control.of(lane);
+        let taken = control_of_lane.take(now_us, waited_us, self.source.depth());
+        let waited_long = control_of_lane.is_long(waited_us);
+        drop(control);
+        if work.is_abandoned(waited_long) {
+            work.refuse(RETRY_AFTER_FULL_S);
+            let is_request = !matches!(work, Work::Serve(_));
+            self.row.abandoned.add(u64::from(is_request));
+            return is_request; // a connection may have been half-closed only: its requests get their 503
+        }
+        match taken {
+            Err(retry_after_s) if work.can_be_refused() => {
+                work.refuse(retry_after_s);
+                // Which requests a connection has is not known yet: it is still to be served.
+                let is_request = !matches!(work, Work::Serve(_));
+                self.row.refused_late.add(u64::from(is_request));
+                is_request
+            }
+            _ => false,
+        }
+    }
+
+    /// The next job, if there is one.
+    #[cfg(test)]
+    pub(crate) fn try_take(&self) -> Option<Taken<Job>> {
+        self.source.try_take()
+    }
+
+    /// Carries a job out, and gives it back to its loop, unless it is a task that waits.
+    pub(crate) fn carry_out(&mut self, taken: Taken<Job>, site: &Site<H>) {
+        let Taken {
+            job,
+            stolen,
+            charge,
+        } = taken;
+        let lane = charge.place.lane;
+        let began_us = site.clock.now_us();
+        self.pool_row.queue_depth.sub(1);
+        let waited_us = began_us.saturating_sub(job.queued_us);
+        self.row.queue_wait_us.add(waited_us);
+        self.row.steals.add(u64::from(stolen));
+        let Job {
+            mut work,
+            token,
+            reply,
+            ..
+        } = job;
+        if self.meter.is_some() {
+            self.row.job_waits().add(waited_us, 1);
+        }
+        if self.is_in_vain(&mut work, lane, began_us, waited_us) {
+            self.source.done(charge, 0);
+            return reply.post(Message::Done { token, work });
+        }
+        if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
+            let took_us = self.keep(served, lane, token, &seats, &reply, site);
+            self.source.done(charge, took_us);
+            return reply.post(Message::Done { token, work });
+        }
+        self.row.job_began_us.set(began_us);
+        // What a panic leaves half done is this job's, which ends here.
+        let carry_out = AssertUnwindSafe(|| {
+            match (&mut work, &mut self.thread) {
+                (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
+                (Work::Prefetch(range), Some(thread)) => {
+                    range.prefetch(thread.borrow().read_buffer);
+                }
+                (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
+                (Work::Compute(computation), _) => computation.carry_out(),
+                (Work::Serve(served), Some(thread)) => {
+                    thread.tick();
+                    serve(served, site, thread);
+                    thread.end_turn();
+                }
+                (Work::Task(task), _) => return task.poll(),
+                (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+            }
+            Poll::Ready(())
+        });
+        let polled = catch_unwind(carry_out).unwrap_or_else(|panic| {
+            give_up(&mut work, log::panic_text(panic.as_ref()));
+            Poll::Ready(())
+        });
+        self.row.jobs.add(1);
+        let is_step = matches!(work, Work::Block(..) | Work::Task(_));
+        self.row.steps.add(u64::from(is_step));
+        let ended_us = site.clock.now_us();
+        let took_us = ended_us.saturating_sub(began_us);
+        self.row.job_began_us.set(0);
+        self.row.busy_us.add(took_us);
+        if let Some(control) = &self.control {
+            lock(control).of(lane).done(ended_us, took_us);
+        }
+        self.source.done(charge, took_us);
+        self.row.job_times().add(took_us, 1);
+        if polled.is_ready() {
+            reply.post(Message::Done { token, work });
+        }
+    }
+}
+
+impl<H: Handler> WorkerDesk<H> {
+    /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
+    /// how long it was busy.
+    fn keep(
+        &mut self,
+        served: &mut Served,
+        lane: Lane,
+        token: Token,
+        seats: &Seats,
+        mailbox: &Mailbox<Message>,
+        site: &Site<H>,
+    ) -> u64 {
+        let (Some(connection), Some(thread)) = (&mut served.connection, &mut self.thread) else {
+            served.after = After::Close;
+            return 0;
+        };
+        let (queue, index) = self.source.place();
+        let hold = Held::new(seats, index, queue, mailbox).with_home(served.home.as_ref(), token);
+        thread.begin_visit();
+        thread.refusing = served.refusing.take();
+        connection.transport_mut().move_to_thread();
+        let serve = AssertUnwindSafe(|| serve_while_held(connection, site, thread, &hold));
+        let left = catch_unwind(serve);
+        thread.end_visit();
+        thread.refusing = None;
+        connection.transport_mut().move_to_loop();
+        let mut took_us = 0;
+        served.after = match left {
+            Ok((left, busy)) => {
+                took_us = busy.us;
+                self.row.jobs.add(1);
+                if let Some(control) = &self.control {
+                    let now_us = site.clock.now_us();
+                    (lock(control).of(lane)).done_many(now_us, busy.visits, busy.us);
+                }
+                match left {
+                    Left::AtEnd => After::Close,
+                    Left::Waiting => After::Wait,
+                    Left::Unfinished => After::Again,
+                    Left::AtStep(exchange) => After::Block(exchange),
+                }
+            }
+            Err(panic) => {
+                connection_thread::give_up(connection, log::panic_text(panic.as_ref()));
+                connection.drop_tasks();
+                After::Close
+            }
+        };
+        took_us
+    }
+}
+
+impl<H: Handler> Drop for WorkerDesk<H> {
+    fn drop(&mut self) {
+        if self.thread.is_none() {
+            self.registry.release(Role::Worker, Arc::clone(&self.row));
+        }
+    }
+}
+
+/// Makes of a job that has panicked what its loop can end: an answer, or a connection to be closed.
+#[cold]
+fn give_up(work: &mut Work, text: &str) {
+    static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+    log::say_within(&LIMIT, |more| {
+        tracing::error!("a worker's job panicked: {text}{more}");
+    });
+    match work {
+        Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
+        Work::Serve(served) => served.after = After::Close,
+        Work::Task(task) => task.end(),
+        Work::Compute(_) => {}  // the session finds it undone
+        Work::Prefetch(_) => {} // the loop meets again what was not read
+    }
+}
+
+/// A connection from reading to writing, on a thread that may block.
+fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadContext<H>) {
+    let Some(connection) = &mut served.connection else {
+        served.after = After::Close;
+        return;
+    };
+    thread.refusing = served.refusing.take();
+    if site.shutdown.is_draining() {
+        connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
+    }
+    served.after = match connection.drive(site, thread, &mut (), &mut OnWorker) {
+        Step::Wait => After::Wait,
+        Step::Again => After::Again,
+        Step::Start(exchange) => After::Start(exchange),
+        Step::Block(exchange) => After::Block(exchange),
+        Step::Close => After::Close,
+    };
+    thread.refusing = None;
+}
+
+/// Where a worker that serves a connection has its work done: here. The loop serves a connection
+/// with a task itself, until that has ended, and one of whose requests several may be in progress.
+struct OnWorker;
+
+impl<H: Handler> Placement<H> for OnWorker {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        _site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
+        if exchange.is_multiplexed() {
+            return Blocked::Elsewhere(exchange);
+        }
+        thread.config().handle_blocking(&mut exchange);
+        thread.tick();
+        Blocked::Done(exchange)
+    }
+
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        _site: &Site<H>,
+        _kit: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        TaskStart::Elsewhere(exchange)
+    }
+}
