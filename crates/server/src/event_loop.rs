@@ -468,8 +468,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.start_task(token, exchange);
                 self.queue(token);
             }
-            Step::Block(exchange) => {
-                self.queue_step(token, exchange);
+            Step::Block(exchange, steps) => {
+                self.queue_step(token, exchange, steps);
                 self.queue(token);
             }
             Step::Close => self.close(token),
