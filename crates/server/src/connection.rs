@@ -17,6 +17,7 @@ use loadline_proto::{
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
 
+use crate::config::Steps;
 use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{TaskHandle, TaskPool, Tasks};
@@ -68,8 +69,8 @@ pub(crate) enum Step {
     Again,
     /// An app's task is to be started elsewhere.
     Start(Box<Exchange>),
-    /// A blocking step is to be done elsewhere.
-    Block(Box<Exchange>),
+    /// A blocking step is to be done elsewhere, by the handler whose quick step came before.
+    Block(Box<Exchange>, Arc<dyn Steps>),
     /// To be closed: `end`.
     Close,
 }
@@ -143,8 +144,8 @@ pub(crate) enum Blocked {
     Done(Box<Exchange>),
     /// It comes back by `completed`.
     Queued,
-    /// Not on this thread.
-    Elsewhere(Box<Exchange>),
+    /// Not on this thread; by the handler whose quick step came before.
+    Elsewhere(Box<Exchange>, Arc<dyn Steps>),
 }
 
 /// What came of starting a task.
@@ -381,7 +382,7 @@ impl<T> Connection<T> {
                 visit.blocked += 1;
             }
             Blocked::Queued => {}
-            Blocked::Elsewhere(exchange) => return Err(Step::Block(exchange)),
+            Blocked::Elsewhere(exchange, steps) => return Err(Step::Block(exchange, steps)),
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use loadline_sys::{Accepted, Waker, poll, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
+use crate::config::Steps;
 use crate::connection::{Connection, Step};
 use crate::fairness::{ClientKey, Occupation};
 use crate::memory::Footprint;
@@ -130,7 +131,7 @@ pub(crate) enum Left {
     /// The same, and there is more to do.
     Unfinished,
     /// Before a blocking step, beside which others of the connection may be done.
-    AtStep(Box<Exchange>),
+    AtStep(Box<Exchange>, Arc<dyn Steps>),
 }
 
 /// How long a thread was busy with connections, without what it waited for them.
@@ -232,7 +233,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         streams: StreamQueue::new(site.options.latency_goal),
     };
     let left = thread.run();
-    if matches!(left, Left::AtStep(_)) {
+    if matches!(left, Left::AtStep(..)) {
         thread.visit_us = None; // what its request takes is known when the step is done
     }
     thread.end_visit();
@@ -241,7 +242,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     drop(thread);
     match &left {
         Left::AtEnd => connection.drop_tasks(),
-        Left::Waiting | Left::Unfinished | Left::AtStep(_) => connection.pass_tasks_on(),
+        Left::Waiting | Left::Unfinished | Left::AtStep(..) => connection.pass_tasks_on(),
     }
     (left, busy)
 }
@@ -303,7 +304,7 @@ struct Thread<'c, H: Handler, T, F> {
     visit_us: Option<u64>,
     footprint: Footprint,
     /// Requests that wait for this thread.
-    streams: StreamQueue,
+    streams: StreamQueue<Arc<dyn Steps>>,
 }
 
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
@@ -322,7 +323,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Step::Wait => self.wait(),
                 Step::Again if self.is_to_go() => Some(Left::Unfinished),
                 Step::Again => self.go_on().break_value().flatten(),
-                Step::Block(exchange) => Some(Left::AtStep(exchange)),
+                Step::Block(exchange, steps) => Some(Left::AtStep(exchange, steps)),
                 Step::Close | Step::Start(_) => Some(Left::AtEnd),
             };
             if let Some(left) = left {
@@ -365,10 +366,12 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             let (exchange, has_run) = match next {
                 Next::Run {
                     mut exchange,
+                    steps,
                     waited_us,
                 } => {
                     let (mut placement, _, thread) = self.parts();
-                    let has_run = placement.run(&mut exchange, waited_us, site, thread);
+                    let has_run =
+                        placement.run(&mut exchange, Some(&*steps), waited_us, site, thread);
                     let now_us = self.thread.now_us();
                     if has_run {
                         (self.streams).done(now_us, now_us.saturating_sub(began_us));

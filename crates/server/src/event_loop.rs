@@ -23,6 +23,7 @@ mod shares;
 mod task_events;
 mod threads;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -82,9 +83,6 @@ struct Slot<T> {
     /// The session knows that the server is draining.
     knows_drain: bool,
     standing: Standing,
-    /// The client with whose connections it is counted: a trusted proxy's with those of its request's
-    /// client, while that is in progress.
-    counted: ClientKey,
     footprint: Footprint,
 }
 
@@ -128,6 +126,9 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     boxes: Vec<Box<Served>>,
     listeners: Option<ListenerSet>,
     victims: Victims,
+    /// The clients with whose connections those of trusted proxies are counted, by their slots: only those
+    /// with a request in progress, so never more than there are connections.
+    proxied: HashMap<u32, ClientKey>,
     /// Connections that are to go to other loops.
     leaving: Vec<Leaving>,
     /// What its connections cost (`--balance adaptive`).
@@ -209,6 +210,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             boxes: Vec::new(),
             listeners,
             victims: Victims::default(),
+            proxied: HashMap::new(),
             leaving: Vec::new(),
             costs: group.adaptive().map(|_| Box::default()),
             served: 0,
@@ -472,8 +474,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.start_task(token, exchange);
                 self.queue(token);
             }
-            Step::Block(exchange) => {
-                self.queue_step(token, exchange);
+            Step::Block(exchange, steps) => {
+                self.queue_step(token, exchange, steps);
                 self.queue(token);
             }
             Step::Close => self.close(token),
@@ -543,7 +545,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         slot.footprint.release(&mut self.thread.memory);
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.row.connections.sub(1);
+        let mut client = self.proxied.remove(&token.index).unwrap_or_default();
         if let Some(connection) = slot.connection {
+            if client.is_nobody() {
+                client = connection.client();
+            }
             let record = connection.end(&mut self.driver, &mut self.thread.cx());
             self.thread.journal_closed(record);
         }
@@ -558,7 +564,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 return; // was not counted
             }
         }
-        self.group.leave(slot.counted);
+        self.group.leave(client);
     }
 
     /// Connections whose deadline may have passed.

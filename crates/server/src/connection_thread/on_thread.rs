@@ -8,7 +8,7 @@ use loadline_proto::{Exchange, Handler};
 use loadline_sys::{Waker, socket};
 
 use super::stream_queue::{StreamQueue, Waited};
-use crate::config::Steps as _;
+use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Lane, Place};
@@ -23,7 +23,7 @@ pub(super) struct OnThread<'t> {
     pub(super) waker: &'t mut Option<Arc<Waker>>,
     pub(super) permit: &'t mut Option<Permit>,
     /// Where requests wait, if many of the connection may be in progress; `None`: others do their steps.
-    pub(super) streams: Option<&'t mut StreamQueue>,
+    pub(super) streams: Option<&'t mut StreamQueue<Arc<dyn Steps>>>,
     /// `Hold::socket`.
     pub(super) socket: Option<BorrowedFd<'t>>,
     /// `Hold::home`.
@@ -43,17 +43,22 @@ pub(super) fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_u
 }
 
 impl OnThread<'_> {
-    /// Carries out a blocking step that has waited for so long for a CPU; `false`: it was refused.
+    /// Carries out a blocking step that has waited for so long for a CPU, by the present handler unless it is
+    /// another's; `false`: it was refused.
     pub(super) fn run<H: Handler>(
         &mut self,
         exchange: &mut Exchange,
+        steps: Option<&dyn Steps>,
         waited_us: u64,
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> bool {
         let begun = self.begin(waited_us, site, thread, exchange, Lane::Files);
         if begun.is_ok() {
-            thread.config().handle_blocking(exchange);
+            match steps {
+                Some(steps) => steps.handle_blocking(exchange),
+                None => thread.config().handle_blocking(exchange),
+            }
             thread.tick();
             end(self.permit, site, thread.now_us());
         }
@@ -125,10 +130,12 @@ impl OnThread<'_> {
     ) -> Blocked {
         let now_us = site.clock.now_us();
         let waited = self.waited(now_us);
+        // By its turn there may be another configuration.
+        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let Some(streams) = &mut self.streams else {
-            return Blocked::Elsewhere(exchange);
+            return Blocked::Elsewhere(exchange, steps);
         };
-        match streams.offer(exchange, now_us, waited) {
+        match streams.offer(exchange, steps, now_us, waited) {
             None => Blocked::Queued,
             Some(refused) => {
                 thread.row.refused_late.add(1);
@@ -149,7 +156,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
             return self.queue(exchange, site, thread);
         }
         let waited_us = self.waited_if_wanted(site, thread);
-        self.run(&mut exchange, waited_us, site, thread);
+        self.run(&mut exchange, None, waited_us, site, thread);
         Blocked::Done(exchange)
     }
 

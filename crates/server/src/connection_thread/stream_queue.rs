@@ -25,22 +25,24 @@ pub(super) struct Waited {
     pub(super) for_cpu_us: u64,
 }
 
-/// Requests that wait. No more than the connection may have streams (`Limits::streams_max`).
+/// Requests that wait, with what carries out their steps. No more than the connection may have streams
+/// (`Limits::streams_max`).
 #[derive(Debug)]
-pub(super) struct StreamQueue {
-    waiting: VecDeque<Waiting>,
+pub(super) struct StreamQueue<S> {
+    waiting: VecDeque<Waiting<S>>,
     /// `None`: there is no goal.
     control: Option<QueueControl>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Waiting<S> {
     exchange: Box<Exchange>,
+    steps: S,
     since_us: u64,
     for_cpu_us: u64,
 }
 
-impl Waiting {
+impl<S> Waiting<S> {
     /// Nobody reads the response.
     fn is_gone(&self) -> bool {
         self.exchange.hang_up.is_gone()
@@ -49,10 +51,11 @@ impl Waiting {
 
 /// What becomes of the next request.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum Next<S> {
     /// Its step is to be carried out. It had waited for so long for a CPU.
     Run {
         exchange: Box<Exchange>,
+        steps: S,
         waited_us: u64,
     },
     /// It has waited for too long, and has its 503.
@@ -61,7 +64,7 @@ pub(super) enum Next {
     Abandoned(Box<Exchange>),
 }
 
-impl StreamQueue {
+impl<S> StreamQueue<S> {
     pub(super) fn new(goal: Option<Duration>) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -77,6 +80,7 @@ impl StreamQueue {
     pub(super) fn offer(
         &mut self,
         mut exchange: Box<Exchange>,
+        steps: S,
         now_us: u64,
         waited: Waited,
     ) -> Option<Box<Exchange>> {
@@ -89,6 +93,7 @@ impl StreamQueue {
         }
         self.waiting.push_back(Waiting {
             exchange,
+            steps,
             since_us: now_us.saturating_sub(waited.in_all_us),
             for_cpu_us: waited.for_cpu_us,
         });
@@ -97,7 +102,7 @@ impl StreamQueue {
 
     /// The next one. Those that were reset come first: each counts as a stream of its client's until it is
     /// given back.
-    pub(super) fn next(&mut self, now_us: u64) -> Option<Next> {
+    pub(super) fn next(&mut self, now_us: u64) -> Option<Next<S>> {
         if let Some(at) = self.waiting.iter().position(Waiting::is_gone) {
             let Waiting { mut exchange, .. } = self.waiting.remove(at)?;
             exchange.refuse(RETRY_AFTER_LEFT_S);
@@ -105,12 +110,14 @@ impl StreamQueue {
         }
         let Waiting {
             mut exchange,
+            steps,
             since_us,
             for_cpu_us: waited_us,
         } = self.waiting.pop_front()?;
         let Some(control) = &mut self.control else {
             return Some(Next::Run {
                 exchange,
+                steps,
                 waited_us,
             });
         };
@@ -127,6 +134,7 @@ impl StreamQueue {
             }
             Ok(()) => Next::Run {
                 exchange,
+                steps,
                 waited_us,
             },
         })
@@ -146,6 +154,9 @@ mod tests {
 
     use super::*;
 
+    type StreamQueue = super::StreamQueue<()>;
+    type Next = super::Next<()>;
+
     const GOAL: Duration = Duration::from_secs(1);
     const SERVICE_US: u64 = 10_000;
     const NOT_KNOWN: Waited = Waited {
@@ -154,7 +165,7 @@ mod tests {
     };
 
     fn offer(queue: &mut StreamQueue, now_us: u64) -> bool {
-        let refused = queue.offer(Box::default(), now_us, NOT_KNOWN);
+        let refused = queue.offer(Box::default(), (), now_us, NOT_KNOWN);
         if let Some(exchange) = &refused {
             assert_eq!(exchange.response.status, Status::SERVICE_UNAVAILABLE);
         }
@@ -215,7 +226,7 @@ mod tests {
             for_cpu_us: 7,
         };
         for _ in 0..2 {
-            assert!(queue.offer(Box::default(), 2_000_000, waited).is_none());
+            assert!(queue.offer(Box::default(), (), 2_000_000, waited).is_none());
         }
         assert!(matches!(queue.next(2_000_000), Some(Next::Late(_))));
         let last = queue.next(2_000_000);
@@ -283,7 +294,7 @@ mod tests {
                     in_all_us: now_us - new[new.len() - 1],
                     for_cpu_us: 0,
                 };
-                if queue.offer(exchange, now_us, waited).is_some() {
+                if queue.offer(exchange, (), now_us, waited).is_some() {
                     seen.refused += 1;
                     seen.refused_us = now_us;
                 }

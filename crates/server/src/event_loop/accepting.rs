@@ -11,7 +11,6 @@ use super::{EventLoop, Slot, Standing};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
-use crate::fairness::ClientKey;
 use crate::memory::Footprint;
 use crate::options::{Accept, SocketIo, copies_for};
 use crate::shutdown::Stage;
@@ -158,12 +157,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);
-        let counted = match standing {
-            Standing::Refused => ClientKey::NOBODY,
-            _ => connection.client(),
-        };
         if standing != Standing::Refused {
-            self.group.count_as(client, counted);
+            self.group.count_as(client, connection.client());
         }
         let token = self.slots.insert(Slot {
             connection: Some(connection),
@@ -172,7 +167,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             queued: false,
             knows_drain: false,
             standing,
-            counted,
             footprint: Footprint::default(),
         });
         self.enter_costs(token, None);

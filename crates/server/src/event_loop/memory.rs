@@ -29,14 +29,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         let held_bytes = connection.held_bytes();
-        // What is answered within a turn is counted with nobody's, and takes no lock for that.
         if let Some(client) = connection.proxied_client()
-            && client != slot.counted
             && slot.standing != Standing::Refused
         {
-            self.group.count_as(slot.counted, client);
-            slot.counted = client;
+            self.count_for(token, client);
         }
+        let Some(slot) = self.slots.get_mut(token) else {
+            return;
+        };
         if (self.thread).note_memory(&mut slot.footprint, held_bytes) {
             self.relieve_at_once(token);
         }

@@ -8,7 +8,8 @@ use loadline_proto::{Exchange, Handler};
 
 use super::EventLoop;
 use crate::admission::Kind;
-use crate::connection::{Blocked, Placement};
+use crate::config::Steps;
+use crate::connection::Blocked;
 use crate::shutdown::Stage;
 use crate::task::TaskHome;
 use crate::transport::socket::Readiness;
@@ -57,10 +58,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`).
-    pub(super) fn queue_step(&mut self, token: Token, exchange: Box<Exchange>) {
+    pub(super) fn queue_step(
+        &mut self,
+        token: Token,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+    ) {
         let load = &self.group.members()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        let blocked = placement.block(exchange, &self.site, &mut self.thread);
+        let blocked = placement.block_by(steps, exchange, &self.site, &mut self.thread);
         let slot = self.slots.get_mut(token);
         let connection = slot.and_then(|slot| slot.connection.as_mut());
         if let (Blocked::Done(exchange), Some(connection)) = (blocked, connection) {
@@ -148,8 +154,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.start_task(token, exchange);
                 self.serve(token);
             }
-            Some(After::Block(exchange)) => {
-                self.queue_step(token, exchange);
+            Some(After::Block(exchange, steps)) => {
+                self.queue_step(token, exchange, steps);
                 self.serve(token);
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),

@@ -7,6 +7,7 @@ use loadline_proto::Handler;
 
 use super::{EventLoop, Slot, Standing};
 use crate::connection::Connection;
+use crate::fairness::ClientKey;
 use crate::memory::Footprint;
 use crate::shutdown::Stage;
 use crate::transport::socket::Readiness;
@@ -101,9 +102,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     fn send(&mut self, one: Leaving, connection: Connection<Detached>) {
         let name = self.name_of(one.token);
+        self.count_for(one.token, ClientKey::NOBODY);
         if let Some(mut slot) = self.slots.remove(one.token) {
             slot.footprint.release(&mut self.thread.memory);
-            self.group.count_as(slot.counted, connection.client());
         }
         self.timers.disarm(one.token);
         self.idle.remove(one.token.index);
@@ -120,7 +121,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Ok(connection) = moving.connection.over(attach) else {
             return; // attaching does not fail
         };
-        let counted = connection.client();
         let token = self.slots.insert(Slot {
             connection: Some(connection),
             idle_since: self.thread.now(),
@@ -128,7 +128,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             queued: false,
             knows_drain: false,
             standing: Standing::Served,
-            counted,
             footprint: Footprint::default(),
         });
         self.enter_costs(token, Some(moving.name));

@@ -24,6 +24,17 @@ pub(super) struct Victims {
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// A trusted proxy's connection is counted with those of its request's client from now on, while that
+    /// request is in progress. What is answered within a turn is never counted, and takes no lock for that.
+    pub(super) fn count_for(&mut self, token: Token, client: ClientKey) {
+        let before = match client.is_nobody() {
+            true if self.proxied.is_empty() => return,
+            true => self.proxied.remove(&token.index),
+            false => self.proxied.insert(token.index, client),
+        };
+        self.group.count_as(before.unwrap_or_default(), client);
+    }
+
     /// Closes a connection of this client, here or at another loop; `false`: nowhere.
     pub(super) fn find_room_of(&mut self, client: ClientKey, only_idle: bool) -> bool {
         self.evict_of(client, only_idle)
@@ -71,7 +82,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .filter_map(|index| {
                 let token = self.slots.token_at(index)?;
                 let slot = self.slots.get(token)?;
-                let is_of = slot.counted == client && slot.standing == Standing::Served;
+                let own = slot.connection.as_ref()?.client();
+                let of = self.proxied.get(&token.index).copied().unwrap_or(own);
+                let is_of = of == client && slot.standing == Standing::Served;
                 let occupation = occupation::<D>(slot).filter(|_| is_of)?;
                 let is_wanted = !only_idle || matches!(occupation, Occupation::Idle(_));
                 is_wanted.then_some((occupation, token))

@@ -158,16 +158,15 @@ impl<'l> OnLoop<'l> {
         let (dispatcher, load) = (self.dispatcher, self.load);
         (dispatcher.submit(kind, work, self.token, client, site, load)).err()
     }
-}
 
-impl<H: Handler> Placement<H> for OnLoop<'_> {
-    fn block(
-        &mut self,
+    /// A blocking step of this handler: of an earlier configuration, perhaps.
+    pub(crate) fn block_by<H: Handler>(
+        &self,
+        steps: Arc<dyn Steps>,
         exchange: Box<Exchange>,
         site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Blocked {
-        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let client = ClientKey::of_request(&exchange);
         let work = Work::Block(exchange, steps);
         let Some(not_queued) = self.submit(Kind::Job, work, client, site) else {
@@ -184,6 +183,18 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             }
         }
         Blocked::Done(exchange)
+    }
+}
+
+impl<H: Handler> Placement<H> for OnLoop<'_> {
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        site: &Site<H>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
+        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+        self.block_by(steps, exchange, site, thread)
     }
 
     fn prefetch(

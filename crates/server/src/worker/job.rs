@@ -174,7 +174,7 @@ pub(crate) enum After {
     /// An app's task is to be started for it, by the loop.
     Start(Box<Exchange>),
     /// One of its blocking steps is to be queued: others may be done at the same time.
-    Block(Box<Exchange>),
+    Block(Box<Exchange>, Arc<dyn Steps>),
     /// To be closed.
     Close,
 }

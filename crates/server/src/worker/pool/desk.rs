@@ -11,7 +11,7 @@ use loadline_base::{LogLimit, MemoryAccount, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
 use super::{Control, RETRY_AFTER_FULL_S, Workers, lock};
-use crate::config::Steps as _;
+use crate::config::Steps;
 use crate::connection::{Blocked, Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
 use crate::fairness::lanes::Lane;
@@ -261,7 +261,7 @@ impl<H: Handler> WorkerDesk<H> {
                     Left::AtEnd => After::Close,
                     Left::Waiting => After::Wait,
                     Left::Unfinished => After::Again,
-                    Left::AtStep(exchange) => After::Block(exchange),
+                    Left::AtStep(exchange, steps) => After::Block(exchange, steps),
                 }
             }
             Err(panic) => {
@@ -312,7 +312,7 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
         Step::Wait => After::Wait,
         Step::Again => After::Again,
         Step::Start(exchange) => After::Start(exchange),
-        Step::Block(exchange) => After::Block(exchange),
+        Step::Block(exchange, steps) => After::Block(exchange, steps),
         Step::Close => After::Close,
     };
     thread.refusing = None;
@@ -330,7 +330,8 @@ impl<H: Handler> Placement<H> for OnWorker {
         thread: &mut ThreadContext<H>,
     ) -> Blocked {
         if exchange.is_multiplexed() {
-            return Blocked::Elsewhere(exchange);
+            let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+            return Blocked::Elsewhere(exchange, steps);
         }
         thread.config().handle_blocking(&mut exchange);
         thread.tick();
