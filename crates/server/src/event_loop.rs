@@ -173,10 +173,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             None
         } else {
             let shared = site.options.accept == crate::Accept::Shared && site.options.loops > 1;
-            let interest = if shared {
-                Interest::SharedListener
-            } else {
-                Interest::Listener
+            let interest = match shared {
+                true => Interest::SharedListener,
+                false => Interest::Listener,
             };
             let log_after = &site.descriptor_log_after;
             Some(ListenerSet::open(
