@@ -129,7 +129,7 @@ fn who_asks_for_it_where_no_worker_has_time_gets_what_there_is() {
         site.pass(1000);
         assert_eq!(
             accepting(&mut site, "/a.js", BROWSER).field("Content-Encoding"),
-            "zstd"
+            "br"
         );
     }
 }
