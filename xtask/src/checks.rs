@@ -35,7 +35,7 @@ pub(crate) fn test(root: &Path, arguments: &[String]) -> Result<(), String> {
         false => steps.run(filtered(root, &words)),
     };
     println!("\n{steps}");
-    done
+    done.and_then(|()| steps.check_disturbed())
 }
 
 /// Other workspaces are built and tested beside, at a lower priority: they take what CPU time the rest leaves.

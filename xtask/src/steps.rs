@@ -24,6 +24,11 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
     command
 }
 
+/// What a test says that has found nothing out, since the machine did other things at the time.
+const DISTURBED: &str = "SKIPPED, the machine disturbed";
+/// So many tests may say that: more would hide failures.
+const DISTURBED_MAX: usize = 5;
+
 /// What has been run.
 pub(crate) struct Steps {
     began: Instant,
@@ -82,6 +87,20 @@ impl Steps {
             }
         })?;
         Ok(read)
+    }
+
+    /// Whether the machine was quiet enough for what was found out to count.
+    pub(crate) fn check_disturbed(&self) -> Result<(), String> {
+        let lines = self.skipped.iter();
+        let disturbed = lines.filter(|(line, _)| line.contains(DISTURBED));
+        let count: usize = disturbed.map(|(_, times)| times).sum();
+        match count > DISTURBED_MAX {
+            true => Err(format!(
+                "failed: {count} tests could not be judged, since the machine did other things; right would be \
+                 {DISTURBED_MAX} at most"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Steps that were run beside these.
@@ -277,6 +296,18 @@ mod tests {
             lines,
             "     1 x a: SKIPPED, busy\n     2 x skipped: no ring\n"
         );
+    }
+
+    #[test]
+    fn few_tests_may_say_that_the_machine_disturbed_them() {
+        for (count, is_right) in [(5, true), (6, false)] {
+            let (steps, done) = run(&format!(
+                "for i in $(seq {count}); do echo \"$i: {DISTURBED} every run\" >&2; done; \
+                 echo 'skipped: no ring' >&2"
+            ));
+            assert_eq!(done, Ok(()));
+            assert_eq!(steps.check_disturbed().is_ok(), is_right, "{count}");
+        }
     }
 
     #[test]
