@@ -74,9 +74,7 @@ fn programs(
         program.args(words.more());
     }
     let folder = root.join("target/tests");
-    // Tests wait as much as they compute, but those that take long.
-    let lanes = cpus() + usize::from(!words.all);
-    let done = run(steps, programs.side_by_side, lanes, &folder);
+    let done = run(steps, programs.side_by_side, cpus(), &folder);
     Ok((programs.alone, done))
 }
 

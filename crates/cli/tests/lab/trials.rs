@@ -6,7 +6,7 @@ use crate::bench::{Bench, said};
 
 const SERIES: &str = "[[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 1\n\
                       duration_s = 0.1\nwarm_up_s = 0\na_a = false\n\
-                      load = { connections = 2, rate = 200 }\nallow = { client_limited = true, steal = 1, others = 1 }";
+                      load = { connections = 2, rate = 200 }\nallow = { client_limited = true, overflows = true, steal = 1, others = 1 }";
 
 fn bench(servers: &str) -> Bench {
     Bench::new(&format!(
@@ -57,7 +57,7 @@ fn a_server_of_https_is_measured_as_any_other() {
          path = \"/index.html\"\nreplicates = 1\nduration_s = 1\nwarm_up_s = 0\na_a = false\n\
          load = { connections = 2, new_connection = true, insecure = true }\n\
          factors = { tls_resume = [\"on\", \"off\"] }\n\
-         allow = { client_limited = true, steal = 1, others = 1 }",
+         allow = { client_limited = true, overflows = true, steal = 1, others = 1 }",
     );
     let trials = bench.complete();
     bench.wait_until_nothing_runs();
@@ -89,7 +89,7 @@ fn a_server_of_http2_alone_is_asked_by_http2() {
          name = \"s\"\npath = \"/index.html\"\nreplicates = 1\nduration_s = 0.1\nwarm_up_s = 0\n\
          a_a = false\nserve = { http2 = \"only\" }\n\
          load = { http2 = true, streams = 4, connections = 1 }\n\
-         allow = { client_limited = true, steal = 1, others = 1 }",
+         allow = { client_limited = true, overflows = true, steal = 1, others = 1 }",
     );
     let trials = bench.complete();
     assert_eq!(trials.len(), 1);
