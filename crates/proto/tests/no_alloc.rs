@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::hpack::{Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags};
+use loadline_proto::http2::frame::{Kind, PREFACE, flags, write_frame};
 use loadline_proto::{
     Action, Body, ClientSession, Context, Counters, Exchange, Fields, ForwardedField, HttpDate,
     Limits, Method, Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies,
@@ -87,14 +87,7 @@ struct Client {
 
 impl Client {
     fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
-        let head = FrameHead {
-            len: payload.len(),
-            kind,
-            flags,
-            stream,
-        };
-        head.write(&mut self.bytes);
-        self.bytes.extend_from_slice(payload);
+        write_frame(kind, flags, stream, payload, &mut self.bytes);
     }
 
     /// So many requests at once.

@@ -1,7 +1,7 @@
 //! What a client does, as the input of a target says: whole frames, of which some are wrong in one way.
 
 use loadline_proto::hpack::{Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, Kind, Setting, flags};
+use loadline_proto::http2::frame::{Kind, Setting, flags, frame};
 
 /// How many, at most: no bound that is there against floods is met.
 const OPERATIONS_MAX: usize = 60;
@@ -255,19 +255,10 @@ impl<'i> Operations<'i> {
         stream: u32,
         payload: &[u8],
     ) -> Operation {
-        let head = FrameHead {
-            len: payload.len(),
-            kind,
-            flags,
-            stream,
-        };
-        let mut bytes = Vec::new();
-        head.write(&mut bytes);
-        bytes.extend_from_slice(payload);
         Operation {
             what,
             stream,
-            bytes,
+            bytes: frame(kind, flags, stream, payload),
         }
     }
 }

@@ -166,7 +166,7 @@ fn idle_connections_of_a_proxy_outlive_those_of_clients() {
         assert_eq!(client.read(&mut [0; 16]).unwrap(), 0, "{architecture}");
         let head = keep_asking(&mut proxy, "/");
         assert!(head.starts_with("HTTP/1.1 200 "), "{architecture}: {head}");
-        // As long as it is told to.
+        // As long as its option says.
         let short = ["--proxy-idle-timeout", "300ms"];
         let server = Server::start(site.path(), &[&more[..], &short].concat());
         let mut proxy = connect_from([127, 0, 0, 1], &server);

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use loadline_proto::hpack::{Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, Setting, flags};
+use loadline_proto::http2::frame::{Kind, PREFACE, Setting, flags, write_frame};
 
 use crate::util::{GRACE, Server, site};
 
@@ -82,7 +82,7 @@ fn streams(content: &[u8], count: u32) -> Vec<u8> {
         value: 0,
     };
     window.write(&mut setting);
-    frame(Kind::Settings, 0, 0, &setting, &mut bytes);
+    write_frame(Kind::Settings, 0, 0, &setting, &mut bytes);
     let (method, path, len, end) = match content {
         [] => ("GET", "/page.html", "0", flags::END_STREAM),
         _ => ("POST", "/accounts/login", "16000", 0),
@@ -102,7 +102,7 @@ fn streams(content: &[u8], count: u32) -> Vec<u8> {
             let (name, value) = (name.as_bytes(), value.as_bytes());
             encoder.field(name, value, Indexing::Kept, &mut block);
         }
-        frame(
+        write_frame(
             Kind::Headers,
             flags::END_HEADERS | end,
             stream,
@@ -110,21 +110,10 @@ fn streams(content: &[u8], count: u32) -> Vec<u8> {
             &mut bytes,
         );
         if !content.is_empty() {
-            frame(Kind::Data, 0, stream, content, &mut bytes);
+            write_frame(Kind::Data, 0, stream, content, &mut bytes);
         }
     }
     bytes
-}
-
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(out);
-    out.extend_from_slice(payload);
 }
 
 /// A figure of the kernel's about a process, in bytes.

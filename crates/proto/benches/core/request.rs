@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::hpack::{Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags};
+use loadline_proto::http2::frame::{Kind, PREFACE, flags, write_frame};
 use loadline_proto::{
     Action, Context, Counters, Fields, HttpDate, Outcome, Pool, ServerSession, SessionConfig,
     Status,
@@ -45,8 +45,8 @@ impl Streams {
     /// The connection begins with what is appended to `bytes`.
     fn begin(bytes: &mut Vec<u8>) -> Self {
         bytes.extend_from_slice(PREFACE);
-        frame(Kind::Settings, 0, 0, &[], bytes);
-        frame(
+        write_frame(Kind::Settings, 0, 0, &[], bytes);
+        write_frame(
             Kind::WindowUpdate,
             0,
             0,
@@ -73,7 +73,7 @@ impl Streams {
             block
         };
         let first = encode();
-        frame(
+        write_frame(
             Kind::Headers,
             flags::END_STREAM | flags::END_HEADERS,
             1,
@@ -90,24 +90,13 @@ impl Streams {
         bytes.clear();
         for _ in 0..count {
             let flag = flags::END_STREAM | flags::END_HEADERS;
-            frame(Kind::Headers, flag, self.next, &self.block, bytes);
+            write_frame(Kind::Headers, flag, self.next, &self.block, bytes);
             self.next += 2;
         }
         // As much room again for responses.
         let more = count * 600;
-        frame(Kind::WindowUpdate, 0, 0, &more.to_be_bytes(), bytes);
+        write_frame(Kind::WindowUpdate, 0, 0, &more.to_be_bytes(), bytes);
     }
-}
-
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], bytes: &mut Vec<u8>) {
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(bytes);
-    bytes.extend_from_slice(payload);
 }
 
 /// Gives `requests` a session; each call of it is one request, answered as from a cached file.

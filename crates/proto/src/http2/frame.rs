@@ -117,6 +117,26 @@ pub mod flags {
     pub const PRIORITY: u8 = 0x20;
 }
 
+/// Appends a frame.
+pub fn write_frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    let head = FrameHead {
+        len: payload.len(),
+        kind,
+        flags,
+        stream,
+    };
+    head.write(out);
+    out.extend_from_slice(payload);
+}
+
+/// A frame as bytes.
+#[must_use]
+pub fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_frame(kind, flags, stream, payload, &mut bytes);
+    bytes
+}
+
 /// The head of a frame (section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {

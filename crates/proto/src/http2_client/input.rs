@@ -221,20 +221,7 @@ impl PartialBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-        let len = payload.len();
-        let head = FrameHead {
-            len,
-            kind,
-            flags,
-            stream,
-        };
-        let mut bytes = Vec::new();
-        head.write(&mut bytes);
-        bytes.extend_from_slice(payload);
-        bytes
-    }
+    use crate::http2::frame::frame;
 
     /// What pieces of `bytes`, each this long, come to: frames, and content put together.
     fn cut(bytes: &[u8], len: usize) -> Vec<(Kind, Vec<u8>)> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::hpack::{Decoder, Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags};
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, frame};
 use loadline_proto::{
     Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Count, Http2Session,
     HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Security, Session, SessionConfig, Status,
@@ -528,18 +528,4 @@ impl Connection {
         }
         assert!(rest.is_empty(), "a batch ends with a frame");
     }
-}
-
-/// A frame as bytes.
-pub fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(&mut bytes);
-    bytes.extend_from_slice(payload);
-    bytes
 }

@@ -1,9 +1,9 @@
 //! What clients do wrong, and what becomes of the stream or the connection (RFC 9113 section 5.4).
 
-use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
+use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags, frame};
 use loadline_proto::{CloseReason, Http2Count, Limits};
 
-use crate::connection::{Connection, frame};
+use crate::connection::Connection;
 
 const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
 

@@ -1,9 +1,9 @@
 //! Attacks that cost a client little and a server much, and their bounds.
 
-use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
+use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags, frame};
 use loadline_proto::{Http2Count, Limits, Session};
 
-use crate::connection::{Connection, frame};
+use crate::connection::Connection;
 
 const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
 const CALM: (u32, u32) = (0, ErrorCode::EnhanceYourCalm as u32);

@@ -1,9 +1,9 @@
 //! Requests and responses.
 
-use loadline_proto::http2::frame::{Kind, PREFACE, flags, number};
+use loadline_proto::http2::frame::{Kind, PREFACE, flags, frame, number};
 use loadline_proto::{Limits, Security, Session};
 
-use crate::connection::{Connection, Frame, frame};
+use crate::connection::{Connection, Frame};
 
 #[test]
 fn a_request_has_its_response() {

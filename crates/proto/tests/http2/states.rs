@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
+use loadline_proto::http2::frame::{ErrorCode, Kind, flags, frame};
 use loadline_proto::http2::state::{Effect, Received, Sent, State};
 use loadline_proto::{Http2Count, StreamId};
 
-use crate::connection::{Connection, frame};
+use crate::connection::Connection;
 
 const STREAM: StreamId = StreamId(1);
 

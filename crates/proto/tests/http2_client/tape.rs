@@ -1,6 +1,7 @@
 //! Frames of a server, and what a client makes of them.
 
 use loadline_proto::hpack::{Encoder, Indexing};
+pub use loadline_proto::http2::frame::frame;
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags};
 use loadline_proto::{
     ClientEvent, Http2Client, Http2Fields, Limits, RequestBlocks, StreamObserver,
@@ -13,20 +14,6 @@ pub struct Frame {
     pub flags: u8,
     pub stream: u32,
     pub payload: Vec<u8>,
-}
-
-pub fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let len = payload.len();
-    let head = FrameHead {
-        len,
-        kind,
-        flags,
-        stream,
-    };
-    let mut bytes = Vec::new();
-    head.write(&mut bytes);
-    bytes.extend_from_slice(payload);
-    bytes
 }
 
 pub fn settings(settings: &[(u16, u32)]) -> Vec<u8> {

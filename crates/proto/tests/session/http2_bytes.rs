@@ -1,7 +1,7 @@
 //! What a client of HTTP/2 sends, as bytes.
 
 use loadline_proto::hpack::{Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags};
+use loadline_proto::http2::frame::{Kind, PREFACE, flags, write_frame};
 
 /// A client, as far as it sends.
 pub(crate) struct Http2Bytes(Encoder);
@@ -10,7 +10,7 @@ impl Http2Bytes {
     /// With what a connection begins with.
     pub(crate) fn begin() -> (Self, Vec<u8>) {
         let mut bytes = PREFACE.to_vec();
-        frame(Kind::Settings, 0, 0, &[], &mut bytes);
+        write_frame(Kind::Settings, 0, 0, &[], &mut bytes);
         (Self(Encoder::default()), bytes)
     }
 
@@ -37,25 +37,14 @@ impl Http2Bytes {
         }
         let end = if is_end { flags::END_STREAM } else { 0 };
         let (mut bytes, flag) = (Vec::new(), flags::END_HEADERS | end);
-        frame(Kind::Headers, flag, stream, &block, &mut bytes);
+        write_frame(Kind::Headers, flag, stream, &block, &mut bytes);
         bytes
     }
 
     /// The last of a request's content.
     pub(crate) fn last_content(stream: u32, content: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        frame(Kind::Data, flags::END_STREAM, stream, content, &mut bytes);
+        write_frame(Kind::Data, flags::END_STREAM, stream, content, &mut bytes);
         bytes
     }
-}
-
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(out);
-    out.extend_from_slice(payload);
 }

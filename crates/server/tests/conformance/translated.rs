@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 
 use loadline_base::Buffer;
 use loadline_proto::hpack::{Decoder, Encoder, Indexing};
-use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, number};
+use loadline_proto::http2::frame::{
+    FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, number, write_frame,
+};
 use loadline_proto::{Fault, Layer};
 
 use crate::client::Client;
@@ -85,8 +87,8 @@ impl Translated {
             value: WINDOW,
         };
         window.write(&mut settings);
-        frame(Kind::Settings, 0, 0, &settings, out);
-        frame(Kind::WindowUpdate, 0, 0, &WINDOW.to_be_bytes(), out);
+        write_frame(Kind::Settings, 0, 0, &settings, out);
+        write_frame(Kind::WindowUpdate, 0, 0, &WINDOW.to_be_bytes(), out);
         Self {
             encoder: Encoder::default(),
             decoder: Decoder::default(),
@@ -172,7 +174,7 @@ impl Translated {
             self.content = Content::None;
         }
         let flag = flags::END_HEADERS | if is_end { flags::END_STREAM } else { 0 };
-        frame(Kind::Headers, flag, self.next_stream, &block, out);
+        write_frame(Kind::Headers, flag, self.next_stream, &block, out);
         let stream = Stream {
             is_head: method == "HEAD",
             window: self.initial_window,
@@ -255,7 +257,7 @@ impl Translated {
                 }
                 let piece: Vec<u8> = stream.waiting.drain(..len).collect();
                 let flag = if is_end { flags::END_STREAM } else { 0 };
-                frame(Kind::Data, flag, *id, &piece, out);
+                write_frame(Kind::Data, flag, *id, &piece, out);
                 self.window -= len as i64;
                 stream.window -= len as i64;
                 stream.is_end_sent = is_end;
@@ -273,7 +275,7 @@ impl Translated {
                         self.streams.values_mut().for_each(|it| it.window += more);
                     }
                 }
-                frame(Kind::Settings, flags::ACK, 0, &[], out);
+                write_frame(Kind::Settings, flags::ACK, 0, &[], out);
             }
             Kind::WindowUpdate if head.stream == 0 => self.window += i64::from(number(payload)),
             Kind::WindowUpdate => {
@@ -426,15 +428,4 @@ fn size_of_chunk(line: &[u8]) -> usize {
     let line = std::str::from_utf8(line).unwrap();
     let digits = line.split(';').next().unwrap().trim();
     usize::from_str_radix(digits, 16).unwrap()
-}
-
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(out);
-    out.extend_from_slice(payload);
 }

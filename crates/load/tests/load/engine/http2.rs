@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_load::{Arrivals, Control, Http2Plan, Loop, Plan, Share, engine};
 use loadline_proto::Method;
-use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags};
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, frame};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Every, Fault, Latency, Malformed, Report, Stub, StubOptions};
 use loadline_sys::clock::monotonic_ns;
@@ -317,19 +317,6 @@ fn a_plan_whose_blocks_are_others_is_refused() {
         refused.unwrap_err().kind(),
         std::io::ErrorKind::InvalidInput
     );
-}
-
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let len = payload.len();
-    let head = FrameHead {
-        len,
-        kind,
-        flags,
-        stream,
-    };
-    let mut bytes = head.bytes().to_vec();
-    bytes.extend_from_slice(payload);
-    bytes
 }
 
 /// Takes two streams at one time, answers them once both are there, and says goodbye with every tenth

@@ -3,11 +3,11 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use loadline_proto::http2::frame::{Kind, PREFACE};
+use loadline_proto::http2::frame::{Kind, PREFACE, write_frame};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::PATIENCE;
-use super::http2::{frame, request};
+use super::http2::request;
 
 /// A client over any stream.
 pub(crate) struct Client<S = TcpStream> {
@@ -73,7 +73,7 @@ impl<S: Read + Write> Client<S> {
     /// Begins HTTP/2, and asks over so many streams at once. What comes is not read.
     pub(crate) fn ask_by_streams(&mut self, path: &str, count: u32) {
         let mut frames = PREFACE.to_vec();
-        frame(Kind::Settings, 0, 0, &[], &mut frames);
+        write_frame(Kind::Settings, 0, 0, &[], &mut frames);
         for stream in 0..count {
             request(2 * stream + 1, path, &mut frames);
         }
@@ -85,7 +85,7 @@ impl<S: Read + Write> Client<S> {
         let mut frames = Vec::new();
         for stream in 0..count {
             let cancel = [0, 0, 0, 8];
-            frame(Kind::RstStream, 0, 2 * stream + 1, &cancel, &mut frames);
+            write_frame(Kind::RstStream, 0, 2 * stream + 1, &cancel, &mut frames);
         }
         self.stream.write_all(&frames).unwrap();
     }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use loadline_proto::hpack::Decoder;
-use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags};
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, write_frame};
 
 use super::{Client, eventually};
 
@@ -35,7 +35,7 @@ impl Http2Client {
             responses: BTreeMap::new(),
         };
         let mut frames = PREFACE.to_vec();
-        frame(Kind::Settings, 0, 0, &[], &mut frames);
+        write_frame(Kind::Settings, 0, 0, &[], &mut frames);
         this.stream.write_all(&frames).unwrap();
         this
     }
@@ -63,7 +63,7 @@ impl Http2Client {
         let mut frames = Vec::new();
         for stream in streams {
             let cancel = [0, 0, 0, 8];
-            frame(Kind::RstStream, 0, stream, &cancel, &mut frames);
+            write_frame(Kind::RstStream, 0, stream, &cancel, &mut frames);
         }
         self.stream.write_all(&frames).unwrap();
     }
@@ -139,16 +139,5 @@ pub(super) fn request(stream: u32, path: &str, out: &mut Vec<u8>) {
     let mut block = vec![get, http, authority, 1, b'h', path_name, path.len() as u8];
     block.extend_from_slice(path.as_bytes());
     let flags = flags::END_HEADERS | flags::END_STREAM;
-    frame(Kind::Headers, flags, stream, &block, out);
-}
-
-pub(super) fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
-    let head = FrameHead {
-        len: payload.len(),
-        kind,
-        flags,
-        stream,
-    };
-    head.write(out);
-    out.extend_from_slice(payload);
+    write_frame(Kind::Headers, flags, stream, &block, out);
 }

@@ -22,7 +22,7 @@ pub(crate) use client::{Answer, Client};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
 pub(crate) use http2::Http2Client;
 
-/// The address of a proxy that a server may be told to trust.
+/// The address of a proxy that a server may trust.
 pub(crate) const PROXY: [u8; 4] = [127, 0, 0, 99];
 
 /// What that proxy says of a request that this client has sent it.
