@@ -22,6 +22,7 @@ mod moving;
 mod shares;
 mod task_events;
 mod threads;
+mod visits;
 
 use std::collections::HashMap;
 use std::io;
@@ -29,26 +30,24 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use loadline_base::{IndexList, LogLimit, Millis, Slab, TimerWheel, Token};
+use loadline_base::{IndexList, Millis, Slab, TimerWheel, Token};
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::{Accepted, Interest};
 
 use crate::accept::balance::Load;
 use crate::accept::listener::Listener;
 use crate::accept::listener_set::ListenerSet;
-use crate::connection::{Connection, Step};
+use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::memory::{Footprint, Plan};
-use crate::options::SocketIo;
 use crate::overload::{TurnBegin, TurnControl};
 use crate::shutdown::Stage;
 use crate::site::Site;
 use crate::telemetry::counters::Role;
-use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, Happened, LoopTransport, Reported};
-use crate::worker::dispatcher::{Dispatcher, LoopTasks, OnLoop};
+use crate::worker::dispatcher::{Dispatcher, LoopTasks};
 use crate::worker::job::Message;
 use crate::worker::job::Served;
 use crate::worker::pool::Workers;
@@ -430,140 +429,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let slot = self.slots.get(token).filter(|_| self.is_reporting);
         slot.and_then(|slot| slot.connection.as_ref())
             .is_some_and(Connection::is_idle::<D>)
-    }
-
-    /// Visits a connection, here or at a worker.
-    #[inline]
-    fn attend(&mut self, token: Token) {
-        if self.site.options.socket_io == SocketIo::Worker && !self.stays_here(token) {
-            self.hand_over(token);
-        } else {
-            self.serve(token);
-        }
-    }
-
-    /// Whether the loop serves it though workers serve connections: what its tasks and its blocking steps
-    /// come to is sent here. And while jobs wait, the loop receives what many requests of a connection are,
-    /// so that none of them waits twice, and each is judged by itself.
-    fn stays_here(&self, token: Token) -> bool {
-        let slot = self.slots.get(token);
-        let connection = slot.and_then(|slot| slot.connection.as_ref());
-        connection.is_some_and(|connection| {
-            connection.has_tasks()
-                || connection.has_steps()
-                || (connection.is_multiplexed() && self.dispatcher.has_jobs())
-        })
-    }
-
-    /// Drives a connection here, until it waits, has had its share, or is closed.
-    #[inline]
-    fn serve(&mut self, token: Token) {
-        let Some(slot) = self.slots.get_mut(token) else {
-            return;
-        };
-        let Some(connection) = &mut slot.connection else {
-            return;
-        };
-        let load = &self.group.members()[self.index].load;
-        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        match connection.drive(&self.site, &mut self.thread, &mut self.driver, placement) {
-            Step::Wait => self.settle(token),
-            Step::Again => self.queue(token),
-            Step::Start(exchange) => {
-                self.start_task(token, exchange);
-                self.queue(token);
-            }
-            Step::Block(exchange, steps) => {
-                self.queue_step(token, exchange, steps);
-                self.queue(token);
-            }
-            Step::Close => self.close(token),
-        }
-        self.charge(token);
-    }
-
-    /// Nothing to do for it before an event: watches the socket and the time.
-    #[inline]
-    fn settle(&mut self, token: Token) {
-        let Some(slot) = self.slots.get_mut(token) else {
-            return;
-        };
-        let Some(connection) = &mut slot.connection else {
-            return;
-        };
-        if let Err(error) = connection.transport_mut().settle(token, &mut self.driver) {
-            static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
-            log::say_within(&LIMIT, |more| {
-                tracing::warn!("watching a connection: {error}{more}");
-            });
-            return self.abort(token, CloseReason::Failed);
-        }
-        if let Some(deadline) = connection.deadline() {
-            self.timers.arm(token, deadline);
-        }
-        if connection.is_idle::<D>() && slot.standing == Standing::Served {
-            if !(connection.transport_mut().rests_on() && self.idle.contains(token.index)) {
-                slot.idle_since = self.thread.now();
-                self.idle.push_last(token.index);
-            }
-        } else {
-            self.idle.remove(token.index);
-        }
-        self.note_memory(token);
-    }
-
-    /// It has used up its share: others first. No event will come for it.
-    fn queue(&mut self, token: Token) {
-        let Some(slot) = self.slots.get_mut(token) else {
-            return;
-        };
-        if !slot.queued {
-            slot.queued = true;
-            self.again.push(token);
-        }
-        self.idle.remove(token.index);
-        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
-            self.timers.arm(token, deadline);
-        }
-        self.note_memory(token);
-    }
-
-    fn abort(&mut self, token: Token, reason: CloseReason) {
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
-            connection.abort(reason);
-            self.close(token);
-        }
-    }
-
-    fn close(&mut self, token: Token) {
-        let Some(mut slot) = self.slots.remove(token) else {
-            return;
-        };
-        slot.footprint.release(&mut self.thread.memory);
-        // Before the close is counted: a reader that sees all closed sees none connected.
-        self.thread.row.connections.sub(1);
-        let mut client = self.proxied.remove(&token.index).unwrap_or_default();
-        if let Some(connection) = slot.connection {
-            if client.is_nobody() {
-                client = connection.client();
-            }
-            let record = connection.end(&mut self.driver, &mut self.thread.cx());
-            self.thread.journal_closed(record);
-        }
-        self.timers.disarm(token);
-        self.idle.remove(token.index);
-        self.load().connections.fetch_sub(1, Relaxed);
-        match slot.standing {
-            Standing::Served => self.served -= 1,
-            Standing::OverCapacity => {}
-            Standing::Refused => {
-                self.refused -= 1;
-                return; // was not counted
-            }
-        }
-        self.group.leave(client);
     }
 
     /// Connections whose deadline may have passed.

@@ -20,12 +20,14 @@ impl Http1Session {
     /// Behind a trusted proxy: for whose request it holds that, nobody's between two requests.
     #[must_use]
     pub fn proxied_client(&self) -> Option<ClientKey> {
+        if !self.peer_is_trusted() {
+            return None;
+        }
         let is_between = !self.sending && matches!(self.state, State::Idle | State::Head);
-        let client = match &self.progress {
+        Some(match &self.progress {
             Some(progress) if !is_between => progress.client,
             _ => ClientKey::NOBODY,
-        };
-        self.peer_is_trusted().then_some(client)
+        })
     }
 
     /// Whether an app's task waits for content.

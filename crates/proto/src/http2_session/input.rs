@@ -2,12 +2,13 @@
 
 use loadline_base::Millis;
 
+use super::control::depends_on_itself;
+use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session, Stage};
 use crate::hpack::HpackError;
 use crate::http1::Framing;
 use crate::http2::frame::{
-    ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, WINDOW_BYTES_MAX, flags, number,
-    unwrapped,
+    ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, WINDOW_BYTES_MAX, flags, number, unwrapped,
 };
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
@@ -45,11 +46,6 @@ impl Block {
         self.bytes.capacity()
     }
 }
-
-/// A connection error.
-struct Failure(ErrorCode, &'static str);
-
-type Parsed<T = ()> = Result<T, Failure>;
 
 impl Http2Session {
     /// Reads what came, and keeps the beginning of a frame.
@@ -212,7 +208,7 @@ impl Http2Session {
 
     /// Whether the state of its stream lets a frame do what it is for. Else it has had the effect that
     /// `http2::state` says.
-    fn is_taken(&mut self, head: FrameHead, cx: &mut Context<'_>) -> Parsed<bool> {
+    pub(super) fn is_taken(&mut self, head: FrameHead, cx: &mut Context<'_>) -> Parsed<bool> {
         let id = StreamId(head.stream);
         let Some(received) = Received::of(head) else {
             return Ok(true);
@@ -229,7 +225,7 @@ impl Http2Session {
     }
 
     /// Something that costs the server more than the client.
-    fn spend(&mut self, cx: &Context<'_>) -> Parsed {
+    pub(super) fn spend(&mut self, cx: &Context<'_>) -> Parsed {
         if self.budget.spend(cx.now) {
             return Ok(());
         }
@@ -251,7 +247,12 @@ impl Http2Session {
     }
 
     /// A stream error of the client's.
-    fn refuse_stream(&mut self, id: StreamId, code: ErrorCode, cx: &mut Context<'_>) -> Parsed {
+    pub(super) fn refuse_stream(
+        &mut self,
+        id: StreamId,
+        code: ErrorCode,
+        cx: &mut Context<'_>,
+    ) -> Parsed {
         self.spend(cx)?;
         self.reset(id, code, cx);
         Ok(())
@@ -270,6 +271,7 @@ impl Http2Session {
         if content.is_empty() && !is_end {
             self.spend(cx)?;
         }
+        self.budget.use_bytes(content.len());
         if !self.is_taken(head, cx)? {
             self.credit += len;
             return Ok(());
@@ -277,7 +279,6 @@ impl Http2Session {
         let Some(stream) = self.streams.get_mut(id) else {
             return Ok(()); // those that take content are there
         };
-        self.budget.use_bytes(content.len());
         let content_len = content.len() as u64;
         let left = stream
             .announced_left
@@ -483,107 +484,6 @@ impl Http2Session {
         Ok(())
     }
 
-    /// Section 6.5.
-    fn settings(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
-        self.spend(cx)?;
-        for setting in Setting::parse_all(payload) {
-            setting
-                .check()
-                .map_err(|code| Failure(code, "a setting that cannot be"))?;
-            match setting.id {
-                Setting::HEADER_TABLE_SIZE => self.encoder.resize(setting.value as usize),
-                Setting::INITIAL_WINDOW_SIZE => self.resize_windows(setting.value)?,
-                _ => {}
-            }
-        }
-        self.output
-            .frame(Kind::Settings, flags::ACK, CONNECTION, &[], cx);
-        Ok(())
-    }
-
-    /// Section 6.9.2: windows of streams change by the difference.
-    fn resize_windows(&mut self, size: u32) -> Parsed {
-        let more = i64::from(size) - i64::from(self.stream_send_window);
-        self.stream_send_window = size;
-        for stream in self.streams.iter_mut() {
-            stream.send_window += more;
-            if stream.send_window > i64::from(WINDOW_BYTES_MAX) {
-                return Err(Failure(ErrorCode::FlowControl, "a window beyond its limit"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Section 6.9.
-    fn window_update(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
-        let id = StreamId(head.stream);
-        let more = i64::from(number(payload) & WINDOW_BYTES_MAX);
-        let most = i64::from(WINDOW_BYTES_MAX);
-        if id == CONNECTION {
-            self.send_window += more;
-            return match (more, self.send_window > most) {
-                (0, _) => Err(Failure(ErrorCode::Protocol, "a window grows by nothing")),
-                (_, true) => Err(Failure(ErrorCode::FlowControl, "a window beyond its limit")),
-                _ => Ok(()),
-            };
-        }
-        if !self.is_taken(head, cx)? {
-            return Ok(());
-        }
-        let Some(stream) = self.streams.get_mut(id) else {
-            return Ok(()); // those that take it are there
-        };
-        stream.send_window += more;
-        match (more, stream.send_window > most) {
-            (0, _) => self.refuse_stream(id, ErrorCode::Protocol, cx),
-            (_, true) => self.refuse_stream(id, ErrorCode::FlowControl, cx),
-            _ => Ok(()),
-        }
-    }
-
-    /// Section 6.3. The priorities of RFC 7540 are not used.
-    fn priority(&mut self, head: FrameHead, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
-        self.spend(cx)?;
-        let id = StreamId(head.stream);
-        match payload.len() {
-            5 if depends_on_itself(head, payload) => {
-                Err(Failure(ErrorCode::Protocol, "a stream depends on itself"))
-            }
-            5 => Ok(()),
-            _ if self.streams.get_mut(id).is_some() => {
-                self.refuse_stream(id, ErrorCode::FrameSize, cx)
-            }
-            _ => Err(Failure(
-                ErrorCode::FrameSize,
-                "a PRIORITY frame of a wrong length",
-            )),
-        }
-    }
-
-    /// The client may send so much more.
-    pub(super) fn give_credit(&mut self, id: StreamId, bytes: u32, cx: &mut Context<'_>) {
-        self.credit += bytes;
-        let window = super::stream_window(self.config.limits.stream_window_bytes);
-        let Some(stream) = self.streams.get_mut(id) else {
-            return;
-        };
-        stream.credit += bytes;
-        if !stream.has_all && stream.credit >= window.div_ceil(2) {
-            let more = std::mem::take(&mut stream.credit);
-            stream.window += more;
-            self.output.window_update(id, more, cx);
-        }
-    }
-
-    /// The same for the connection, once it is worth a frame.
-    pub(super) fn use_credit(&mut self, cx: &mut Context<'_>) {
-        if self.credit >= self.config.limits.connection_window_bytes.div_ceil(2) {
-            let more = std::mem::take(&mut self.credit);
-            self.window += more;
-            self.output.window_update(CONNECTION, more, cx);
-        }
-    }
-
     /// The client will send no more: what is incomplete stays so.
     pub(super) fn end_input(&mut self, cx: &mut Context<'_>) {
         let is_hopeless = |stream: &&Stream| !stream.has_all || stream.task.cancel_on_half_close;
@@ -609,11 +509,4 @@ fn undecodable(error: HpackError, cx: &Context<'_>) -> Failure {
         );
     }
     Failure(ErrorCode::Compression, "a field block cannot be decoded")
-}
-
-/// What RFC 7540 section 5.3.1 forbids.
-fn depends_on_itself(head: FrameHead, payload: &[u8]) -> bool {
-    let padding = usize::from(head.kind == Kind::Headers && head.has(flags::PADDED));
-    let parent = payload.get(padding..padding + 4);
-    parent.is_some_and(|bytes| number(bytes) & WINDOW_BYTES_MAX == head.stream)
 }

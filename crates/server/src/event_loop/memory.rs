@@ -29,15 +29,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return;
         };
         let held_bytes = connection.held_bytes();
-        if let Some(client) = connection.proxied_client()
-            && slot.standing != Standing::Refused
-        {
+        let proxied_client = connection.proxied_client();
+        let is_served = slot.standing != Standing::Refused;
+        let is_short = (self.thread).note_memory(&mut slot.footprint, held_bytes);
+        if let Some(client) = proxied_client.filter(|_| is_served) {
             self.count_for(token, client);
         }
-        let Some(slot) = self.slots.get_mut(token) else {
-            return;
-        };
-        if (self.thread).note_memory(&mut slot.footprint, held_bytes) {
+        if is_short {
             self.relieve_at_once(token);
         }
     }

@@ -1,0 +1,126 @@
+//! Frames that say how others are sent: settings, windows and priorities (RFC 9113 sections 6.3, 6.5, 6.9).
+
+use super::ending::{Failure, Parsed};
+use super::{CONNECTION, Http2Session};
+use crate::http2::frame::{ErrorCode, FrameHead, Kind, Setting, WINDOW_BYTES_MAX, flags, number};
+use crate::{Context, StreamId};
+
+impl Http2Session {
+    /// Section 6.5.
+    pub(super) fn settings(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
+        self.spend(cx)?;
+        for setting in Setting::parse_all(payload) {
+            setting
+                .check()
+                .map_err(|code| Failure(code, "a setting that cannot be"))?;
+            match setting.id {
+                Setting::HEADER_TABLE_SIZE => self.encoder.resize(setting.value as usize),
+                Setting::INITIAL_WINDOW_SIZE => self.resize_windows(setting.value)?,
+                _ => {}
+            }
+        }
+        self.output
+            .frame(Kind::Settings, flags::ACK, CONNECTION, &[], cx);
+        Ok(())
+    }
+
+    /// Section 6.9.2: windows of streams change by the difference.
+    fn resize_windows(&mut self, size: u32) -> Parsed {
+        let more = i64::from(size) - i64::from(self.stream_send_window);
+        self.stream_send_window = size;
+        for stream in self.streams.iter_mut() {
+            stream.send_window += more;
+            if stream.send_window > i64::from(WINDOW_BYTES_MAX) {
+                return Err(Failure(ErrorCode::FlowControl, "a window beyond its limit"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Section 6.9.
+    pub(super) fn window_update(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Parsed {
+        let id = StreamId(head.stream);
+        let more = i64::from(number(payload) & WINDOW_BYTES_MAX);
+        let most = i64::from(WINDOW_BYTES_MAX);
+        if id == CONNECTION {
+            self.send_window += more;
+            return match (more, self.send_window > most) {
+                (0, _) => Err(Failure(ErrorCode::Protocol, "a window grows by nothing")),
+                (_, true) => Err(Failure(ErrorCode::FlowControl, "a window beyond its limit")),
+                _ => Ok(()),
+            };
+        }
+        if !self.is_taken(head, cx)? {
+            return Ok(());
+        }
+        let Some(stream) = self.streams.get_mut(id) else {
+            return Ok(()); // those that take it are there
+        };
+        stream.send_window += more;
+        match (more, stream.send_window > most) {
+            (0, _) => self.refuse_stream(id, ErrorCode::Protocol, cx),
+            (_, true) => self.refuse_stream(id, ErrorCode::FlowControl, cx),
+            _ => Ok(()),
+        }
+    }
+
+    /// Section 6.3. The priorities of RFC 7540 are not used.
+    pub(super) fn priority(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+        cx: &mut Context<'_>,
+    ) -> Parsed {
+        self.spend(cx)?;
+        let id = StreamId(head.stream);
+        match payload.len() {
+            5 if depends_on_itself(head, payload) => {
+                Err(Failure(ErrorCode::Protocol, "a stream depends on itself"))
+            }
+            5 => Ok(()),
+            _ if self.streams.get_mut(id).is_some() => {
+                self.refuse_stream(id, ErrorCode::FrameSize, cx)
+            }
+            _ => Err(Failure(
+                ErrorCode::FrameSize,
+                "a PRIORITY frame of a wrong length",
+            )),
+        }
+    }
+
+    /// The client may send so much more.
+    pub(super) fn give_credit(&mut self, id: StreamId, bytes: u32, cx: &mut Context<'_>) {
+        self.credit += bytes;
+        let window = super::stream_window(self.config.limits.stream_window_bytes);
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        stream.credit += bytes;
+        if !stream.has_all && stream.credit >= window.div_ceil(2) {
+            let more = std::mem::take(&mut stream.credit);
+            stream.window += more;
+            self.output.window_update(id, more, cx);
+        }
+    }
+
+    /// The same for the connection, once it is worth a frame.
+    pub(super) fn use_credit(&mut self, cx: &mut Context<'_>) {
+        if self.credit >= self.config.limits.connection_window_bytes.div_ceil(2) {
+            let more = std::mem::take(&mut self.credit);
+            self.window += more;
+            self.output.window_update(CONNECTION, more, cx);
+        }
+    }
+}
+
+/// What RFC 7540 section 5.3.1 forbids.
+pub(super) fn depends_on_itself(head: FrameHead, payload: &[u8]) -> bool {
+    let padding = usize::from(head.kind == Kind::Headers && head.has(flags::PADDED));
+    let parent = payload.get(padding..padding + 4);
+    parent.is_some_and(|bytes| number(bytes) & WINDOW_BYTES_MAX == head.stream)
+}

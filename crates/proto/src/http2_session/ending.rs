@@ -1,0 +1,111 @@
+//! How streams and the connection end: when they are done, and by errors (RFC 9113 section 5.4).
+
+use loadline_base::Segment;
+
+use super::{Http2Session, RESET_KEPT, Stage, abandon};
+use crate::http2::frame::ErrorCode;
+use crate::http2::stream::{Phase, Stream};
+use crate::{CloseReason, Context, Fault, Http2Count, StreamId};
+
+/// A connection error.
+pub(super) struct Failure(pub(super) ErrorCode, pub(super) &'static str);
+
+pub(super) type Parsed<T = ()> = Result<T, Failure>;
+
+impl Http2Session {
+    /// A connection error (section 5.4.1): GOAWAY says so, and the connection ends.
+    #[cold]
+    pub(super) fn fail(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {
+        if self.stage >= Stage::Ending {
+            return;
+        }
+        cx.counters.fault(&Fault::bad_request(text));
+        if code != ErrorCode::EnhanceYourCalm {
+            cx.counters.http2(Http2Count::Errors); // the others were counted where they were found
+        }
+        self.reason.get_or_insert(CloseReason::BadRequest);
+        self.go_away(code, cx);
+        // Nothing of what was begun is finished: what comes cannot be understood any more.
+        let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
+        for id in streams {
+            self.end_stream(id, cx);
+        }
+    }
+
+    /// No more streams are begun.
+    pub(super) fn go_away(&mut self, code: ErrorCode, cx: &mut Context<'_>) {
+        self.output.go_away(self.last_stream, code, cx);
+        self.stage = Stage::Ending;
+    }
+
+    /// A stream error (section 5.4.2), or a request that is not answered.
+    pub(super) fn reset(&mut self, id: StreamId, code: ErrorCode, cx: &mut Context<'_>) {
+        self.output.reset(id, code, cx);
+        cx.counters.http2(match code {
+            ErrorCode::RefusedStream => Http2Count::RefusedStreams,
+            _ => Http2Count::ServerResets,
+        });
+        if self.recently_reset.len() == RESET_KEPT {
+            self.recently_reset.pop_front();
+        }
+        self.recently_reset.push_back(id);
+        self.end_stream(id, cx);
+    }
+
+    /// The stream is closed, whatever of it is still under way.
+    pub(super) fn end_stream(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        let Some(stream) = self.streams.get_mut(id) else {
+            return;
+        };
+        match stream.phase {
+            // It counts until a worker has given its exchange back: that is what it costs.
+            Phase::Blocking => {
+                abandon(stream);
+                stream.content.clear();
+                stream.phase = Phase::Reset;
+            }
+            Phase::Reset => {}
+            phase => {
+                if phase == Phase::Task {
+                    self.cancelled.push_back(id);
+                }
+                if let Some(stream) = self.streams.remove(id) {
+                    self.discard(stream, cx);
+                }
+                self.rest_if_idle(cx);
+            }
+        }
+    }
+
+    /// Gives back what a stream holds. What it has kept of the client's window is open again.
+    pub(super) fn discard(&mut self, mut stream: Box<Stream>, cx: &mut Context<'_>) {
+        self.let_go(&mut stream, cx);
+        stream.clear();
+        cx.pool.http2.streams.give(stream);
+    }
+
+    pub(super) fn let_go(&mut self, stream: &mut Stream, cx: &mut Context<'_>) {
+        let offered_bytes = std::mem::take(&mut stream.app.offered_bytes);
+        self.credit += u32::try_from(offered_bytes).unwrap_or_default();
+        cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+        let exchanges = [stream.exchange.take(), stream.app.request_copy.take()];
+        for exchange in exchanges.into_iter().flatten() {
+            cx.pool.give_exchange(exchange);
+        }
+        if let Some(exchange) = stream.answered.take() {
+            cx.answered(exchange, stream.content_sent);
+        }
+        for segment in stream.content.drain(..) {
+            if let Segment::Buffer(bytes) = segment {
+                cx.pool.buffers.give(bytes);
+            }
+        }
+    }
+
+    /// The last stream has ended: the idle time begins.
+    pub(super) fn rest_if_idle(&mut self, cx: &Context<'_>) {
+        if self.streams.is_empty() && !self.sending {
+            self.begin_period(cx);
+        }
+    }
+}
