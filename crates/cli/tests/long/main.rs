@@ -1,6 +1,6 @@
 //! What takes long, and is run by `./x test --all`: the program under a mix of everything for half a
-//! minute, beside other servers, in front of Firefox, of other clients of HTTP/2 and of testssl.sh, and with
-//! each database under each architecture.
+//! minute, beside other servers, in front of Firefox, of other clients of HTTP/2, of sslyze and of
+//! testssl.sh, and with each database under each architecture.
 //! One test after the other: each has the machine.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -37,6 +37,7 @@ mod program;
 #[path = "../../../accounts/tests/accounts/servers.rs"]
 mod servers;
 mod soak;
+mod sslyze;
 mod testssl;
 mod visitor;
 
