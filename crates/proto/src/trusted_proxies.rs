@@ -116,6 +116,7 @@ impl TrustedProxies {
 
     /// What a request from this peer says of its client. Whether it is a proxy that nobody has named is looked
     /// at once for a connection.
+    #[inline]
     pub(crate) fn note(&self, standing: &mut Standing, exchange: &mut Exchange) {
         match standing {
             Standing::Client => {}

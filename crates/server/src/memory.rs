@@ -63,6 +63,9 @@ impl Footprint {
     /// The connection holds this much now. `true`: it is time to look at the pressure.
     #[inline]
     pub(crate) fn note(&mut self, held_bytes: usize, memory: &mut MemoryAccount) -> bool {
+        if held_bytes == 0 && *self == Self::IDLE {
+            return false; // between two requests, as before
+        }
         let noted = Self::of(CONNECTION_BYTES + held_bytes as u64);
         if noted == *self {
             return false;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
+
 use super::{CacheLimits, Weighty};
 
 /// The space that the indexes of all threads share out among themselves.
@@ -32,9 +34,9 @@ impl IndexSpace {
 #[derive(Debug)]
 pub(crate) struct Index<E> {
     space: Arc<IndexSpace>,
-    young: HashMap<Box<[u8]>, Arc<E>>,
+    young: HashMap<Box<[u8]>, Arc<E>, RandomState>,
     young_weight: u64,
-    old: HashMap<Box<[u8]>, Arc<E>>,
+    old: HashMap<Box<[u8]>, Arc<E>, RandomState>,
 }
 
 impl<E: Weighty> Index<E> {
@@ -43,9 +45,9 @@ impl<E: Weighty> Index<E> {
         space.indexes.fetch_add(1, Ordering::Relaxed);
         Self {
             space: Arc::clone(space),
-            young: HashMap::new(),
+            young: HashMap::default(),
             young_weight: 0,
-            old: HashMap::new(),
+            old: HashMap::default(),
         }
     }
 

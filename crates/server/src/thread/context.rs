@@ -75,12 +75,13 @@ pub(crate) struct Borrowed<'k, H: Handler> {
     pub(crate) cx: Context<'k>,
 }
 
-/// What comes too late to be answered within the latency goal.
+/// What comes too late to be answered within the latency goal. References alone, since it is lent for each
+/// order of a session and few need it.
 pub(crate) struct Late<'k> {
-    refusing: Option<Refusing>,
-    turn: Option<&'k mut TurnControl>,
-    now_us: u64,
-    row: &'k Row,
+    refusing: &'k Option<Refusing>,
+    turn: &'k mut Option<TurnControl>,
+    now_us: &'k u64,
+    row: &'k Arc<Row>,
 }
 
 impl Late<'_> {
@@ -93,8 +94,8 @@ impl Late<'_> {
         exchange: &mut Exchange,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        let turn = self.turn.as_deref_mut();
-        let is_late = || turn.and_then(|turn| turn.check(self.now_us).err());
+        let turn = self.turn.as_mut();
+        let is_late = || turn.and_then(|turn| turn.check(*self.now_us).err());
         match self.refusing.or_else(|| is_late().map(Refusing::late)) {
             Some(refusing) if !config.is_exempt(exchange) => {
                 exchange.refuse(refusing.retry_after_s);
@@ -250,9 +251,9 @@ impl<H: Handler> ThreadContext<H> {
             files: &mut self.files,
             tasks: &mut self.tasks,
             late: Late {
-                refusing: self.refusing,
-                turn: self.turn.as_mut(),
-                now_us: self.now_us,
+                refusing: &self.refusing,
+                turn: &mut self.turn,
+                now_us: &self.now_us,
                 row: &self.row,
             },
             cx: Context {
