@@ -102,8 +102,17 @@ impl ClaimRow {
             (Value::Largest { .. }, Some(bound)) if !bound.holds(measured.value) => {
                 finding = finding.failed();
             }
-            (Value::Bends { of, over }, _) if finding.verdict == Verdict::NotTestable => {
-                if let Some(why) = bend::unseen(evidence, [of, &of.but(over)]) {
+            (
+                Value::Bends {
+                    of,
+                    over,
+                    by,
+                    over_by,
+                },
+                _,
+            ) if finding.verdict == Verdict::NotTestable => {
+                let bends = [(of, *by), (&of.but(over), *over_by)];
+                if let Some(why) = bend::unseen(evidence, bends) {
                     (finding.why, finding.interval) = (why, None);
                 }
             }

@@ -1,6 +1,8 @@
 //! Made-up runs in which a claim holds, does not, is undecided, and cannot be tested.
 
+mod best;
 mod p5;
+mod rows;
 
 use loadline_lab::analysis::{Measured, Metric, Second};
 use loadline_lab::journal::{Level, RunHead};
@@ -149,11 +151,15 @@ fn throughput_falls_with_service_time() {
 fn headline(several: f64, noise: f64) -> Made {
     let mut made = Made::new("P1");
     for service_us in ["0", "1000"] {
-        for (model, rate) in [(SINGLE, 1000.0), (SEVERAL, several)] {
-            let connections = ("connections", "20000");
-            let levels = [("model", model), ("service_us", service_us), connections];
+        for (model, numbers, rate) in [
+            (SINGLE, "1 x 1", 1000.0),
+            (SEVERAL, "2 x 16", several),
+            (SEVERAL, "2 x 50", several / 2.0),
+        ] {
+            let numbers = ("numbers", numbers);
+            let levels = [("model", model), ("service_us", service_us), numbers];
             let values = [(GoodPerS, rate), (MeanUs, 1e6 / rate)];
-            made.cell("concurrency", (&levels, &values), noise);
+            made.cell("best", (&levels, &values), noise);
         }
     }
     made
@@ -313,6 +319,7 @@ fn the_gain_of_the_proactor() {
                     let levels = [("arm", arm), ("timer", timer), ("connections", connections)];
                     let values = [(GoodPerS, rate), (ErrorShare, errors)];
                     made.cell("arms", (&levels, &values), 0.02);
+                    made.cell("slower", (&levels, &values), 0.02);
                 }
             }
         }

@@ -6,7 +6,8 @@ use loadline_capacity::stats::{self, Interval, Range};
 use loadline_lab::analysis::{Measured, Metric};
 use serde::Deserialize;
 
-use super::bend;
+use super::bend::{self, BendOf};
+use super::envelope::{self, Choice};
 use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::{Bound, number};
 use super::select::Select;
@@ -43,6 +44,17 @@ pub(super) enum Value {
         most: f64,
         metric: Metric,
     },
+    /// `of / over`, each at its best over all levels of some factors, which other blocks choose. `{this}`
+    /// and `{other}` are what was chosen.
+    Envelope {
+        of: Select,
+        over: Select,
+        factors: Vec<String>,
+        /// What is to be the best: throughput, unless it is said.
+        #[serde(default = "throughput")]
+        by: Metric,
+        metric: Metric,
+    },
     /// `of / over`, over `from / over`.
     Growth {
         of: Select,
@@ -64,10 +76,25 @@ pub(super) enum Value {
         factor: String,
         quantity: Quantity,
     },
-    /// The highest rate that a server carries.
-    Bend { of: Select },
-    /// That of one server over that of another.
-    Bends { of: Select, over: Select },
+    /// The highest rate up to which a server does not bend.
+    Bend {
+        of: Select,
+        #[serde(default)]
+        by: BendOf,
+    },
+    /// That of one server over that of another, or over another bend of the same.
+    Bends {
+        of: Select,
+        over: Select,
+        #[serde(default)]
+        by: BendOf,
+        #[serde(default)]
+        over_by: BendOf,
+    },
+}
+
+fn throughput() -> Metric {
+    Metric::GoodPerS
 }
 
 /// Something of a trial.
@@ -162,6 +189,22 @@ impl Value {
                 most,
                 metric,
             } => ratio_up_to(evidence, *metric, [of, &of.but(over)], (factor, *most)),
+            Self::Envelope {
+                of,
+                over,
+                factors,
+                by,
+                metric,
+            } => {
+                let choice = Choice { factors, by: *by };
+                let other = of.but(over);
+                let (these, this_best) = envelope::best(evidence, *metric, of, &choice);
+                let (others, other_best) = envelope::best(evidence, *metric, &other, &choice);
+                let ratio = evidence.ratio_of([&these, &others], [of, &other])?;
+                fill("{this}", this_best);
+                fill("{other}", other_best);
+                Ok(ratio)
+            }
             Self::Growth {
                 of,
                 from,
@@ -187,8 +230,13 @@ impl Value {
                 factor,
                 quantity,
             } => exponent(evidence, *quantity, of, factor),
-            Self::Bend { of } => bend::rate(evidence, of, what),
-            Self::Bends { of, over } => bend::ratio(evidence, [of, &of.but(over)], what),
+            Self::Bend { of, by } => bend::rate(evidence, (of, *by), what),
+            Self::Bends {
+                of,
+                over,
+                by,
+                over_by,
+            } => bend::ratio(evidence, [(of, *by), (&of.but(over), *over_by)], what),
         }
     }
 }
