@@ -107,7 +107,7 @@ fn the_full_grids_are_the_papers_own() {
             .iter()
             .all(|it| threads.contains(&(*it).to_owned()))
     );
-    for series in ["models", "threads", "reactors", "best"] {
+    for series in ["models", "threads", "reactors"] {
         assert_eq!(levels(&p1, series, "service_us").len(), 11, "{series}");
     }
     for factor in ["loops", "workers"] {
