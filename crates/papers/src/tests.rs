@@ -201,6 +201,25 @@ fn a_part_can_be_chosen() {
 }
 
 #[test]
+fn without_a_quota_the_other_series_are_left() {
+    for paper in &PAPERS {
+        let all = plan(paper, &Grid::default());
+        let no_quota = Grid {
+            no_quota: true,
+            ..Grid::default()
+        };
+        let left = plan(paper, &no_quota);
+        assert!(left.series.iter().all(|series| series.cpu_quota.is_none()));
+        let with = all.series.iter().filter(|it| it.cpu_quota.is_some());
+        let smallest = with.clone().filter_map(|it| it.cpu_quota).reduce(f64::min);
+        assert!(smallest.is_none_or(|cpus| cpus >= 0.3), "{}", paper.name);
+        assert_eq!(left.series.len(), all.series.len() - with.count());
+        let is_left = |name: &String| left.series.iter().any(|series| series.name == *name);
+        assert!(left.charts.iter().all(|chart| is_left(&chart.series)));
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_one_line() {
     for (text, right) in [
         ("= 1", "x: "),
