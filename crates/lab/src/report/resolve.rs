@@ -24,6 +24,10 @@ pub(super) fn figure(
     if picked.is_empty() {
         return None;
     }
+    let picked = match chart.best_of.is_empty() {
+        true => picked,
+        false => best(chart, picked),
+    };
     let layout = Layout::new(chart, &picked, order);
     let mut figure = Figure {
         id: String::new(),
@@ -74,6 +78,34 @@ fn is_picked(chart: &Chart, cell: &Cell<'_>) -> bool {
         cell.level(name).is_some_and(|level| levels.contains(level))
     };
     cell.series == chart.series && chart.only.iter().all(has_one)
+}
+
+/// Of cells that differ in the factors of `best_of` alone, the one with the best mean. Cells without a trial
+/// that counts are best where there is no other, so that they are shown.
+fn best<'c, 'r>(chart: &Chart, picked: Vec<&'c Cell<'r>>) -> Vec<&'c Cell<'r>> {
+    let sign = match chart.metric.more_is_better() {
+        Some(false) => -1.0,
+        _ => 1.0,
+    };
+    let score = |cell: &Cell<'_>| {
+        let estimate = cell.estimate(chart.metric);
+        estimate.map_or(f64::NEG_INFINITY, |it| sign * it.center)
+    };
+    let mut best: Vec<&Cell<'_>> = Vec::new();
+    for cell in picked {
+        let rest = |of: &Cell<'_>| -> Vec<(String, Level)> {
+            let levels = of.levels.iter();
+            let rest = levels.filter(|(name, _)| !chart.best_of.contains(name));
+            rest.map(|(name, level)| (name.clone(), level.clone()))
+                .collect()
+        };
+        match best.iter_mut().find(|other| rest(other) == rest(cell)) {
+            Some(other) if score(cell) > score(other) => *other = cell,
+            Some(_) => {}
+            None => best.push(cell),
+        }
+    }
+    best
 }
 
 fn title(chart: &Chart) -> String {
@@ -143,7 +175,8 @@ impl Layout {
         for name in names {
             let is_named = [&chart.x, &chart.y].contains(&name)
                 || chart.lines.contains(name)
-                || chart.facets.contains(name);
+                || chart.facets.contains(name)
+                || chart.best_of.contains(name);
             if !is_named && levels_of(name).len() > 1 {
                 others.push(name.clone());
             }
@@ -264,9 +297,13 @@ impl Layout {
                     .filter_map(|cell| {
                         let level = cell.level(&chart.x)?;
                         let x = self.position(&axis, &self.x_levels, level);
-                        let mut point = point(chart, cell, (x, words::level(level)), &|it| {
-                            it.measured(chart.metric)
-                        });
+                        let best = name_of(&chart.best_of, &key(&chart.best_of, cell));
+                        let x_text = match best.is_empty() {
+                            true => words::level(level),
+                            false => format!("{} (best: {best})", words::level(level)),
+                        };
+                        let value = |it: &Measured| it.measured(chart.metric);
+                        let mut point = point(chart, cell, (x, x_text), &value);
                         point.room = room(cell, chart.metric);
                         Some(point)
                     })

@@ -374,6 +374,7 @@ fn large_effects_are_found() {
     ];
     let p2 = found("P2", &p2, &p2_claims);
     let p4 = found("P4", &p4, &["It serves nearly", "Throughput grows"]);
+    println!("found of {EFFECT_STUDIES}: {p1:?} {p2:?} {p4:?}");
     for count in [p1, p2, p4].concat() {
         assert!(
             count >= EFFECT_STUDIES * 9 / 10,
