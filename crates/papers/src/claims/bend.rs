@@ -65,7 +65,7 @@ impl BendOf {
 }
 
 /// Where a server bends in each block.
-struct Bends {
+struct Bent {
     name: String,
     of: BendOf,
     /// Between the highest rate before the bend, and the lowest beyond it. The value is the former.
@@ -78,7 +78,7 @@ struct Bends {
     limit: String,
 }
 
-impl Bends {
+impl Bent {
     fn new(evidence: &Evidence<'_>, (select, of): (&Select, BendOf)) -> Result<Self, Untestable> {
         let mut values: BTreeMap<u32, BTreeMap<u64, f64>> = BTreeMap::new();
         let rates = evidence.numbers(select, RATE);
@@ -92,7 +92,7 @@ impl Bends {
         values.retain(|_, of_block| !of_block.is_empty());
         let highest = values.values().flat_map(BTreeMap::keys).max();
         let highest_per_s = *highest.ok_or_else(|| evidence.missing(select))? as f64;
-        let mut bends = Self {
+        let mut bent = Self {
             name: select
                 .level("server")
                 .map_or_else(String::new, ToString::to_string),
@@ -109,7 +109,7 @@ impl Bends {
         };
         for (block, of_block) in values {
             let beyond = of.beyond(&of_block);
-            bends.without += usize::from(beyond.is_none());
+            bent.without += usize::from(beyond.is_none());
             let below = match &beyond {
                 None => of_block.last_key_value(),
                 Some(beyond) => of_block.range(..beyond).next_back(),
@@ -120,9 +120,9 @@ impl Bends {
                 value: low,
                 high: beyond.map_or(ANYWHERE_PER_S.1, |rate| rate as f64),
             };
-            bends.by_block.insert(block, bend);
+            bent.by_block.insert(block, bend);
         }
-        Ok(bends)
+        Ok(bent)
     }
 
     fn unseen(&self) -> Untestable {
@@ -161,35 +161,55 @@ pub(super) fn rate(
     of: (&Select, BendOf),
     what: &mut String,
 ) -> Result<Estimate, Untestable> {
-    let bends = Bends::new(evidence, of)?;
+    let bends = Bent::new(evidence, of)?;
     let rates: Vec<f64> = bends.by_block.values().map(|bend| bend.value).collect();
     let rate = stats::center(&rates, evidence.level).ok_or_else(|| bends.unseen())?;
     *what += &bends.note();
     Ok(rate.into())
 }
 
-/// The rate at which one bends over that at which the other does. Between two rates that were asked
-/// for, and above the highest, a bend can lie anywhere: the interval reaches as far.
-pub(super) fn ratio(
-    evidence: &Evidence<'_>,
-    [this, other]: [(&Select, BendOf); 2],
-    what: &mut String,
-) -> Result<Estimate, Untestable> {
-    let [these, others] = [Bends::new(evidence, this)?, Bends::new(evidence, other)?];
-    let pairs = these.by_block.iter().filter_map(|(block, bend)| {
-        let other = others.by_block.get(block)?;
-        Some(bend.over(other))
-    });
-    let pairs: Vec<Range> = pairs.collect();
-    let ratio = stats::compare_ranges_at(&pairs, 0.0, evidence.level);
-    let ratio = ratio.ok_or_else(|| evidence.missing(this.0))?;
-    *what += &(these.note() + &others.note());
-    Ok((ratio.ratio, ratio.interval).into())
+/// The rate at which one server bends over that at which another does, or over another bend of the same.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bends {
+    of: Select,
+    over: Select,
+    #[serde(default)]
+    by: BendOf,
+    #[serde(default)]
+    over_by: BendOf,
 }
 
-/// Why the ratio may be undecided: one of the servers bends nowhere.
-pub(super) fn unseen(evidence: &Evidence<'_>, servers: [(&Select, BendOf); 2]) -> Option<String> {
-    let bends = servers.map(|bend| Bends::new(evidence, bend));
-    let unseen = bends.into_iter().flatten().find(|it| it.without > 0);
-    unseen.map(|it| it.unseen().0)
+impl Bends {
+    fn bent(&self, evidence: &Evidence<'_>) -> [Result<Bent, Untestable>; 2] {
+        let other = self.of.but(&self.over);
+        [(&self.of, self.by), (&other, self.over_by)].map(|of| Bent::new(evidence, of))
+    }
+
+    /// Between two rates that were asked for, and above the highest, a bend can lie anywhere: the interval
+    /// reaches as far.
+    pub(super) fn measured(
+        &self,
+        evidence: &Evidence<'_>,
+        what: &mut String,
+    ) -> Result<Estimate, Untestable> {
+        let [these, others] = self.bent(evidence);
+        let (these, others) = (these?, others?);
+        let pairs = these.by_block.iter().filter_map(|(block, bend)| {
+            let other = others.by_block.get(block)?;
+            Some(bend.over(other))
+        });
+        let pairs: Vec<Range> = pairs.collect();
+        let ratio = stats::compare_ranges_at(&pairs, 0.0, evidence.level);
+        let ratio = ratio.ok_or_else(|| evidence.missing(&self.of))?;
+        *what += &(these.note() + &others.note());
+        Ok((ratio.ratio, ratio.interval).into())
+    }
+
+    /// Why the ratio may be undecided: one of the servers bends nowhere.
+    pub(super) fn unseen(&self, evidence: &Evidence<'_>) -> Option<String> {
+        let bent = self.bent(evidence).into_iter().flatten();
+        let mut unseen = bent.filter(|it| it.without > 0);
+        unseen.next().map(|it| it.unseen().0)
+    }
 }

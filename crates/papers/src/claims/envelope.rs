@@ -10,59 +10,85 @@ use std::collections::BTreeMap;
 use loadline_base::sorting::to_set;
 use loadline_capacity::stats;
 use loadline_lab::analysis::{Measured, Metric};
+use serde::Deserialize;
 
-use super::evidence::{ByRest, Evidence};
+use super::evidence::{ByRest, Estimate, Evidence, Untestable};
 use super::select::Select;
 
-/// What is best by a metric, over all levels of these factors.
-pub(super) struct Choice<'c> {
-    pub(super) factors: &'c [String],
-    pub(super) by: Metric,
+/// `of / over`, each at its best over all levels of some factors.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Envelope {
+    of: Select,
+    over: Select,
+    factors: Vec<String>,
+    /// What is to be the best: throughput, unless it is said.
+    #[serde(default = "throughput")]
+    by: Metric,
+    metric: Metric,
+}
+
+fn throughput() -> Metric {
+    Metric::GoodPerS
 }
 
 /// By what was chosen between, in words.
 type Alternatives<'r> = BTreeMap<String, BTreeMap<u32, &'r Measured>>;
 
-/// Values of what was chosen, by what is varied beside; and in words what was chosen in most blocks.
-pub(super) fn best(
-    evidence: &Evidence<'_>,
-    metric: Metric,
-    select: &Select,
-    choice: &Choice<'_>,
-) -> (ByRest, String) {
-    let mut conditions: BTreeMap<String, Alternatives<'_>> = BTreeMap::new();
-    for cell in evidence.cells(select) {
-        let alternatives = conditions.entry(select.rest(cell.levels, choice.factors));
-        let levels = choice.factors.iter().filter_map(|name| cell.level(name));
-        let levels: Vec<String> = levels.map(ToString::to_string).collect();
-        let trials = alternatives
-            .or_default()
-            .entry(levels.join(" "))
-            .or_default();
-        trials.extend(cell.counted.iter().map(|trial| (trial.block, *trial)));
+impl Envelope {
+    /// In words: what each was at its best.
+    pub(super) fn measured(
+        &self,
+        evidence: &Evidence<'_>,
+        what: &mut String,
+    ) -> Result<Estimate, Untestable> {
+        let other = self.of.but(&self.over);
+        let (these, this_best) = self.best(evidence, &self.of);
+        let (others, other_best) = self.best(evidence, &other);
+        let ratio = evidence.ratio_of([&these, &others], [&self.of, &other])?;
+        *what = what.replace("{this}", &this_best);
+        *what = what.replace("{other}", &other_best);
+        Ok(ratio)
     }
-    let mut values = ByRest::new();
-    let mut words = Vec::new();
-    for (rest, alternatives) in conditions {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let blocks = to_set(alternatives.values().flat_map(BTreeMap::keys).copied());
-        for block in blocks {
-            let Some((name, trials)) = chosen(&alternatives, block, choice.by) else {
-                continue;
-            };
-            let range = trials.get(&block).and_then(|trial| trial.range(metric));
-            if let Some(range) = range.filter(|range| range.low > 0.0) {
-                values.entry(rest.clone()).or_default().insert(block, range);
-                *counts.entry(name).or_default() += 1;
-            }
+
+    /// Values of what was chosen, by what is varied beside; and in words what was chosen in most blocks.
+    fn best(&self, evidence: &Evidence<'_>, select: &Select) -> (ByRest, String) {
+        let mut conditions: BTreeMap<String, Alternatives<'_>> = BTreeMap::new();
+        for cell in evidence.cells(select) {
+            let alternatives = conditions.entry(select.rest(cell.levels, &self.factors));
+            let levels = self.factors.iter().filter_map(|name| cell.level(name));
+            let levels: Vec<String> = levels.map(ToString::to_string).collect();
+            let trials = alternatives
+                .or_default()
+                .entry(levels.join(" "))
+                .or_default();
+            trials.extend(cell.counted.iter().map(|trial| (trial.block, *trial)));
         }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        words.extend(most.map(|(name, _)| match rest.is_empty() {
-            true => name.to_owned(),
-            false => format!("{name} with {}", shown(&rest)),
-        }));
+        let mut values = ByRest::new();
+        let mut words = Vec::new();
+        for (rest, alternatives) in conditions {
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            let blocks = to_set(alternatives.values().flat_map(BTreeMap::keys).copied());
+            for block in blocks {
+                let Some((name, trials)) = chosen(&alternatives, block, self.by) else {
+                    continue;
+                };
+                let range = trials
+                    .get(&block)
+                    .and_then(|trial| trial.range(self.metric));
+                if let Some(range) = range.filter(|range| range.low > 0.0) {
+                    values.entry(rest.clone()).or_default().insert(block, range);
+                    *counts.entry(name).or_default() += 1;
+                }
+            }
+            let most = counts.into_iter().max_by_key(|(_, count)| *count);
+            words.extend(most.map(|(name, _)| match rest.is_empty() {
+                true => name.to_owned(),
+                false => format!("{name} with {}", shown(&rest)),
+            }));
+        }
+        (values, words.join(", "))
     }
-    (values, words.join(", "))
 }
 
 /// The one with the most of it in all blocks but this one.

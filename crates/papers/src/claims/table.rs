@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use loadline_lab::report::Verdict;
 use serde::Deserialize;
 
-use super::bend;
 use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, Row, number};
 use super::shape::Shape;
@@ -102,17 +101,8 @@ impl ClaimRow {
             (Value::Largest { .. }, Some(bound)) if !bound.holds(measured.value) => {
                 finding = finding.failed();
             }
-            (
-                Value::Bends {
-                    of,
-                    over,
-                    by,
-                    over_by,
-                },
-                _,
-            ) if finding.verdict == Verdict::NotTestable => {
-                let bends = [(of, *by), (&of.but(over), *over_by)];
-                if let Some(why) = bend::unseen(evidence, bends) {
+            (Value::Bends(bends), _) if finding.verdict == Verdict::NotTestable => {
+                if let Some(why) = bends.unseen(evidence) {
                     (finding.why, finding.interval) = (why, None);
                 }
             }

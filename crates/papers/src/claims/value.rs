@@ -6,8 +6,8 @@ use loadline_capacity::stats::{self, Interval, Range};
 use loadline_lab::analysis::{Measured, Metric};
 use serde::Deserialize;
 
-use super::bend::{self, BendOf};
-use super::envelope::{self, Choice};
+use super::bend::{self, BendOf, Bends};
+use super::envelope::Envelope;
 use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::{Bound, number};
 use super::select::Select;
@@ -44,17 +44,8 @@ pub(super) enum Value {
         most: f64,
         metric: Metric,
     },
-    /// `of / over`, each at its best over all levels of some factors, which other blocks choose. `{this}`
-    /// and `{other}` are what was chosen.
-    Envelope {
-        of: Select,
-        over: Select,
-        factors: Vec<String>,
-        /// What is to be the best: throughput, unless it is said.
-        #[serde(default = "throughput")]
-        by: Metric,
-        metric: Metric,
-    },
+    /// `of / over`, each at its best. `{this}` and `{other}` are what was chosen.
+    Envelope(Envelope),
     /// `of / over`, over `from / over`.
     Growth {
         of: Select,
@@ -83,18 +74,7 @@ pub(super) enum Value {
         by: BendOf,
     },
     /// That of one server over that of another, or over another bend of the same.
-    Bends {
-        of: Select,
-        over: Select,
-        #[serde(default)]
-        by: BendOf,
-        #[serde(default)]
-        over_by: BendOf,
-    },
-}
-
-fn throughput() -> Metric {
-    Metric::GoodPerS
+    Bends(Bends),
 }
 
 /// Something of a trial.
@@ -189,31 +169,13 @@ impl Value {
                 most,
                 metric,
             } => ratio_up_to(evidence, *metric, [of, &of.but(over)], (factor, *most)),
-            Self::Envelope {
-                of,
-                over,
-                factors,
-                by,
-                metric,
-            } => {
-                let choice = Choice { factors, by: *by };
-                let other = of.but(over);
-                let (these, this_best) = envelope::best(evidence, *metric, of, &choice);
-                let (others, other_best) = envelope::best(evidence, *metric, &other, &choice);
-                let ratio = evidence.ratio_of([&these, &others], [of, &other])?;
-                fill("{this}", this_best);
-                fill("{other}", other_best);
-                Ok(ratio)
-            }
+            Self::Envelope(envelope) => envelope.measured(evidence, what),
             Self::Growth {
                 of,
                 from,
                 over,
                 metric,
-            } => {
-                let (this, other) = ([of, &of.but(over)], [from, &from.but(over)]);
-                evidence.ratio_of_ratios(*metric, this, other)
-            }
+            } => evidence.ratio_of_ratios(*metric, [of, &of.but(over)], [from, &from.but(over)]),
             Self::Best {
                 of,
                 factor,
@@ -231,12 +193,7 @@ impl Value {
                 quantity,
             } => exponent(evidence, *quantity, of, factor),
             Self::Bend { of, by } => bend::rate(evidence, (of, *by), what),
-            Self::Bends {
-                of,
-                over,
-                by,
-                over_by,
-            } => bend::ratio(evidence, [(of, *by), (&of.but(over), *over_by)], what),
+            Self::Bends(bends) => bends.measured(evidence, what),
         }
     }
 }
