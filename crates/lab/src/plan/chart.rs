@@ -2,7 +2,7 @@
 //!
 //! A chart takes the cells of one series and says which factors are drawn how. A factor that varies
 //! and that it does not name tells lines apart, so that no two cells are ever drawn as one; of factors
-//! that it names as `best_of` the best cell is drawn, and says which it is.
+//! that it names as `best_of` the best cell is drawn, and the note says which it is.
 
 use std::collections::BTreeMap;
 

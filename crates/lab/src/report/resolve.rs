@@ -35,7 +35,7 @@ pub(super) fn figure(
         spread: chart.spread,
         series: chart.series.clone(),
         title: title(chart),
-        note: chart.note.clone(),
+        note: layout.note(chart, &picked),
         finding: String::new(),
         x: layout.x_axis(chart),
         y: chart
@@ -200,6 +200,33 @@ impl Layout {
         }
     }
 
+    /// What the plan says, and which cells are the best of theirs.
+    fn note(&self, chart: &Chart, picked: &[&Cell<'_>]) -> String {
+        if chart.best_of.is_empty() {
+            return chart.note.clone();
+        }
+        let factors = || self.lines.iter().chain([&chart.y]).chain(&self.facets);
+        let mut curves: Vec<(String, Vec<String>)> = Vec::new();
+        for cell in picked {
+            let levels = factors().filter_map(|name| Some((name, cell.level(name)?)));
+            let levels = levels.map(|(name, level)| words::level_of(name, level));
+            let curve = levels.collect::<Vec<_>>().join(", ");
+            let best = name_of(&chart.best_of, &key(&chart.best_of, cell));
+            let at = cell.level(&chart.x).map_or_else(String::new, words::level);
+            let one = format!("{best} at {at}");
+            match curves.iter_mut().find(|(name, _)| *name == curve) {
+                Some((_, all)) => all.push(one),
+                None => curves.push((curve, vec![one])),
+            }
+        }
+        let curves = curves.iter().map(|(curve, all)| match curve.is_empty() {
+            true => all.join(", "),
+            false => format!("{curve}: {}", all.join(", ")),
+        });
+        let best = format!("Best are {}.", curves.collect::<Vec<_>>().join("; "));
+        format!("{} {best}", chart.note).trim_start().to_owned()
+    }
+
     fn factor_axis(&self, factor: &str, levels: &[Level], log: bool) -> Axis {
         let is_number = |level: &Level| matches!(level, Level::Number(_));
         let names = if levels.iter().all(is_number) {
@@ -297,13 +324,9 @@ impl Layout {
                     .filter_map(|cell| {
                         let level = cell.level(&chart.x)?;
                         let x = self.position(&axis, &self.x_levels, level);
-                        let best = name_of(&chart.best_of, &key(&chart.best_of, cell));
-                        let x_text = match best.is_empty() {
-                            true => words::level(level),
-                            false => format!("{} (best: {best})", words::level(level)),
-                        };
-                        let value = |it: &Measured| it.measured(chart.metric);
-                        let mut point = point(chart, cell, (x, x_text), &value);
+                        let mut point = point(chart, cell, (x, words::level(level)), &|it| {
+                            it.measured(chart.metric)
+                        });
                         point.room = room(cell, chart.metric);
                         Some(point)
                     })

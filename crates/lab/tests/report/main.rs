@@ -155,8 +155,10 @@ fn an_envelope_has_the_best_cell_at_each_point_and_says_which() {
                 .collect();
             assert_eq!(centers.len(), 6, "{}", best.name_of(curve));
             assert!(centers.iter().all(|other| is_better(center, *other)));
-            assert!(point.x_text.contains("(best: workers "), "{}", point.x_text);
         }
+        let note = &best.note;
+        assert_eq!(note.matches("workers ").count(), 12, "{note}");
+        assert!(note.contains("; ") && note.contains(" at 50"), "{note}");
     }
 }
 
