@@ -229,7 +229,7 @@ const P2: [(&str, Wrong); 21] = [
     ("Registering and logging in", NotReproduced),
 ];
 /// A fifth of all connections starve, and latencies are just a second.
-const P3: [(&str, Wrong); 15] = [
+const P3: [(&str, Wrong); 17] = [
     ("One blocking thread starves", Reproduced),
     ("The same at a rate", Reproduced),
     ("1000 threads serve 1000", Reproduced),
@@ -243,6 +243,8 @@ const P3: [(&str, Wrong); 15] = [
     ("Several event loops serve all", NotReproduced),
     ("The same at a rate", NotReproduced),
     ("The latency of several event loops", Either),
+    ("At a rate between", Either),
+    ("At such a rate", Reproduced),
     ("Several event loops complete", Neither),
     ("Several event loops serve more", Either),
 ];

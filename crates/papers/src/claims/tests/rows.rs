@@ -233,6 +233,38 @@ fn latency_by_connections_and_of_those_that_are_served() {
 }
 
 #[test]
+fn one_loop_and_several_at_a_rate_between_what_they_carry() {
+    const OF: [&[(&str, &str)]; 2] = [
+        &[("model", "one event loop")],
+        &[("model", "several event loops")],
+    ];
+    let mut cells = OF.map(|levels| ("computing", levels, MeanUs, 2e4));
+    check("P3", "At a rate between", 4e6, 5e5, &cells);
+    cells[1].3 = 3e6;
+    let found = made("P3", &[("computing", OF[0], MeanUs, 4e6), cells[1]]);
+    assert_eq!(found.claim("At a rate between").verdict, NotReproduced);
+    let cells = [OF[1], OF[0]].map(|levels| ("computing", levels, GoodPerS, 4300.0));
+    check("P3", "At such a rate", 7000.0, 4300.0, &cells);
+}
+
+#[test]
+fn one_thread_for_light_work() {
+    const OF: [&[(&str, &str)]; 3] = [
+        &[("model", SINGLE)],
+        &[("model", "single reactor, threads")],
+        &[("model", SEVERAL)],
+    ];
+    let cells = OF.map(|levels| ("light", levels, GoodPerS, 5000.0));
+    check(
+        "P1",
+        "One reactor with one thread suits",
+        6000.0,
+        4000.0,
+        &cells,
+    );
+}
+
+#[test]
 fn resources_beside_nginx_and_its_decline() {
     const AT: [&[(&str, &str)]; 2] = [
         &[("server", "handoff"), ("connections", "10000")],
