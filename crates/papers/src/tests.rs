@@ -1,8 +1,9 @@
 use std::path::Path;
 
-use loadline_lab::analysis::Metric;
+use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::cells::Cells;
 use loadline_lab::plan::{Plan, ServerSpec, words};
+use loadline_lab::report::Report;
 
 use super::*;
 
@@ -198,6 +199,30 @@ fn a_part_can_be_chosen() {
     let message = unknown.plan_text(PAPERS[0].text, "P1").unwrap_err();
     let message = message.to_string();
     assert!(message.starts_with("P1: no series sok; right would be one of models, threads"));
+}
+
+/// Plans grow: a run of an older one, or one that was begun, has no data for some series.
+#[test]
+fn a_page_of_a_run_without_data_says_so_of_each_claim() {
+    for paper in &PAPERS {
+        let plan = plan(paper, &Grid::default());
+        let mut run = Run::default();
+        run.head.name = paper.name.to_owned();
+        run.head.plan_toml = Grid::default().plan_text(paper.text, paper.name).unwrap();
+        let claims = claims::judged(&run);
+        let count = claims.len();
+        let report = Report::new(&run, &plan.charts, claims);
+        assert!(report.figures.is_empty(), "{}", paper.name);
+        let page = results::page(
+            "The five papers",
+            &[results::Entry {
+                report: &report,
+                picture: None,
+            }],
+        );
+        assert_eq!(page.matches("| not testable here |").count(), count);
+        assert!(page.contains("This run has no trial of "), "{page}");
+    }
 }
 
 #[test]
