@@ -246,6 +246,8 @@ pub struct ServerFacts {
     pub threads_max: Option<u32>,
     /// What the server counted itself, where it can (`/status` of Loadline).
     pub requests_counted: Option<u64>,
+    /// The same of each of its event loops, to a few; empty: it has none, or does not say.
+    pub responses_by_loop: Vec<u64>,
     /// Database servers that the lab started for it. What they used is in none of the figures above.
     pub databases: Vec<DatabaseFacts>,
 }

@@ -33,7 +33,7 @@ pub use error::RunnerError;
 pub(crate) use network::check as check_network;
 pub use own_capacity::{Listener, OwnCapacities};
 pub use prepare::{Prepared, RunRequest, prepare};
-pub(crate) use quota::check as check_quota;
+pub use quota::check as check_quota;
 pub use start::{Start, Where, starts};
 pub use trial::Processes;
 

@@ -15,6 +15,7 @@
 //! carried and for what the servers' CPU time left room for ([`loadline_lab::analysis::Measured::range`]).
 
 mod bend;
+mod envelope;
 mod evidence;
 mod family;
 mod finding;

@@ -15,7 +15,12 @@ pub struct Grid {
     pub duration_s: Option<f64>,
     /// How often each cell is run, in place of what the plan says.
     pub replicates: Option<u32>,
+    /// Without series whose server has a CPU quota: this machine grants none.
+    pub no_quota: bool,
 }
+
+/// What gives a series' server a CPU quota.
+const CPU_QUOTA: &str = "cpu_quota";
 
 /// The table that stands for `--full`, in the plan and in each series.
 const FULL: &str = "full";
@@ -52,6 +57,9 @@ impl Grid {
         }
         if !self.only.is_empty() {
             series.retain(|one| self.only.contains(&name_of(one)));
+        }
+        if self.no_quota {
+            series.retain(|one| one.get(CPU_QUOTA).is_none());
         }
         for one in series.iter_mut().filter_map(Value::as_table_mut) {
             self.take_full(one)?;

@@ -81,6 +81,9 @@ fn section(entry: &Entry<'_>, page: &mut String) {
     let _ = writeln!(page, "\n## {}\n", heading(report));
     if let (Some(picture), Some(figure)) = (entry.picture, headline(report)) {
         let _ = writeln!(page, "![{}]({picture})\n", alternative(figure));
+        if !figure.note.is_empty() {
+            let _ = writeln!(page, "{}\n", figure.note);
+        }
     }
     let _ = writeln!(page, "{}\n", report.answer);
     claims(report, page);
@@ -190,7 +193,8 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadline_lab::report::{Claim, Fact};
+    use loadline_lab::plan::{ChartKind, Spread};
+    use loadline_lab::report::{Axis, Claim, Fact};
 
     fn report() -> Report {
         let claim = |verdict, text: &str| Claim {
@@ -252,6 +256,29 @@ mod tests {
         ] {
             assert!(one.contains(part), "{part}: {one}");
         }
+        let mut drawn = report.clone();
+        drawn.figures = vec![Figure {
+            id: "models".to_owned(),
+            kind: ChartKind::default(),
+            spread: Spread::default(),
+            series: "models".to_owned(),
+            title: "Three models".to_owned(),
+            note: "Fig. 25. Its points are lost.".to_owned(),
+            finding: String::new(),
+            x: Axis::default(),
+            y: None,
+            value: Axis::default(),
+            legend: Vec::new(),
+            panels: Vec::new(),
+            scaling: Vec::new(),
+        }];
+        let entry_drawn = Entry {
+            report: &drawn,
+            picture: Some("papers-results/P1.svg"),
+        };
+        let with_picture = page("The five papers", &[entry_drawn]);
+        let note = "(papers-results/P1.svg)\n\nFig. 25. Its points are lost.\n\nMost: ";
+        assert!(with_picture.contains(note), "{with_picture}");
         let two = page("The five papers", &[entry, entry]);
         assert!(
             two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 1 | 9 | 0 |"),

@@ -1,8 +1,9 @@
 use std::path::Path;
 
-use loadline_lab::analysis::Metric;
+use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::cells::Cells;
 use loadline_lab::plan::{Plan, ServerSpec, words};
+use loadline_lab::report::Report;
 
 use super::*;
 
@@ -83,7 +84,7 @@ fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
     assert_eq!(plan.series[0].replicates, 3);
     assert_eq!(
         levels(&plan, "threads", "workers"),
-        ["1", "2", "4", "8", "16", "30"]
+        ["1", "2", "4", "8", "16", "30", "60", "120"]
     );
     assert_eq!(levels(&plan, "threads", "service_us").len(), 5);
     for factor in ["loops", "workers"] {
@@ -94,28 +95,37 @@ fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
         levels(&plan, "reactors", "service_us"),
         ["0", "200", "1000"]
     );
-    let headline = plan.series.iter().filter(|one| one.name == "concurrency");
-    let has_20000 = headline.flat_map(|one| &one.factors).any(|factor| {
-        let levels = &factor.levels;
-        factor.name == "connections" && levels.iter().any(|it| it.level.to_string() == "20000")
-    });
-    assert!(has_20000);
+    let mut headline = plan.series.iter().filter(|one| one.name == "best");
+    assert!(headline.all(|one| words(&one.load).contains(&"--connections=20000".to_owned())));
 }
 
 #[test]
 fn the_full_grids_are_the_papers_own() {
     let p1 = plan(&PAPERS[0], &full());
-    assert_eq!(levels(&p1, "threads", "workers").len(), 30);
-    assert_eq!(levels(&p1, "threads", "service_us").len(), 11);
-    assert_eq!(levels(&p1, "reactors", "loops").len(), 50);
-    assert_eq!(levels(&p1, "reactors", "workers").len(), 50);
+    let threads = levels(&p1, "threads", "workers");
+    assert!(
+        ["1", "30"]
+            .iter()
+            .all(|it| threads.contains(&(*it).to_owned()))
+    );
+    for series in ["models", "threads", "reactors"] {
+        assert_eq!(levels(&p1, series, "service_us").len(), 11, "{series}");
+    }
+    for factor in ["loops", "workers"] {
+        let numbers = levels(&p1, "reactors", factor);
+        assert_eq!((&*numbers[0], &*numbers[numbers.len() - 1]), ("1", "50"));
+    }
     assert!(words(&p1.series[0].load).contains(&"--connections=20000".to_owned()));
     assert!((p1.series[0].duration_s - 5.0).abs() < 1e-9);
     let soak = p1.series.iter().find(|one| one.name == "soak").unwrap();
     assert!((soak.duration_s - 600.0).abs() < 1e-9);
     let p3 = plan(&PAPERS[2], &full());
-    assert!((p3.series[0].duration_s - 30.0).abs() < 1e-9);
-    assert!(levels(&p3, "rates", "rate_per_s").contains(&"200000".to_owned()));
+    let rates = || p3.series.iter().filter(|one| one.name == "rates");
+    assert!(rates().all(|one| (one.duration_s - 30.0).abs() < 1e-9));
+    let numbers = rates()
+        .flat_map(|one| &one.factors)
+        .flat_map(|it| &it.levels);
+    assert!(numbers.clone().any(|it| it.level.to_string() == "200000"));
     let p5 = plan(&PAPERS[4], &Grid::default());
     assert_eq!(levels(&p5, "rates", "rate_per_s").len(), 25);
     assert!(p5.series[..3].iter().all(|series| series.replicates == 5));
@@ -189,6 +199,49 @@ fn a_part_can_be_chosen() {
     let message = unknown.plan_text(PAPERS[0].text, "P1").unwrap_err();
     let message = message.to_string();
     assert!(message.starts_with("P1: no series sok; right would be one of models, threads"));
+}
+
+/// Plans grow: a run of an older one, or one that was begun, has no data for some series.
+#[test]
+fn a_page_of_a_run_without_data_says_so_of_each_claim() {
+    for paper in &PAPERS {
+        let plan = plan(paper, &Grid::default());
+        let mut run = Run::default();
+        run.head.name = paper.name.to_owned();
+        run.head.plan_toml = Grid::default().plan_text(paper.text, paper.name).unwrap();
+        let claims = claims::judged(&run);
+        let count = claims.len();
+        let report = Report::new(&run, &plan.charts, claims);
+        assert!(report.figures.is_empty(), "{}", paper.name);
+        let page = results::page(
+            "The five papers",
+            &[results::Entry {
+                report: &report,
+                picture: None,
+            }],
+        );
+        assert_eq!(page.matches("| not testable here |").count(), count);
+        assert!(page.contains("This run has no trial of "), "{page}");
+    }
+}
+
+#[test]
+fn without_a_quota_the_other_series_are_left() {
+    for paper in &PAPERS {
+        let all = plan(paper, &Grid::default());
+        let no_quota = Grid {
+            no_quota: true,
+            ..Grid::default()
+        };
+        let left = plan(paper, &no_quota);
+        assert!(left.series.iter().all(|series| series.cpu_quota.is_none()));
+        let with = all.series.iter().filter(|it| it.cpu_quota.is_some());
+        let smallest = with.clone().filter_map(|it| it.cpu_quota).reduce(f64::min);
+        assert!(smallest.is_none_or(|cpus| cpus >= 0.3), "{}", paper.name);
+        assert_eq!(left.series.len(), all.series.len() - with.count());
+        let is_left = |name: &String| left.series.iter().any(|series| series.name == *name);
+        assert!(left.charts.iter().all(|chart| is_left(&chart.series)));
+    }
 }
 
 #[test]

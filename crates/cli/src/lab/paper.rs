@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use loadline_lab::plan::Plan;
 use loadline_lab::report::{Figure, Report};
+use loadline_lab::runner::check_quota;
 use loadline_papers::compare;
 use loadline_papers::{Grid, Paper};
 
@@ -17,10 +18,14 @@ use crate::flags::lab_defs::LabRunFlags;
 use crate::flags::lab_paper_defs::{LabCompareFlags, LabGridFlags, LabPaperFlags};
 use crate::flags::lab_report_defs::LabReportFlags;
 
+/// No paper's plan gives a server less of a CPU.
+const QUOTA_SMALLEST: f64 = 0.3;
+
 /// Runs a paper's experiment, or goes on with it.
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let paper = Paper::named(&flags.paper).map_err(Failure::usage)?;
-    let Some(out) = run_plan((paper.name, paper.text), paper.files, &flags.grid)? else {
+    let plan = (paper.name, paper.text);
+    let Some(out) = run_plan(plan, paper.files, (&flags.grid, paper_grid(paper, flags)))? else {
         return Ok(());
     };
     paper.write_forms(&out).map_err(Failure::failed)?;
@@ -54,7 +59,7 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
         file.as_ref()
             .map_or(Ok(()), |file| marks.check(option, file))?;
     }
-    let Some(out) = run_plan((&name, &text), &[], &flags.grid)? else {
+    let Some(out) = run_plan((&name, &text), &[], (&flags.grid, grid(&flags.grid)))? else {
         return Ok(());
     };
     let (run, report) = derived(&out)?;
@@ -132,9 +137,9 @@ fn write_report(run: PathBuf, figures: Option<PathBuf>) -> Result<(), Failure> {
 fn run_plan(
     (name, text): (&str, &str),
     files: &[(&str, &str)],
-    flags: &LabGridFlags,
+    (flags, grid): (&LabGridFlags, Grid),
 ) -> Result<Option<PathBuf>, Failure> {
-    let text = grid(flags).plan_text(text, name).map_err(Failure::usage)?;
+    let text = grid.plan_text(text, name).map_err(Failure::usage)?;
     if flags.show {
         crate::print(text.as_bytes())?;
         return Ok(None);
@@ -169,11 +174,25 @@ fn run_plan(
     Ok((!flags.running.dry_run).then_some(out))
 }
 
+/// Papers go without the series that need a CPU quota where there is none, unless these were asked for.
+fn paper_grid(paper: &Paper, flags: &LabPaperFlags) -> Grid {
+    let mut grid = grid(&flags.grid);
+    if flags.grid.only.is_empty()
+        && paper.text.contains("cpu_quota")
+        && let Err(why) = check_quota(QUOTA_SMALLEST)
+    {
+        crate::say(&format!("series with a CPU quota are left out: {why}"));
+        grid.no_quota = true;
+    }
+    grid
+}
+
 fn grid(flags: &LabGridFlags) -> Grid {
     Grid {
         full: flags.full,
         only: flags.only.clone(),
         duration_s: flags.seconds,
         replicates: flags.replicates,
+        no_quota: false,
     }
 }

@@ -45,6 +45,9 @@ fn a_trial_says_what_was_run_and_what_came_of_it() {
         load.everything
     );
     assert_eq!(server.requests_counted, Some(completed));
+    // With those by which the lab asked for it.
+    let by_loop = &server.responses_by_loop;
+    assert!(by_loop.len() == 1 && by_loop[0] >= completed, "{by_loop:?}");
     assert!(server.threads_max.is_some_and(|count| count >= 2));
     assert!(trial.took_s > 0.1);
 }

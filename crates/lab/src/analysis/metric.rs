@@ -96,8 +96,12 @@ metrics! {
     CpuUserShare = "cpu_user_share", "CPU use, user", Share;
     /// CPUs that it kept busy in the kernel, on average.
     CpuKernelShare = "cpu_kernel_share", "CPU use, kernel", Share;
+    /// CPUs that it kept busy in either, on average.
+    CpuShare = "cpu_share", "CPU use", Share;
     /// What part of the time the server's busiest thread ran.
     BusiestThreadShare = "busiest_thread_share", "Busiest thread", Share;
+    /// Responses of the event loop that had most, over the mean of all loops: 1 is even.
+    LoopImbalance = "loop_imbalance", "Busiest loop over the mean of all", Count;
     /// In what share of the periods of its CPU quota the server was held back.
     ThrottledShare = "throttled_share", "Throttled by the CPU quota", Share;
     /// Context switches of the server for each complete answer.
@@ -142,6 +146,7 @@ impl Metric {
             | Self::Threads
             | Self::CpuUserShare
             | Self::CpuKernelShare
+            | Self::CpuShare
             | Self::BusiestThreadShare
             | Self::ThrottledShare => None,
             _ => Some(false),

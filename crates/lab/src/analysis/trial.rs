@@ -271,7 +271,15 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
         (Metric::CpuKernelUsPerRequest, us(server.cpu_kernel_s)),
         (Metric::CpuUserShare, share(server.cpu_user_s)),
         (Metric::CpuKernelShare, share(server.cpu_kernel_s)),
+        (
+            Metric::CpuShare,
+            share(server.cpu_user_s + server.cpu_kernel_s),
+        ),
         (Metric::BusiestThreadShare, server.busiest_thread),
+        (
+            Metric::LoopImbalance,
+            loop_imbalance(&server.responses_by_loop),
+        ),
         (
             Metric::ContextSwitchesPerRequest,
             server
@@ -289,6 +297,16 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
         (Metric::Threads, server.threads_max.map(f64::from)),
     ];
     present(&values)
+}
+
+/// The largest over the mean; `None`: there is nothing to be divided.
+fn loop_imbalance(by_loop: &[u64]) -> Option<f64> {
+    let all: u64 = by_loop.iter().sum();
+    let largest = by_loop
+        .iter()
+        .max()
+        .filter(|_| by_loop.len() > 1 && all > 0)?;
+    Some(*largest as f64 * by_loop.len() as f64 / all as f64)
 }
 
 fn present(values: &[(Metric, Option<f64>)]) -> BTreeMap<Metric, f64> {
@@ -449,6 +467,20 @@ mod tests {
         let short = trial(&load, &["One cycle takes about 5 s."]);
         assert_eq!(short.value(Metric::MeanUs), Some(5e6));
         assert_eq!(short.value(Metric::P50Us), None);
+    }
+
+    #[test]
+    fn loops_are_even_if_each_has_the_mean() {
+        for (by_loop, imbalance) in [
+            (&[5, 5, 5, 5][..], Some(1.0)),
+            (&[30, 10], Some(1.5)),
+            (&[0, 0, 9], Some(3.0)),
+            (&[7], None),
+            (&[0, 0], None),
+            (&[], None),
+        ] {
+            assert_eq!(loop_imbalance(by_loop), imbalance, "{by_loop:?}");
+        }
     }
 
     #[test]

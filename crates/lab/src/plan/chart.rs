@@ -1,7 +1,8 @@
 //! What a chart shows, as a plan says it under `[[chart]]` (docs/report.md).
 //!
 //! A chart takes the cells of one series and says which factors are drawn how. A factor that varies
-//! and that it does not name tells lines apart, so that no two cells are ever drawn as one.
+//! and that it does not name tells lines apart, so that no two cells are ever drawn as one; of factors
+//! that it names as `best_of` the best cell is drawn, and the note says which it is.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +39,9 @@ pub struct Chart {
     /// Factors whose levels are panels of their own, side by side.
     #[serde(deserialize_with = "one_or_several")]
     pub facets: Vec<String>,
+    /// Factors of whose levels each point has the best alone: the envelope of their curves.
+    #[serde(deserialize_with = "one_or_several")]
+    pub best_of: Vec<String>,
     /// Only cells with one of these levels.
     #[serde(deserialize_with = "levels")]
     pub only: BTreeMap<String, Vec<Level>>,
@@ -127,6 +131,7 @@ impl Chart {
         let axes = [&self.x, &self.y].into_iter();
         let axes = axes.filter(|name| !name.is_empty());
         let named = axes.chain(&self.lines).chain(&self.facets);
+        let named = named.chain(&self.best_of);
         let mut seen: Vec<&str> = Vec::new();
         for name in named.chain(self.only.keys()) {
             if !factors.contains(&name.as_str()) {
@@ -229,6 +234,8 @@ mod tests {
         fails("kind = \"heat_map\"\nx = \"loops\"", "needs y");
         fails("x = \"loops\"\ny = \"workers\"", "has no y");
         fails("x = \"loops\"\nlines = \"loops\"", "drawn twice");
+        fails("x = \"loops\"\nbest_of = \"loops\"", "drawn twice");
+        fails("x = \"loops\"\nbest_of = [\"loop\"]", "loop is no factor");
         fails("kind = \"spectrum\"\nx = \"loops\"", "has no x");
         fails(
             "kind = \"time_series\"\nmetric = \"memory_bytes\"",

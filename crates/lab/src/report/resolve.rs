@@ -24,6 +24,10 @@ pub(super) fn figure(
     if picked.is_empty() {
         return None;
     }
+    let picked = match chart.best_of.is_empty() {
+        true => picked,
+        false => best(chart, picked),
+    };
     let layout = Layout::new(chart, &picked, order);
     let mut figure = Figure {
         id: String::new(),
@@ -31,7 +35,7 @@ pub(super) fn figure(
         spread: chart.spread,
         series: chart.series.clone(),
         title: title(chart),
-        note: chart.note.clone(),
+        note: layout.note(chart, &picked),
         finding: String::new(),
         x: layout.x_axis(chart),
         y: chart
@@ -74,6 +78,34 @@ fn is_picked(chart: &Chart, cell: &Cell<'_>) -> bool {
         cell.level(name).is_some_and(|level| levels.contains(level))
     };
     cell.series == chart.series && chart.only.iter().all(has_one)
+}
+
+/// Of cells that differ in the factors of `best_of` alone, the one with the best mean. Cells without a trial
+/// that counts are best where there is no other, so that they are shown.
+fn best<'c, 'r>(chart: &Chart, picked: Vec<&'c Cell<'r>>) -> Vec<&'c Cell<'r>> {
+    let sign = match chart.metric.more_is_better() {
+        Some(false) => -1.0,
+        _ => 1.0,
+    };
+    let score = |cell: &Cell<'_>| {
+        let estimate = cell.estimate(chart.metric);
+        estimate.map_or(f64::NEG_INFINITY, |it| sign * it.center)
+    };
+    let mut best: Vec<&Cell<'_>> = Vec::new();
+    for cell in picked {
+        let rest = |of: &Cell<'_>| -> Vec<(String, Level)> {
+            let levels = of.levels.iter();
+            let rest = levels.filter(|(name, _)| !chart.best_of.contains(name));
+            rest.map(|(name, level)| (name.clone(), level.clone()))
+                .collect()
+        };
+        match best.iter_mut().find(|other| rest(other) == rest(cell)) {
+            Some(other) if score(cell) > score(other) => *other = cell,
+            Some(_) => {}
+            None => best.push(cell),
+        }
+    }
+    best
 }
 
 fn title(chart: &Chart) -> String {
@@ -143,7 +175,8 @@ impl Layout {
         for name in names {
             let is_named = [&chart.x, &chart.y].contains(&name)
                 || chart.lines.contains(name)
-                || chart.facets.contains(name);
+                || chart.facets.contains(name)
+                || chart.best_of.contains(name);
             if !is_named && levels_of(name).len() > 1 {
                 others.push(name.clone());
             }
@@ -165,6 +198,33 @@ impl Layout {
             lines,
             facets,
         }
+    }
+
+    /// What the plan says, and which cells are the best of theirs.
+    fn note(&self, chart: &Chart, picked: &[&Cell<'_>]) -> String {
+        if chart.best_of.is_empty() {
+            return chart.note.clone();
+        }
+        let factors = || self.lines.iter().chain([&chart.y]).chain(&self.facets);
+        let mut curves: Vec<(String, Vec<String>)> = Vec::new();
+        for cell in picked {
+            let levels = factors().filter_map(|name| Some((name, cell.level(name)?)));
+            let levels = levels.map(|(name, level)| words::level_of(name, level));
+            let curve = levels.collect::<Vec<_>>().join(", ");
+            let best = name_of(&chart.best_of, &key(&chart.best_of, cell));
+            let at = cell.level(&chart.x).map_or_else(String::new, words::level);
+            let one = format!("{best} at {at}");
+            match curves.iter_mut().find(|(name, _)| *name == curve) {
+                Some((_, all)) => all.push(one),
+                None => curves.push((curve, vec![one])),
+            }
+        }
+        let curves = curves.iter().map(|(curve, all)| match curve.is_empty() {
+            true => all.join(", "),
+            false => format!("{curve}: {}", all.join(", ")),
+        });
+        let best = format!("Best are {}.", curves.collect::<Vec<_>>().join("; "));
+        format!("{} {best}", chart.note).trim_start().to_owned()
     }
 
     fn factor_axis(&self, factor: &str, levels: &[Level], log: bool) -> Axis {

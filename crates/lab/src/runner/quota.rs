@@ -58,7 +58,7 @@ pub(super) struct QuotaGroup {
 ///
 /// # Errors
 /// What is in the way and what would be right.
-pub(crate) fn check(cpus: f64) -> Result<(), RunnerError> {
+pub fn check(cpus: f64) -> Result<(), RunnerError> {
     QuotaGroup::make(cpus).map(drop)
 }
 

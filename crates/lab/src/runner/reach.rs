@@ -52,22 +52,31 @@ fn connected(link: &Link, port: u16) -> Option<TcpStream> {
     link.at_client(connect).ok()?
 }
 
-/// How many answers a Loadline server has counted; `None`: it does not say.
-pub(super) fn answers_counted(context: &LaunchContext<'_>) -> Option<u64> {
+/// Responses that a Loadline server has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// All of them.
+    pub(super) responses: u64,
+    /// Those of each event loop.
+    pub(super) by_loop: Vec<u64>,
+}
+
+/// What a Loadline server has counted; `None`: it does not say.
+pub(super) fn counted(context: &LaunchContext<'_>) -> Option<Counted> {
     // A server of https has a socket for this.
     let socket = context.status_socket();
     if let Some(stream) = socket.and_then(|path| UnixStream::connect(path).ok()) {
         stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
         stream.set_write_timeout(Some(STATUS_WITHIN)).ok()?;
-        return asked_for_answers(stream);
+        return asked(stream);
     }
     let stream = connected(context.link, context.port)?;
     stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
     stream.set_write_timeout(Some(STATUS_WITHIN)).ok()?;
-    asked_for_answers(stream)
+    asked(stream)
 }
 
-fn asked_for_answers(mut stream: impl Read + Write) -> Option<u64> {
+fn asked(mut stream: impl Read + Write) -> Option<Counted> {
     let question = format!("GET {STATUS_PATH} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(question.as_bytes()).ok()?;
     let mut answer = String::new();
@@ -75,13 +84,23 @@ fn asked_for_answers(mut stream: impl Read + Write) -> Option<u64> {
         .take(STATUS_BYTES_MAX)
         .read_to_string(&mut answer)
         .ok()?;
-    sum_of_answers(&answer)
+    counted_in(&answer)
 }
 
-fn sum_of_answers(answer: &str) -> Option<u64> {
+fn counted_in(answer: &str) -> Option<Counted> {
     let (_, content) = answer.split_once("\r\n\r\n")?;
     let status: Value = serde_json::from_str(content).ok()?;
-    let answers = status.get("total")?.get("answers")?.as_object()?;
+    let threads = status.get("threads").and_then(Value::as_array);
+    let is_loop = |thread: &&Value| thread.get("role").is_some_and(|role| role == "loop");
+    let loops = threads.into_iter().flatten().filter(is_loop);
+    Some(Counted {
+        responses: sum_of_answers(status.get("total")?)?,
+        by_loop: loops.map(sum_of_answers).collect::<Option<_>>()?,
+    })
+}
+
+fn sum_of_answers(counts: &Value) -> Option<u64> {
+    let answers = counts.get("answers")?.as_object()?;
     answers.values().map(Value::as_u64).sum()
 }
 
@@ -102,12 +121,18 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_summed() {
-        let answer = "HTTP/1.1 200 OK\r\nA: b\r\n\r\n\
-                      {\"total\":{\"answers\":{\"2xx\":5,\"4xx\":2},\"accepted\":9}}";
-        assert_eq!(sum_of_answers(answer), Some(7));
+    fn responses_are_summed_in_all_and_by_loop() {
+        let head = "HTTP/1.1 200 OK\r\nA: b\r\n\r\n";
+        let total = "\"total\":{\"answers\":{\"2xx\":5,\"4xx\":2},\"accepted\":9}";
+        let threads = "{\"role\":\"acceptor\",\"answers\":{\"2xx\":1}},\
+                       {\"role\":\"loop\",\"answers\":{\"2xx\":4}},\
+                       {\"role\":\"loop\",\"answers\":{\"2xx\":0,\"4xx\":2}}";
+        let all = counted_in(&format!("{head}{{{total}}}")).unwrap();
+        assert_eq!((all.responses, all.by_loop), (7, vec![]));
+        let each = format!("{head}{{{total},\"threads\":[{threads}]}}");
+        assert_eq!(counted_in(&each).unwrap().by_loop, [4, 2]);
         for broken in ["", "HTTP/1.1 404 x\r\n\r\nno", "a\r\n\r\n{\"total\":{}}"] {
-            assert_eq!(sum_of_answers(broken), None);
+            assert_eq!(counted_in(broken), None);
         }
     }
 }

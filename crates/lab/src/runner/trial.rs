@@ -19,7 +19,7 @@ use super::judge::judge;
 use super::launch_context::LaunchContext;
 use super::network::Link;
 use super::quota::QuotaGroup;
-use super::reach::{answers_counted, free_port, is_free, listens};
+use super::reach::{Counted, counted, free_port, is_free, listens};
 use super::servers::{self, Launch, launch, shown, version_command};
 use super::site::{Root, large_files};
 use super::{Stop, TrialRunner};
@@ -273,7 +273,7 @@ impl<'p> Processes<'p> {
         let link = own.link;
         let context = self.context(cell, own, running.address.port());
         let is_loadline = self.plan.servers[&cell.server].kind == ServerKind::Loadline;
-        let counted_before = is_loadline.then(|| answers_counted(&context)).flatten();
+        let counted_before = is_loadline.then(|| counted(&context)).flatten();
         let series = &self.plan.series[cell.series];
         let hdr_file = match trial.repeat {
             0 => format!("trials/{:06}.hdr", planned.number),
@@ -318,7 +318,10 @@ impl<'p> Processes<'p> {
         add_overflows(&mut record, counters.overflows.unwrap_or(0));
         if let Some(before) = counted_before {
             let completed = record.everything.completed;
-            trial.server.requests_counted = counted_since(&context, before, completed);
+            if let Some(counted) = counted_since(&context, &before, completed) {
+                trial.server.requests_counted = Some(counted.responses);
+                trial.server.responses_by_loop = counted.by_loop;
+            }
         }
         running.server.stop();
         seen(&record, &mut trial.server);
@@ -491,14 +494,21 @@ fn resolved(mut command: Vec<String>) -> Vec<String> {
     command
 }
 
-/// Answers since `before` was counted, without the one to that question.
-fn counted_since(context: &LaunchContext<'_>, before: u64, completed: u64) -> Option<u64> {
+/// Responses since `before` was counted, in all without the one to that question.
+fn counted_since(context: &LaunchContext<'_>, before: &Counted, completed: u64) -> Option<Counted> {
     let until = Instant::now() + COUNTED_WITHIN;
     let mut asked = 1;
     loop {
-        let counted = answers_counted(context)?.saturating_sub(before + asked);
-        if counted >= completed || Instant::now() > until {
-            return Some(counted);
+        let now = counted(context)?;
+        let responses = now.responses.saturating_sub(before.responses + asked);
+        if responses >= completed || Instant::now() > until {
+            let loops = now.by_loop.iter().zip(&before.by_loop);
+            return Some(Counted {
+                responses,
+                by_loop: loops
+                    .map(|(now, before)| now.saturating_sub(*before))
+                    .collect(),
+            });
         }
         asked += 1;
         thread::sleep(LOOK_MAX);

@@ -124,6 +124,45 @@ fn every_chart_of_the_plan_is_there_with_every_trial() {
 }
 
 #[test]
+fn an_envelope_has_the_best_cell_at_each_point_and_says_which() {
+    let made = shown();
+    let chart = |keys: &str| -> Chart {
+        let text = format!("series = \"surface\"\nx = \"loops\"\nlines = \"service_us\"\n{keys}");
+        toml::from_str(&text).unwrap()
+    };
+    for metric in ["completed_per_s", "p99_us"] {
+        let metric = format!("metric = \"{metric}\"");
+        let best = chart(&format!("{metric}\nbest_of = \"workers\""));
+        let report = Report::new(&made.run, &[chart(&metric), best], Vec::new());
+        let [all, best] = &report.figures[..] else {
+            panic!("{:?}", report.left_out)
+        };
+        // A curve for each pair of service time and workers, and one for each service time.
+        assert_eq!((all.legend.len(), best.legend.len()), (12, 2));
+        assert_eq!(best.points().count(), 12);
+        let is_better = |one: f64, other: f64| match metric.contains("p99") {
+            true => one <= other,
+            false => one >= other,
+        };
+        for (_, curve, point) in best.points() {
+            let center = point.estimate.unwrap().center;
+            let alternatives = all.points().filter(|(_, other, it)| {
+                let name = best.name_of(curve);
+                it.x == point.x && all.name_of(other).split(", ").any(|part| part == name)
+            });
+            let centers: Vec<f64> = alternatives
+                .filter_map(|(_, _, it)| Some(it.estimate?.center))
+                .collect();
+            assert_eq!(centers.len(), 6, "{}", best.name_of(curve));
+            assert!(centers.iter().all(|other| is_better(center, *other)));
+        }
+        let note = &best.note;
+        assert_eq!(note.matches("workers ").count(), 12, "{note}");
+        assert!(note.contains("; ") && note.contains(" at 50"), "{note}");
+    }
+}
+
+#[test]
 fn discarded_trials_are_part_of_nothing_and_shown() {
     let made = shown();
     assert_eq!(made.report.discarded.len(), 3);

@@ -1,9 +1,11 @@
-//! The rate at which a server bends: up to it, 99 % of what is offered is answered well.
+//! The rate at which a server bends: up to it, 99 % of what is offered is answered well, or the latency
+//! stays low.
 
 use std::collections::BTreeMap;
 
 use loadline_capacity::stats::{self, Range};
-use loadline_lab::analysis::Metric;
+use loadline_lab::analysis::{Measured, Metric};
+use serde::Deserialize;
 
 use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::number;
@@ -12,17 +14,63 @@ use super::select::Select;
 const RATE: &str = "rate_per_s";
 /// A rate is carried if this share of what is offered is answered well: the knee of saturation.
 const CARRIED_SHARE: f64 = 0.99;
+/// Latency is low up to this multiple of the lowest mean at any lower rate: twice the time means that
+/// requests wait as long as they are served.
+const LATENCY_RISE_MAX: f64 = 2.0;
 /// A bend below the lowest rate, or above the highest, lies between these: a terabyte a second is more
 /// than any machine's memory carries.
 const ANYWHERE_PER_S: (f64, f64) = (1.0, 1e6);
 
+/// What bends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum BendOf {
+    /// Good responses fall behind what is offered.
+    #[default]
+    Throughput,
+    /// The mean latency rises.
+    Latency,
+}
+
+impl BendOf {
+    fn metric(self) -> Metric {
+        match self {
+            Self::Throughput => Metric::GoodPerS,
+            Self::Latency => Metric::MeanUs,
+        }
+    }
+
+    /// Of a trial at a rate; `None`: it does not count for this.
+    fn value(self, trial: &Measured) -> Option<f64> {
+        match self {
+            Self::Throughput => Some(trial.value(self.metric()).unwrap_or_default()),
+            Self::Latency => trial.value(self.metric()),
+        }
+    }
+
+    /// The lowest rate that is beyond the bend.
+    fn beyond(self, of_block: &BTreeMap<u64, f64>) -> Option<u64> {
+        let mut least = f64::INFINITY;
+        let mut rates = of_block.iter();
+        let is_beyond = |(rate, value): &(&u64, &f64)| match self {
+            Self::Throughput => **value / (**rate as f64) < CARRIED_SHARE,
+            Self::Latency => {
+                let is_risen = **value > LATENCY_RISE_MAX * least;
+                least = least.min(**value);
+                is_risen
+            }
+        };
+        rates.find(is_beyond).map(|(rate, _)| *rate)
+    }
+}
+
 /// Where a server bends in each block.
-struct Bends {
+struct Bent {
     name: String,
-    /// Between the highest rate up to which every rate was carried, and the lowest of which some was
-    /// lost. The value is the former.
+    of: BendOf,
+    /// Between the highest rate before the bend, and the lowest beyond it. The value is the former.
     by_block: BTreeMap<u32, Range>,
-    /// Blocks in which every rate that counts was carried.
+    /// Blocks in which it bends at no rate that counts.
     without: usize,
     /// The highest rate that counts.
     highest_per_s: f64,
@@ -30,24 +78,25 @@ struct Bends {
     limit: String,
 }
 
-impl Bends {
-    fn new(evidence: &Evidence<'_>, select: &Select) -> Result<Self, Untestable> {
-        let mut shares: BTreeMap<u32, BTreeMap<u64, f64>> = BTreeMap::new();
+impl Bent {
+    fn new(evidence: &Evidence<'_>, (select, of): (&Select, BendOf)) -> Result<Self, Untestable> {
+        let mut values: BTreeMap<u32, BTreeMap<u64, f64>> = BTreeMap::new();
         let rates = evidence.numbers(select, RATE);
         for rate in &rates {
             for trial in evidence.trials(&select.clone().is(RATE, *rate)) {
-                let good = trial.value(Metric::GoodPerS).unwrap_or_default();
                 // Whole numbers in a plan.
-                let of_block = shares.entry(trial.block).or_default();
-                of_block.insert(*rate as u64, good / rate);
+                let value = of.value(trial).map(|value| (*rate as u64, value));
+                values.entry(trial.block).or_default().extend(value);
             }
         }
-        let highest = shares.values().flat_map(BTreeMap::keys).max();
+        values.retain(|_, of_block| !of_block.is_empty());
+        let highest = values.values().flat_map(BTreeMap::keys).max();
         let highest_per_s = *highest.ok_or_else(|| evidence.missing(select))? as f64;
-        let mut bends = Self {
+        let mut bent = Self {
             name: select
                 .level("server")
                 .map_or_else(String::new, ToString::to_string),
+            of,
             by_block: BTreeMap::new(),
             without: 0,
             highest_per_s,
@@ -58,28 +107,32 @@ impl Bends {
                 _ => "No higher one was asked for.".to_owned(),
             },
         };
-        for (block, of_block) in shares {
-            let lost = of_block.iter().find(|(_, share)| **share < CARRIED_SHARE);
-            bends.without += usize::from(lost.is_none());
-            let below = match lost {
+        for (block, of_block) in values {
+            let beyond = of.beyond(&of_block);
+            bent.without += usize::from(beyond.is_none());
+            let below = match &beyond {
                 None => of_block.last_key_value(),
-                Some((lost, _)) => of_block.range(..lost).next_back(),
+                Some(beyond) => of_block.range(..beyond).next_back(),
             };
             let low = below.map_or(ANYWHERE_PER_S.0, |(rate, _)| *rate as f64);
             let bend = Range {
                 low,
                 value: low,
-                high: lost.map_or(ANYWHERE_PER_S.1, |(rate, _)| *rate as f64),
+                high: beyond.map_or(ANYWHERE_PER_S.1, |rate| rate as f64),
             };
-            bends.by_block.insert(block, bend);
+            bent.by_block.insert(block, bend);
         }
-        Ok(bends)
+        Ok(bent)
     }
 
     fn unseen(&self) -> Untestable {
         Untestable(format!(
-            "{}: no bend is seen up to {}/s, the highest rate that counts. {}",
+            "{}: no bend{} is seen up to {}/s, the highest rate that counts. {}",
             self.name,
+            match self.of {
+                BendOf::Throughput => "",
+                BendOf::Latency => " of the latency",
+            },
             number(self.highest_per_s),
             self.limit
         ))
@@ -90,9 +143,13 @@ impl Bends {
         match self.without {
             0 => String::new(),
             count => format!(
-                " ({}: in {count} of {} runs none was lost, and it is more)",
+                " ({}: in {count} of {} runs {}, and it is more)",
                 self.name,
-                self.by_block.len()
+                self.by_block.len(),
+                match self.of {
+                    BendOf::Throughput => "none was lost",
+                    BendOf::Latency => "the latency stayed low",
+                }
             ),
         }
     }
@@ -101,38 +158,58 @@ impl Bends {
 /// The rate at which it bends.
 pub(super) fn rate(
     evidence: &Evidence<'_>,
-    select: &Select,
+    of: (&Select, BendOf),
     what: &mut String,
 ) -> Result<Estimate, Untestable> {
-    let bends = Bends::new(evidence, select)?;
+    let bends = Bent::new(evidence, of)?;
     let rates: Vec<f64> = bends.by_block.values().map(|bend| bend.value).collect();
     let rate = stats::center(&rates, evidence.level).ok_or_else(|| bends.unseen())?;
     *what += &bends.note();
     Ok(rate.into())
 }
 
-/// The rate at which one bends over that at which the other does. Between two rates that were asked
-/// for, and above the highest, a bend can lie anywhere: the interval reaches as far.
-pub(super) fn ratio(
-    evidence: &Evidence<'_>,
-    [this, other]: [&Select; 2],
-    what: &mut String,
-) -> Result<Estimate, Untestable> {
-    let [these, others] = [Bends::new(evidence, this)?, Bends::new(evidence, other)?];
-    let pairs = these.by_block.iter().filter_map(|(block, bend)| {
-        let other = others.by_block.get(block)?;
-        Some(bend.over(other))
-    });
-    let pairs: Vec<Range> = pairs.collect();
-    let ratio = stats::compare_ranges_at(&pairs, 0.0, evidence.level);
-    let ratio = ratio.ok_or_else(|| evidence.missing(this))?;
-    *what += &(these.note() + &others.note());
-    Ok((ratio.ratio, ratio.interval).into())
+/// The rate at which one server bends over that at which another does, or over another bend of the same.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Bends {
+    of: Select,
+    over: Select,
+    #[serde(default)]
+    by: BendOf,
+    #[serde(default)]
+    over_by: BendOf,
 }
 
-/// Why the ratio may be undecided: one of the servers bends nowhere.
-pub(super) fn unseen(evidence: &Evidence<'_>, servers: [&Select; 2]) -> Option<String> {
-    let bends = servers.map(|select| Bends::new(evidence, select));
-    let unseen = bends.into_iter().flatten().find(|it| it.without > 0);
-    unseen.map(|it| it.unseen().0)
+impl Bends {
+    fn bent(&self, evidence: &Evidence<'_>) -> [Result<Bent, Untestable>; 2] {
+        let other = self.of.but(&self.over);
+        [(&self.of, self.by), (&other, self.over_by)].map(|of| Bent::new(evidence, of))
+    }
+
+    /// Between two rates that were asked for, and above the highest, a bend can lie anywhere: the interval
+    /// reaches as far.
+    pub(super) fn measured(
+        &self,
+        evidence: &Evidence<'_>,
+        what: &mut String,
+    ) -> Result<Estimate, Untestable> {
+        let [these, others] = self.bent(evidence);
+        let (these, others) = (these?, others?);
+        let pairs = these.by_block.iter().filter_map(|(block, bend)| {
+            let other = others.by_block.get(block)?;
+            Some(bend.over(other))
+        });
+        let pairs: Vec<Range> = pairs.collect();
+        let ratio = stats::compare_ranges_at(&pairs, 0.0, evidence.level);
+        let ratio = ratio.ok_or_else(|| evidence.missing(&self.of))?;
+        *what += &(these.note() + &others.note());
+        Ok((ratio.ratio, ratio.interval).into())
+    }
+
+    /// Why the ratio may be undecided: one of the servers bends nowhere.
+    pub(super) fn unseen(&self, evidence: &Evidence<'_>) -> Option<String> {
+        let bent = self.bent(evidence).into_iter().flatten();
+        let mut unseen = bent.filter(|it| it.without > 0);
+        unseen.next().map(|it| it.unseen().0)
+    }
 }

@@ -31,7 +31,7 @@ type Quantity<'q, T = f64> = &'q dyn Fn(&Measured) -> Option<T>;
 pub(super) type Along = Vec<(f64, BTreeMap<u32, Range>)>;
 
 /// By what is varied beside, by block.
-type ByRest = BTreeMap<String, BTreeMap<u32, Range>>;
+pub(super) type ByRest = BTreeMap<String, BTreeMap<u32, Range>>;
 
 /// Why nothing can be said of a claim, in a sentence.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +86,7 @@ impl<'r> Evidence<'r> {
         }
     }
 
-    fn cells(&self, select: &Select) -> impl Iterator<Item = &'r Cell<'r>> {
+    pub(super) fn cells(&self, select: &Select) -> impl Iterator<Item = &'r Cell<'r>> {
         let cells = self.layout.cells.iter();
         cells.filter(|cell| select.takes(cell))
     }
@@ -128,8 +128,8 @@ impl<'r> Evidence<'r> {
         })
     }
 
-    /// Values by what is varied beside; `but` is a factor that is not part of that.
-    fn by_rest(&self, select: &Select, but: &str, quantity: Quantity<'_, Range>) -> ByRest {
+    /// Values by what is varied beside; `but` are factors that are not part of that.
+    fn by_rest(&self, select: &Select, but: &[String], quantity: Quantity<'_, Range>) -> ByRest {
         let mut values = ByRest::new();
         for cell in self.cells(select) {
             let of_cell = values.entry(select.rest(cell.levels, but)).or_default();
@@ -152,43 +152,11 @@ impl<'r> Evidence<'r> {
     ) -> Result<BTreeMap<u32, Range>, Untestable> {
         let quantity = |trial: &Measured| trial.range(metric).filter(|range| range.value > 0.0);
         let (these, others) = (
-            self.by_rest(this, "", &quantity),
-            self.by_rest(other, "", &quantity),
+            self.by_rest(this, &[], &quantity),
+            self.by_rest(other, &[], &quantity),
         );
-        let mut conditions: Vec<BTreeMap<u32, Range>> = Vec::new();
-        for (rest, blocks) in &these {
-            let Some(partner) = others.get(rest) else {
-                continue;
-            };
-            let pairs = blocks
-                .iter()
-                .filter_map(|(block, range)| Some((*block, range.over(partner.get(block)?))));
-            conditions.push(to_map(pairs));
-        }
-        conditions.retain(|pairs| !pairs.is_empty());
-        if conditions.is_empty() {
-            let lacking = if these.is_empty() { this } else { other };
-            return Err(self.missing(lacking));
-        }
-        let of_end = |end: fn(&Range) -> f64| {
-            let logs = conditions.iter().map(|pairs| {
-                let logs = pairs.iter().map(|(block, range)| (*block, end(range).ln()));
-                to_map(logs)
-            });
-            by_block(&logs.collect::<Vec<_>>())
-        };
-        let (low, high) = (of_end(|range| range.low), of_end(|range| range.high));
-        let ranges = of_end(|range| range.value)
-            .into_iter()
-            .map(|(block, value)| {
-                let range = Range {
-                    low: low[&block],
-                    value,
-                    high: high[&block],
-                };
-                (block, range)
-            });
-        Ok(to_map(ranges))
+        let lacking = if these.is_empty() { this } else { other };
+        log_ratios_of(&these, &others).ok_or_else(|| self.missing(lacking))
     }
 
     /// `this / other`, within blocks.
@@ -199,6 +167,17 @@ impl<'r> Evidence<'r> {
         other: &Select,
     ) -> Result<Estimate, Untestable> {
         let logs = self.log_ratios(metric, this, other)?;
+        self.compared_ranges(logs.into_values(), this)
+    }
+
+    /// The same of values that are there by what is varied beside.
+    pub(super) fn ratio_of(
+        &self,
+        [these, others]: [&ByRest; 2],
+        [this, other]: [&Select; 2],
+    ) -> Result<Estimate, Untestable> {
+        let lacking = if these.is_empty() { this } else { other };
+        let logs = log_ratios_of(these, others).ok_or_else(|| self.missing(lacking))?;
         self.compared_ranges(logs.into_values(), this)
     }
 
@@ -291,7 +270,10 @@ impl<'r> Evidence<'r> {
         let positive = |trial: &Measured| quantity(trial).filter(|range| range.low > 0.0);
         let tables: Vec<ByRest> = numbers
             .iter()
-            .map(|number| self.by_rest(&select.clone().is(factor, *number), factor, &positive))
+            .map(|number| {
+                let select = select.clone().is(factor, *number);
+                self.by_rest(&select, &[factor.to_owned()], &positive)
+            })
             .collect();
         let first = tables.first().ok_or_else(|| self.missing(select))?;
         let in_all = |rest: &&String| tables.iter().all(|table| table.contains_key(*rest));
@@ -391,6 +373,43 @@ fn most_frequent<'t>(trials: impl Iterator<Item = &'t Vec<String>>) -> Option<&'
     }
     let most = counts.into_iter().max_by_key(|(_, count)| *count);
     most.map(|(reason, _)| reason)
+}
+
+/// Logarithms of `this / other` of values by what is varied beside, one for each block; `None`: there is
+/// no pair.
+fn log_ratios_of(these: &ByRest, others: &ByRest) -> Option<BTreeMap<u32, Range>> {
+    let mut conditions: Vec<BTreeMap<u32, Range>> = Vec::new();
+    for (rest, blocks) in these {
+        let Some(partner) = others.get(rest) else {
+            continue;
+        };
+        let pairs = blocks
+            .iter()
+            .filter_map(|(block, range)| Some((*block, range.over(partner.get(block)?))));
+        conditions.push(to_map(pairs));
+    }
+    conditions.retain(|pairs| !pairs.is_empty());
+    if conditions.is_empty() {
+        return None;
+    }
+    let of_end = |end: fn(&Range) -> f64| {
+        let logs = conditions.iter().map(|pairs| {
+            let logs = pairs.iter().map(|(block, range)| (*block, end(range).ln()));
+            to_map(logs)
+        });
+        by_block(&logs.collect::<Vec<_>>())
+    };
+    let (low, high) = (of_end(|range| range.low), of_end(|range| range.high));
+    let values = of_end(|range| range.value).into_iter();
+    let ranges = values.map(|(block, value)| {
+        let range = Range {
+            low: low[&block],
+            value,
+            high: high[&block],
+        };
+        (block, range)
+    });
+    Some(to_map(ranges))
 }
 
 /// The mean over conditions for each block. Of conditions with a single block nothing is known about

@@ -33,18 +33,8 @@ const EFFECT_STUDIES: usize = 50;
 const BLOCK_NOISE: f64 = 0.05;
 /// What every server carries where nothing has an effect: within the rates of P5.
 const PER_S: f64 = 1550.0;
-/// The series that claims are about; P1's long runs are too short to be judged.
-const SERIES: [&str; 9] = [
-    "models",
-    "threads",
-    "reactors",
-    "concurrency",
-    "arms",
-    "work",
-    "page",
-    "accounts",
-    "rates",
-];
+/// The series that no claim is about, and P1's long runs, which are too short to be judged.
+const NOT_JUDGED: [&str; 6] = ["spin", "keep-alive", "answers", "bursts", "soak", "video"];
 
 /// By how much more is carried at these levels of a series.
 type Effect = dyn Fn(&str, &dyn Fn(&str) -> String) -> f64;
@@ -68,8 +58,9 @@ impl Study {
             run: Run::default(),
             cells: cells.collect(),
         };
-        let is_used = |name: &str| SERIES.contains(&name) || name == "connections";
-        study.cells.retain(|(series, _, _)| is_used(series));
+        study
+            .cells
+            .retain(|(series, _, _)| !NOT_JUDGED.contains(&series.as_str()));
         study.run.head = RunHead {
             name: paper.to_owned(),
             ..RunHead::default()
@@ -120,9 +111,15 @@ impl Study {
                         },
                     ),
                     (Metric::P50Us, 1e6 * PER_S / carried),
+                    (Metric::P99Us, 1e6 * PER_S / carried),
+                    (Metric::MaxUs, 1e6 * PER_S / carried),
+                    (Metric::ServiceP50Us, 1e3 * PER_S / carried),
                     (Metric::MeanUs, 1e6 * PER_S / carried),
+                    (Metric::CpuUsPerRequest, 1e2 * factor()),
+                    (Metric::LoopImbalance, factor()),
                     (Metric::ContextSwitchesPerRequest, factor() / more),
                     (Metric::MemoryBytes, 4e7 * factor()),
+                    (Metric::CpuShare, 0.9 * factor()),
                     (Metric::CpuUserShare, 0.2 * factor()),
                     (Metric::CpuKernelShare, 0.7 * factor()),
                 ]);
@@ -179,7 +176,7 @@ impl Wrong {
 use Wrong::{Either, Neither, NotReproduced, Reproduced};
 
 /// How claims begin, in their order, and which verdict is wrong.
-const P1: [(&str, Wrong); 17] = [
+const P1: [(&str, Wrong); 27] = [
     ("Throughput of one reactor", Either),
     ("The fall is steepest", Either),
     ("Where requests wait", Reproduced),
@@ -193,49 +190,92 @@ const P1: [(&str, Wrong); 17] = [
     ("The optimal number of reactors", Either),
     ("Several reactors with threads reach 3", Reproduced),
     ("Several reactors with threads have shorter", Either),
+    ("One reactor with threads is a bottleneck", Reproduced),
+    ("Several reactors with threads scale better", Reproduced),
+    ("Requests are evenly distributed", NotReproduced),
+    ("A single thread that is blocked", Reproduced),
+    ("Requests to a single thread time out", Reproduced),
+    ("Pools of threads cost context switches", Reproduced),
+    ("Locks of the pool's queue", Reproduced),
+    ("Reactors that are independent", Reproduced),
+    ("More reactors help where requests are computed", Reproduced),
+    ("Few reactors suffice there", NotReproduced),
     ("One reactor with one thread suits", NotReproduced),
     ("One reactor with threads suits", NotReproduced),
     ("Several reactors with threads suit", NotReproduced),
     ("The advantage of several", Neither),
 ];
-const P2: [(&str, Wrong); 10] = [
+const P2: [(&str, Wrong); 21] = [
     ("The proactor with its timer", Reproduced),
+    ("The same with a reactor", Reproduced),
     ("It is so because the loop", Reproduced),
     ("It is so if the kernel", Reproduced),
     ("No request fails", NotReproduced),
     ("The reactor suits few", NotReproduced),
     ("The reactor suffers", Reproduced),
     ("The proactor's gain", Reproduced),
+    ("Where the kernel's asynchronous", Reproduced),
+    ("The reactor is particularly useful", Reproduced),
+    ("Closing idle connections prevents", Reproduced),
+    ("The timer protects", NotReproduced),
+    ("A timer of the whole request head", NotReproduced),
+    ("Closing idle connections improves", Reproduced),
+    ("Keeping timers costs little", NotReproduced),
+    ("Apache has less throughput", Reproduced),
+    ("Apache has longer response times", Reproduced),
+    ("lighttpd has excellent", NotReproduced),
     ("Behind the login, too, the loop", Reproduced),
     ("Behind the login, too, the kernel", Reproduced),
     ("Registering and logging in", NotReproduced),
 ];
 /// A fifth of all connections starve, and latencies are just a second.
-const P3: [(&str, Wrong); 11] = [
+const P3: [(&str, Wrong); 17] = [
     ("One blocking thread starves", Reproduced),
     ("The same at a rate", Reproduced),
     ("1000 threads serve 1000", Reproduced),
     ("The same at a rate", Reproduced),
     ("One event loop serves all", NotReproduced),
     ("One event loop serves them at seconds", Either),
+    ("The slowest response of one event loop", Neither),
+    ("The latency of one event loop", Reproduced),
+    ("Those whom the one blocking thread", NotReproduced),
+    ("Those whom 1000 threads", NotReproduced),
     ("Several event loops serve all", NotReproduced),
     ("The same at a rate", NotReproduced),
     ("The latency of several event loops", Either),
+    ("At a rate between", Either),
+    ("At such a rate", Reproduced),
     ("Several event loops complete", Neither),
     ("Several event loops serve more", Either),
 ];
-const P4: [(&str, Wrong); 6] = [
+const P4: [(&str, Wrong); 11] = [
     ("It serves nearly five", Reproduced),
     ("The same against nginx tuned", Reproduced),
     ("Throughput grows", Reproduced),
     ("Its use of CPUs", NotReproduced),
     ("Its use of memory", NotReproduced),
     ("It takes 1.34", NotReproduced),
+    ("It does not use more CPU time", NotReproduced),
+    ("It uses less CPU time for each", Either),
+    ("nginx declines", Reproduced),
+    ("Round robin divides", NotReproduced),
+    ("Connections beyond the capacity", Reproduced),
 ];
-const P5: [(&str, Wrong); 11] = [
+const P5: [(&str, Wrong); 21] = [
     ("Threads win", Either),
     ("The event loop bends later", Either),
     ("It bends at 1.15 to 1.5", Reproduced),
+    ("The event loop bends later than the threads with", Either),
+    // Latency is the same at all rates: it bends nowhere.
+    ("The latency of threads rises", Reproduced),
+    ("The latency of the event loop rises", Either),
+    ("Threads have lower response times", Either),
+    ("Threads make better use", Either),
+    ("The event loop serves more than threads also", Reproduced),
+    ("Keeping connections alive reduces", Reproduced),
+    ("Threads remain valuable", NotReproduced),
+    ("On all CPUs they serve more", Reproduced),
+    ("At very high scales", Reproduced),
     ("Threads bend", Neither),
     ("The event loop bends at about", Neither),
     ("Threads fail", Neither),
@@ -307,7 +347,7 @@ fn large_effects_are_found() {
             "30" => 2.0,
             _ => 1.0,
         },
-        "concurrency" if of("model").starts_with("several") => 12.0,
+        "best" if of("model").starts_with("several") => 12.0,
         _ => 1.0,
     };
     let p2 = |_: &str, of: &dyn Fn(&str) -> String| match of("arm").as_str() {
@@ -336,6 +376,7 @@ fn large_effects_are_found() {
     ];
     let p2 = found("P2", &p2, &p2_claims);
     let p4 = found("P4", &p4, &["It serves nearly", "Throughput grows"]);
+    println!("found of {EFFECT_STUDIES}: {p1:?} {p2:?} {p4:?}");
     for count in [p1, p2, p4].concat() {
         assert!(
             count >= EFFECT_STUDIES * 9 / 10,

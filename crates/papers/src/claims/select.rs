@@ -64,9 +64,9 @@ impl Select {
         cell.series == self.series && self.is.iter().all(has) && !self.not.iter().any(has)
     }
 
-    /// What is left of a cell's levels: what it is paired by.
-    pub(super) fn rest(&self, levels: &Levels, but: &str) -> String {
-        let is_rest = |name: &String| name != but && self.level(name).is_none();
+    /// What is left of a cell's levels without some factors: what it is paired by.
+    pub(super) fn rest(&self, levels: &Levels, but: &[String]) -> String {
+        let is_rest = |name: &String| !but.contains(name) && self.level(name).is_none();
         let rest = levels.iter().filter(|(name, _)| is_rest(name));
         let texts = rest.map(|(name, level)| format!("{name}={level}"));
         texts.collect::<Vec<_>>().join(", ")

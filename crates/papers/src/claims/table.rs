@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use loadline_lab::report::Verdict;
 use serde::Deserialize;
 
-use super::bend;
 use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, Row, number};
 use super::shape::Shape;
@@ -102,8 +101,8 @@ impl ClaimRow {
             (Value::Largest { .. }, Some(bound)) if !bound.holds(measured.value) => {
                 finding = finding.failed();
             }
-            (Value::Bends { of, over }, _) if finding.verdict == Verdict::NotTestable => {
-                if let Some(why) = bend::unseen(evidence, [of, &of.but(over)]) {
+            (Value::Bends(bends), _) if finding.verdict == Verdict::NotTestable => {
+                if let Some(why) = bends.unseen(evidence) {
                     (finding.why, finding.interval) = (why, None);
                 }
             }

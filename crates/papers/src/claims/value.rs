@@ -6,7 +6,8 @@ use loadline_capacity::stats::{self, Interval, Range};
 use loadline_lab::analysis::{Measured, Metric};
 use serde::Deserialize;
 
-use super::bend;
+use super::bend::{self, BendOf, Bends};
+use super::envelope::Envelope;
 use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::{Bound, number};
 use super::select::Select;
@@ -43,6 +44,8 @@ pub(super) enum Value {
         most: f64,
         metric: Metric,
     },
+    /// `of / over`, each at its best. `{this}` and `{other}` are what was chosen.
+    Envelope(Envelope),
     /// `of / over`, over `from / over`.
     Growth {
         of: Select,
@@ -64,10 +67,14 @@ pub(super) enum Value {
         factor: String,
         quantity: Quantity,
     },
-    /// The highest rate that a server carries.
-    Bend { of: Select },
-    /// That of one server over that of another.
-    Bends { of: Select, over: Select },
+    /// The highest rate up to which a server does not bend.
+    Bend {
+        of: Select,
+        #[serde(default)]
+        by: BendOf,
+    },
+    /// That of one server over that of another, or over another bend of the same.
+    Bends(Bends),
 }
 
 /// Something of a trial.
@@ -162,15 +169,13 @@ impl Value {
                 most,
                 metric,
             } => ratio_up_to(evidence, *metric, [of, &of.but(over)], (factor, *most)),
+            Self::Envelope(envelope) => envelope.measured(evidence, what),
             Self::Growth {
                 of,
                 from,
                 over,
                 metric,
-            } => {
-                let (this, other) = ([of, &of.but(over)], [from, &from.but(over)]);
-                evidence.ratio_of_ratios(*metric, this, other)
-            }
+            } => evidence.ratio_of_ratios(*metric, [of, &of.but(over)], [from, &from.but(over)]),
             Self::Best {
                 of,
                 factor,
@@ -187,8 +192,8 @@ impl Value {
                 factor,
                 quantity,
             } => exponent(evidence, *quantity, of, factor),
-            Self::Bend { of } => bend::rate(evidence, of, what),
-            Self::Bends { of, over } => bend::ratio(evidence, [of, &of.but(over)], what),
+            Self::Bend { of, by } => bend::rate(evidence, (of, *by), what),
+            Self::Bends(bends) => bends.measured(evidence, what),
         }
     }
 }

@@ -41,6 +41,72 @@ fn where_servers_bend() {
     assert!(why.starts_with(unseen), "{why}");
 }
 
+/// Mean latencies of threads and the event loop with a part of a core, by rate.
+fn latencies(threads: [f64; 6], events: [f64; 6]) -> Made {
+    let mut made = Made::new("P5");
+    for (server, times, bend) in [("threads", threads, 1250.0), ("event-loop", events, 9999.0)] {
+        for (rate, time) in ["200", "600", "1000", "1200", "1400", "2600"]
+            .iter()
+            .zip(times)
+        {
+            let offered: f64 = rate.parse().unwrap();
+            let levels = [("server", server), ("rate_per_s", *rate)];
+            let values = [(GoodPerS, offered.min(bend)), (MeanUs, time)];
+            made.cell("slower", (&levels, &values), 0.01);
+        }
+    }
+    made
+}
+
+#[test]
+fn latency_bends_where_it_is_twice_the_lowest() {
+    let (low, high) = (300.0, 9000.0);
+    let claims = [
+        "The latency of threads rises",
+        "The latency of the event loop rises",
+    ];
+    for (threads, events, verdicts) in [
+        // Threads: latency between 600 and 1000, throughput between 1200 and 1400.
+        (
+            [400.0, low, high, high, high, high],
+            [low; 6],
+            [Reproduced, Reproduced],
+        ),
+        // Up to twice the lowest is no bend; the lowest is not that of the first rate.
+        (
+            [590.0, low, 550.0, high, high, high],
+            [low; 6],
+            [Reproduced, Reproduced],
+        ),
+        (
+            [low; 6],
+            [low, low, high, high, high, high],
+            [NotReproduced, NotReproduced],
+        ),
+        ([low; 6], [low; 6], [NotReproduced, NotTestable]),
+    ] {
+        let found = latencies(threads, events).verdicts(claims);
+        assert_eq!(found, verdicts, "{threads:?}, {events:?}");
+    }
+    // Where times do not count a bend may lie anywhere: between 600 and 1400, over 1200 to 1400.
+    let mut made = latencies([low, low, high, high, high, high], [low; 6]);
+    for trial in &mut made.run.trials {
+        if ["1000", "1200"]
+            .map(level)
+            .contains(&trial.levels["rate_per_s"])
+        {
+            trial
+                .times_discarded
+                .push("The client was late.".to_owned());
+        }
+    }
+    let claim = made.claim(claims[0]);
+    assert_eq!(claim.verdict, NotTestable, "{claim:?}");
+    let Claim { why, .. } = latencies([low; 6], [low; 6]).claim(claims[1]);
+    let unseen = "event-loop: no bend of the latency is seen up to 2600/s";
+    assert!(why.starts_with(unseen), "{why}");
+}
+
 #[test]
 fn absolute_rates_stand_beside_those_of_another_machine() {
     let made = bends(1250.0, 9999.0);
