@@ -205,6 +205,16 @@ fn what_is_wrong_is_said_in_one_line() {
             "--namespaces belongs",
         ),
         (
+            &["--slo=p99 < 50ms", "--link=dsl", url],
+            2,
+            "--link belongs",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--link=moon", "--", "server"],
+            2,
+            "no link moon; right would be",
+        ),
+        (
             &["--slo=p99 < 50ms", "--cpu-quota=0", "--", "server"],
             2,
             "0 is no quota; right would be 0.01 to 1024 CPUs",

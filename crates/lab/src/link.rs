@@ -28,12 +28,12 @@ use loadline_spec::values::{OnOff, OrOff, Size, Time};
 use serde::{Deserialize, Deserializer};
 use values::{bandwidth, bandwidth_text, share, share_text};
 
-/// The longest way that makes sense: a tenth of that leads to the moon and back.
+/// The longest that makes sense here: the round trip to the moon is 2.6 s.
 const DELAY_S_MAX: u64 = 30;
 /// A packet of the usual size has to fit.
 const BUFFER_BYTES_MIN: u64 = 1500;
-/// Routers with more are not known, and both directions may be full.
-const BUFFER_BYTES_MAX: u64 = 256 << 20;
+/// Half a second of the fastest link; both directions may be full.
+const BUFFER_BYTES_MAX: u64 = 64 << 20;
 /// What a buffer has at least unless it is given: the first window of ten segments (RFC 6928), and some
 /// more connections.
 const BUFFER_BYTES_LEAST: u64 = 64 << 10;

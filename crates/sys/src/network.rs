@@ -168,6 +168,11 @@ mod tests {
     }
 
     #[test]
+    fn a_process_of_several_threads_gets_no_user_namespace() {
+        assert!(thread::spawn(enter_new_user).join().unwrap().is_err());
+    }
+
+    #[test]
     fn what_is_no_namespace_is_refused() {
         let file = File::open("/dev/null").unwrap();
         assert!(inside(&file, || Ok(())).is_err());

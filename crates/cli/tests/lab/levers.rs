@@ -20,7 +20,7 @@ const COUNTED_TOO_MUCH_S: f64 = 0.02;
 const BORROWED_S: f64 = 0.02;
 
 /// A plan of one short trial after another, of servers that compute.
-fn plan(series: &str) -> String {
+pub(crate) fn plan(series: &str) -> String {
     format!(
         "name = \"t\"\nfiles = {{ \"index.html\" = 93 }}\n[servers.loadline]\n\
          options = {{ architecture = \"reactor\", loops = 1, workers = 0, service_time = \"500us\", \

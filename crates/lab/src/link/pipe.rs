@@ -14,7 +14,7 @@ use rand_pcg::Pcg64;
 
 use super::Direction;
 
-/// Bytes that may be on their way at once, beside those that wait: a second of the fastest link.
+/// Bytes that may wait or be on their way at once: the largest buffer, and half a second of the fastest link.
 const ON_WAY_BYTES_MAX: u64 = 128 << 20;
 const NS_PER_S: u128 = 1_000_000_000;
 
@@ -47,7 +47,7 @@ pub struct PipeCounts {
     pub bytes: u64,
     /// Those that were lost on the way, as the link's loss wants it.
     pub lost: u64,
-    /// Those that found the buffer full.
+    /// Those that found the buffer full, or too much on its way.
     pub dropped: u64,
     /// The most that waited in the buffer.
     pub waiting_bytes_max: u64,
