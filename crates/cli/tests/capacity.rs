@@ -170,7 +170,7 @@ fn a_command_is_started_afresh_for_each_trial() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let url = "http://127.0.0.1:9/";
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (&[url], 2, "--slo"),
         (&["--slo=p99 < 50ms"], 2, "the server is missing"),
         (&["--slo=p99 < 50", url], 2, "a unit is missing"),

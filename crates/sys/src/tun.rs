@@ -32,11 +32,11 @@ pub fn open(name: &str) -> io::Result<File> {
 }
 
 /// Gives an interface of the calling thread's namespace an IPv4 address in a network with so many bits
-/// in common, a queue of so many packets in front of whoever reads them, and brings it up.
+/// in common, and brings it up.
 ///
 /// # Errors
 /// There is no such interface, or the process may not (`CAP_NET_ADMIN`).
-pub fn set_up(name: &str, address: Ipv4Addr, prefix_bits: u8, queue: u16) -> io::Result<()> {
+pub fn set_up(name: &str, address: Ipv4Addr, prefix_bits: u8) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let mask = u32::MAX
         .checked_shl(32 - u32::from(prefix_bits))
@@ -49,10 +49,19 @@ pub fn set_up(name: &str, address: Ipv4Addr, prefix_bits: u8, queue: u16) -> io:
         request.ifr_ifru.ifru_addr = socket_address(address);
         order(&socket, number, &mut request)?;
     }
-    let mut length = request(name)?;
-    length.ifr_ifru.ifru_metric = queue.into(); // what the kernel reads for this order is a number
-    order(&socket, libc::SIOCSIFTXQLEN, &mut length)?;
     bring_up(name)
+}
+
+/// Gives an interface of the calling thread's namespace a queue of so many packets in front of whoever reads
+/// them, in place of 500.
+///
+/// # Errors
+/// There is no such interface, or the process may not (`CAP_NET_ADMIN`, outside of user namespaces).
+pub fn set_queue(name: &str, packets: u16) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_metric = packets.into(); // what the kernel reads for this order is a number
+    order(&socket, libc::SIOCSIFTXQLEN, &mut request)
 }
 
 /// Brings an interface of the calling thread's namespace up.
@@ -121,7 +130,8 @@ mod tests {
         let made = new_namespace().and_then(|namespace| {
             inside(&namespace, || {
                 let mut tun = open("test")?;
-                set_up("test", Ipv4Addr::new(10, 9, 8, 1), 24, 10)?;
+                set_up("test", Ipv4Addr::new(10, 9, 8, 1), 24)?;
+                set_queue("test", 10)?;
                 let ours = UdpSocket::bind("10.9.8.1:0")?;
                 ours.send_to(b"hello", "10.9.8.2:7")?;
                 let mut packet = vec![0; 1500];

@@ -90,7 +90,8 @@ impl Ends {
             // Its own packets would use the link, too. Kernels without IPv6 have no such file.
             let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
             let _ = std::fs::write(quiet, "1");
-            tun::set_up(name, address, PREFIX_BITS, QUEUE_PACKETS)?;
+            tun::set_up(name, address, PREFIX_BITS)?;
+            let _ = tun::set_queue(name, QUEUE_PACKETS); // without root it stays shorter
             // Where that is refused, the relay's CPU works on what both sides receive.
             let _ = steer(name, cpus);
             take_over(&settings)?;
