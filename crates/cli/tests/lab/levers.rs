@@ -26,7 +26,7 @@ pub(crate) fn plan(series: &str) -> String {
          options = {{ architecture = \"reactor\", loops = 1, workers = 0, service_time = \"500us\", \
          service_kind = \"spin\" }}\n\
          [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 1\nduration_s = 0.5\n\
-         warm_up_s = 0\na_a = false\nallow = {{ client_limited = true, steal = 1, others = 1, \
+         warm_up_s = 0\na_a = false\nallow = {{ client_limited = true, overflows = true, steal = 1, others = 1, \
          errors = 1 }}\n{series}"
     )
 }

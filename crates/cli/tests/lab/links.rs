@@ -237,19 +237,24 @@ fn where_there_are_no_links_their_trials_are_not_testable_and_all_others_run() {
         other => return eprintln!("skipped: {other:?}"),
     };
     let said = said(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    // 3, if the machine has disturbed the other one.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     let reason = "links are not testable here: /dev/net/tun: ";
     assert!(said.lines().any(|line| line.contains(reason)), "{said}");
     let trials = bench.journal().trials;
     assert_eq!(trials.len(), 2);
     for trial in trials {
         let reason = "Not testable here: there is no link: /dev/net/tun: ";
-        let is_off = trial.levels["link"].to_string() == "off";
-        match trial.discarded.as_slice() {
-            [] => assert!(is_off),
-            [why] => assert!(!is_off && why.starts_with(reason), "{why}"),
-            several => panic!("{several:?}"),
+        if trial.levels["link"].to_string() == "off" {
+            assert!(trial.load.is_some(), "{:?}", trial.discarded);
+            continue;
         }
+        assert_eq!(trial.discarded.len(), 1);
+        assert!(
+            trial.discarded[0].starts_with(reason),
+            "{:?}",
+            trial.discarded
+        );
     }
 }
 
