@@ -297,6 +297,7 @@ mod tests {
                 "run" => "RUN".to_owned(),
                 "paper" => "PAPER".to_owned(),
                 "url" if !is_several => "URL".to_owned(),
+                "link" => "LINK".to_owned(),
                 "command" => "-- COMMAND...".to_owned(),
                 _ => "URL...".to_owned(),
             },
