@@ -170,7 +170,7 @@ fn a_command_is_started_afresh_for_each_trial() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let url = "http://127.0.0.1:9/";
-    let cases: [(&[&str], i32, &str); 12] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (&[url], 2, "--slo"),
         (&["--slo=p99 < 50ms"], 2, "the server is missing"),
         (&["--slo=p99 < 50", url], 2, "a unit is missing"),
@@ -203,6 +203,16 @@ fn what_is_wrong_is_said_in_one_line() {
             &["--slo=p99 < 50ms", "--namespaces", url],
             2,
             "--namespaces belongs",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--link=dsl", url],
+            2,
+            "--link belongs",
+        ),
+        (
+            &["--slo=p99 < 50ms", "--link=moon", "--", "server"],
+            2,
+            "no link moon; right would be",
         ),
         (
             &["--slo=p99 < 50ms", "--cpu-quota=0", "--", "server"],

@@ -7,6 +7,7 @@ use loadline_spec::load::values::Cpus;
 use loadline_spec::{SpecError, Table, ValueError};
 
 use crate::journal::{Level, Levels};
+use crate::link::LinkSpec;
 use crate::plan::{
     Factor, Network, Placement, Plan, PlanError, PlannedLoad, Repeated, Series, ServerSpec, Site,
 };
@@ -39,8 +40,10 @@ pub struct Cell {
     pub placement: Placement,
     /// CPUs that the server's processes may use on average; `None`: all of theirs.
     pub cpu_quota: Option<f64>,
-    /// What both sides are joined by.
+    /// What both sides are joined by, where there is no link.
     pub network: Network,
+    /// A slow network between them; `None`: none.
+    pub link: Option<LinkSpec>,
     /// Whether it is run twice in each block.
     pub is_repeated: bool,
 }
@@ -201,6 +204,7 @@ struct Draft {
     cpus: String,
     cpu_quota: Option<f64>,
     network: Network,
+    link: Option<LinkSpec>,
     /// What has been set by a factor, and by which.
     set: BTreeMap<String, String>,
 }
@@ -258,6 +262,7 @@ impl Maker<'_> {
             cpus: series.cpus.clone(),
             cpu_quota: series.cpu_quota,
             network: series.network,
+            link: series.link,
             set: BTreeMap::new(),
         };
         let mut drafts = vec![first];
@@ -332,6 +337,7 @@ impl Maker<'_> {
             placement,
             cpu_quota: draft.cpu_quota,
             network: draft.network,
+            link: draft.link,
             is_repeated,
         })
     }
@@ -347,7 +353,9 @@ impl Draft {
         names.extend(sets.server.iter().map(|_| "the server".to_owned()));
         names.extend(sets.cpus.iter().map(|_| "cpus".to_owned()));
         names.extend(sets.cpu_quota.iter().map(|_| "cpu_quota".to_owned()));
-        names.extend(sets.network.iter().map(|_| "network".to_owned()));
+        // A link is a network of its own.
+        let has_network = sets.network.is_some() || sets.link.is_some();
+        names.extend(has_network.then(|| "the network".to_owned()));
         let has_path = sets.path.is_some() || sets.file_bytes.is_some();
         names.extend(has_path.then(|| "the path".to_owned()));
         for name in names {
@@ -370,6 +378,7 @@ impl Draft {
         }
         self.cpu_quota = sets.cpu_quota.or(self.cpu_quota);
         self.network = sets.network.unwrap_or(self.network);
+        self.link = sets.link.map_or(self.link, |link| link.0);
         self.file_bytes = sets.file_bytes.or(self.file_bytes);
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! lines.
 
 mod error;
+mod link;
 mod store;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use loadline_spec::load::values::Cpus;
 use serde::{Deserialize, Serialize};
 
 pub use error::JournalError;
+pub use link::{DirectionFacts, LinkFacts};
 pub(crate) use store::each_line;
 pub use store::{Contents, Store, read};
 
@@ -226,8 +228,11 @@ pub struct ServerFacts {
     pub cpus: String,
     /// CPUs that the client could use.
     pub client_cpus: String,
-    /// What both sides were joined by: "loopback", "namespaces"; empty in older journals.
+    /// What both sides were joined by: "loopback", "namespaces", or "relay" if there was a link; empty in
+    /// older journals.
     pub network: String,
+    /// The link between them, and what it has carried; `None`: none.
+    pub link: Option<LinkFacts>,
     /// The quota of CPU time that it had, and how often that was spent; `None`: none.
     pub cpu_quota: Option<CpuQuota>,
     /// CPU time of its processes while the load was counted, in user mode.

@@ -24,6 +24,7 @@ pub mod folded;
 pub mod goals;
 pub mod journal;
 pub mod knee;
+pub mod link;
 pub mod observer;
 pub mod plan;
 pub mod progress;

@@ -31,11 +31,13 @@ pub(crate) use server::spellings;
 pub use server::{Server, ServerKind, ServerSpec};
 
 use loadline_base::choice;
+use loadline_spec::values::OrOff;
 use loadline_spec::{Table, ValueError};
 use serde::Deserialize;
 
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
+use crate::link::LinkSpec;
 
 /// The smallest quota of a CPU, which has a period of 100 ms, and the largest.
 const CPU_QUOTA: RangeInclusive<f64> = 0.01..=1024.0;
@@ -174,8 +176,11 @@ pub struct Series {
     /// CPUs that the server's processes may use on average; `None`: all of theirs.
     #[serde(deserialize_with = "series::quota")]
     pub cpu_quota: Option<f64>,
-    /// What both sides are joined by.
+    /// What both sides are joined by, where there is no link.
     pub network: Network,
+    /// A slow network between them; `None`: none.
+    #[serde(deserialize_with = "series::link")]
+    pub link: Option<LinkSpec>,
     /// How often each cell is run.
     #[serde(deserialize_with = "series::replicates")]
     pub replicates: u32,
@@ -276,8 +281,11 @@ pub struct Settings {
     /// CPUs that the server's processes may use on average.
     #[serde(deserialize_with = "series::quota")]
     pub cpu_quota: Option<f64>,
-    /// What both sides are joined by.
+    /// What both sides are joined by, where there is no link.
     pub network: Option<Network>,
+    /// A slow network between them, or none.
+    #[serde(deserialize_with = "series::link_level")]
+    pub link: Option<OrOff<LinkSpec>>,
 }
 
 /// What may be amiss although the trial counts. It is noted all the same.

@@ -9,6 +9,7 @@ use std::thread;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::process::{getegid, geteuid};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 /// First and last of the ports that the kernel takes for outgoing connections. `root` is where the
@@ -25,12 +26,43 @@ pub fn port_range(root: &Path) -> Option<(u16, u16)> {
 /// # Errors
 /// The process may not make one (`CAP_SYS_ADMIN`), or no thread can be started for it.
 pub fn new_namespace() -> io::Result<File> {
-    on_own_thread(|| {
-        // SAFETY: the thread gets a network of its own, shares memory and descriptors as before, and
-        // ends; nothing else relies on the network that it is in.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-        File::open("/proc/thread-self/ns/net")
-    })
+    on_own_thread(enter_new)
+}
+
+/// Moves the calling thread into a new namespace, in which nothing is up. For a process of one thread,
+/// which cannot start another before [`enter_new_user`].
+///
+/// # Errors
+/// As [`new_namespace`].
+pub fn enter_new() -> io::Result<File> {
+    // SAFETY: the thread gets a network of its own, and shares memory and descriptors as before.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+    File::open("/proc/thread-self/ns/net")
+}
+
+/// Moves this process, which has to have a single thread, into a user namespace of its own, in which it
+/// may make networks as root may elsewhere. Its user and group keep their numbers.
+///
+/// # Errors
+/// The kernel or the machine's administrator allows none, or the process has several threads.
+pub fn enter_new_user() -> io::Result<()> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // SAFETY: the process gets other rights and a copy of its mounts, and shares memory and descriptors
+    // as before.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
+    fs::write("/proc/self/setgroups", "deny")?; // the kernel wants that before it takes the map
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Moves this process, which has to have a single thread, into a user namespace that the same user has
+/// made.
+///
+/// # Errors
+/// It is another user's or no user namespace, or the process has several threads.
+pub fn enter_user(namespace: &File) -> io::Result<()> {
+    let kind = Some(LinkNameSpaceType::User);
+    Ok(move_into_link_name_space(namespace.as_fd(), kind)?)
 }
 
 /// Moves the calling thread into a namespace: its sockets, and those of processes and threads that it
@@ -133,6 +165,11 @@ mod tests {
         inside(&namespace, || open_sysfs(path).map(drop)).unwrap();
         let none = inside(&namespace, || open_sysfs("class/net/no-such/mtu"));
         assert_eq!(none.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_process_of_several_threads_gets_no_user_namespace() {
+        assert!(thread::spawn(enter_new_user).join().unwrap().is_err());
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub enum Interest {
     SharedListener,
     /// An eventfd that is written to wake the poller and never read.
     Waker,
+    /// Something that is read in bounded batches, a TUN device or a pipe: level-triggered, so that what
+    /// is left is not lost.
+    Batches,
 }
 
 impl Interest {
@@ -31,7 +34,7 @@ impl Interest {
             Self::Connection => {
                 EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET
             }
-            Self::Listener => EventFlags::IN,
+            Self::Listener | Self::Batches => EventFlags::IN,
             Self::SharedListener => EventFlags::IN | EventFlags::EXCLUSIVE,
             Self::Waker => EventFlags::IN | EventFlags::ET,
         }

@@ -119,6 +119,22 @@ pub fn wake_promptly() -> io::Result<()> {
     }
 }
 
+/// Lets the calling thread run as soon as it has something to do, before all others of ordinary priority
+/// (`SCHED_FIFO`). For threads that sleep most of the time. Those that it starts do not inherit it.
+///
+/// # Errors
+/// The process may not (`CAP_SYS_NICE`, or a limit of real-time priority above 0).
+pub fn run_before_others() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: 0 is the calling thread; the kernel reads the parameters, which live through the call.
+    let set = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    match set {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// How many descriptors the process may have open, and up to what it may raise that. `u64::MAX`:
 /// without limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use loadline_lab::link::LinkSpec;
 use loadline_lab::plan::check_cpu_quota;
 use loadline_spec::ValueError;
 use loadline_spec::load::CLIENTS_MAX;
@@ -105,6 +106,11 @@ pub(crate) struct CapacityFlags {
     /// server has to listen on {host} (with a command; needs root and the program ip).
     #[arg(long)]
     pub(crate) namespaces: bool,
+
+    /// Join server and client by a slow network (docs/links.md): satellite, or
+    /// delay=75ms,bandwidth=2Mbit,loss=1%; the server has to listen on {host} (with a command).
+    #[arg(long, value_name = "LINK", conflicts_with = "namespaces")]
+    pub(crate) link: Option<LinkSpec>,
 
     /// CPUs of the client: 1 or 0,2-3 [default: with a command the other half].
     #[arg(long, value_name = "LIST")]

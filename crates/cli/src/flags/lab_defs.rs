@@ -9,6 +9,7 @@ use loadline_spec::values::Count;
 
 use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
 use super::lab_advise_defs::{LAB_ADVISE_EXIT_CODES, LAB_ADVISE_MORE, LabAdviseFlags};
+use super::lab_link_defs::{LAB_LINK_EXIT_CODES, LAB_LINK_MORE, LabLinkFlags, RelayFlags};
 use super::lab_paper_defs::{
     LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, LabPaperFlags, RunningFlags,
 };
@@ -66,6 +67,12 @@ pub(crate) enum LabCommand {
     /// Print how a server of a plan is started, as JSON, and write its configuration (docs/lab.md).
     #[command(after_help = format!("{LAB_SERVER_MORE}\n\n{LAB_SERVER_EXIT_CODES}"))]
     Server(LabServerFlags),
+    /// List slow networks that plans may name, or measure one against its settings (docs/links.md).
+    #[command(after_help = format!("{LAB_LINK_MORE}\n\n{LAB_LINK_EXIT_CODES}"))]
+    Link(LabLinkFlags),
+    /// Carries the packets of a trial over a link; started by the run itself.
+    #[command(hide = true)]
+    Relay(RelayFlags),
     /// Supervises a server or client of a run; started by the run itself.
     #[command(hide = true)]
     Guard(GuardFlags),
@@ -122,6 +129,10 @@ pub(crate) struct GuardFlags {
     /// Its network namespace, if it is not that of this process.
     #[arg(long)]
     pub(crate) network: Option<PathBuf>,
+
+    /// The user namespace that this one belongs to, if it is not that of this process.
+    #[arg(long)]
+    pub(crate) user: Option<PathBuf>,
 
     /// A folder that is removed when nothing is left of the process.
     #[arg(long)]

@@ -9,6 +9,7 @@ mod fit;
 pub(crate) mod high;
 pub(crate) mod lab_advise_defs;
 pub(crate) mod lab_defs;
+pub(crate) mod lab_link_defs;
 pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
 pub(crate) mod lab_results_defs;
@@ -165,7 +166,8 @@ fn one_line(error: &clap::Error, command: &str) -> String {
             text(ContextKind::InvalidSubcommand).unwrap_or_default(),
             did_you_mean(ContextKind::SuggestedSubcommand),
             match command {
-                "lab" => "run, paper, compare, server, capacity, report, verify, advise or results",
+                "lab" =>
+                    "run, paper, compare, server, link, capacity, report, verify, advise or results",
                 _ => "serve, precompress, load, lab or completions",
             },
         ),
@@ -295,6 +297,7 @@ mod tests {
                 "run" => "RUN".to_owned(),
                 "paper" => "PAPER".to_owned(),
                 "url" if !is_several => "URL".to_owned(),
+                "link" => "LINK".to_owned(),
                 "command" => "-- COMMAND...".to_owned(),
                 _ => "URL...".to_owned(),
             },
@@ -338,6 +341,7 @@ mod tests {
             ("lab capacity", "capacity"),
             ("lab advise", "advice"),
             ("lab paper", "papers"),
+            ("lab link", "links"),
         ] {
             check_page(name, page);
         }

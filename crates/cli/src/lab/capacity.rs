@@ -129,6 +129,7 @@ fn trials(flags: &CapacityFlags, load: LoadSpec) -> Result<(Box<dyn Trials>, Str
                 true => Network::Namespaces,
                 false => Network::Loopback,
             },
+            link: flags.link,
             load,
             seed,
         },
@@ -189,6 +190,9 @@ fn check_fit(flags: &CapacityFlags) -> Result<(), Failure> {
         }
         (true, true) if flags.namespaces => {
             "--namespaces belongs to a server that is started; this one has its network already"
+        }
+        (true, true) if flags.link.is_some() => {
+            "--link belongs to a server that is started; this one has its network already"
         }
         (true, true) if flags.server_cpus.is_some() => {
             "--server-cpus belongs to a server that is started; this one has its CPUs already"

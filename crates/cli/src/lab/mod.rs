@@ -4,6 +4,7 @@ mod advise;
 mod capacity;
 mod check;
 mod decide;
+mod link;
 mod marks;
 mod own_capacity;
 mod paper;
@@ -31,6 +32,8 @@ pub(crate) fn lab(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::Advise(flags) => advise::advice(flags),
         LabCommand::Results(flags) => results::results(flags),
         LabCommand::Server(flags) => server::server(flags),
+        LabCommand::Link(flags) => link::link(flags),
+        LabCommand::Relay(flags) => link::carry(flags),
         LabCommand::Guard(flags) => look_after(flags),
     }
 }
@@ -41,6 +44,7 @@ fn look_after(flags: &GuardFlags) -> Result<(), Failure> {
         log: &flags.log,
         group: flags.group.as_deref(),
         network: flags.network.as_deref(),
+        user: flags.user.as_deref(),
         remove: flags.remove.as_deref(),
         command: &flags.command,
     };

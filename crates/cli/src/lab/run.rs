@@ -61,6 +61,9 @@ fn carry_out(
             "server {name} is not installed: its cells are left out"
         ));
     }
+    if let Some(why) = &prepared.not_testable {
+        say(why);
+    }
     match own_capacity::measure(&mut prepared, &flags.out, &say) {
         Ok(()) => {}
         Err(Stop::Interrupted) => return finish(flags, Ending::Interrupted),
@@ -189,6 +192,9 @@ fn description(prepared: &Prepared) -> String {
     text += &own_capacity::description(prepared);
     for name in &prepared.head.left_out {
         text += &format!("left out: server {name} is not installed\n");
+    }
+    if let Some(why) = &prepared.not_testable {
+        text += &format!("{why}\n");
     }
     text += "number block series levels\n";
     for trial in &missing {

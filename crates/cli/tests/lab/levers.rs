@@ -20,13 +20,13 @@ const COUNTED_TOO_MUCH_S: f64 = 0.02;
 const BORROWED_S: f64 = 0.02;
 
 /// A plan of one short trial after another, of servers that compute.
-fn plan(series: &str) -> String {
+pub(crate) fn plan(series: &str) -> String {
     format!(
         "name = \"t\"\nfiles = {{ \"index.html\" = 93 }}\n[servers.loadline]\n\
          options = {{ architecture = \"reactor\", loops = 1, workers = 0, service_time = \"500us\", \
          service_kind = \"spin\" }}\n\
          [[series]]\nname = \"s\"\npath = \"/index.html\"\nreplicates = 1\nduration_s = 0.5\n\
-         warm_up_s = 0\na_a = false\nallow = {{ client_limited = true, steal = 1, others = 1, \
+         warm_up_s = 0\na_a = false\nallow = {{ client_limited = true, overflows = true, steal = 1, others = 1, \
          errors = 1 }}\n{series}"
     )
 }

@@ -5,6 +5,7 @@ mod bench;
 mod databases;
 mod going_on;
 mod levers;
+mod links;
 #[allow(dead_code, reason = "the tests of the server use the rest of it")]
 #[path = "../program/util.rs"]
 mod program;

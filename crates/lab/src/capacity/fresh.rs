@@ -9,6 +9,7 @@ use loadline_capacity::search::Try;
 use super::client::{completed_per_s, own_folder, warm_up_s};
 use super::{Ran, Stop, Trials};
 use crate::expand::expand;
+use crate::link::LinkSpec;
 use crate::plan::{
     Allow, Network, Placement, Plan, Repeated, Series, Server, ServerKind, ServerSpec, Site,
 };
@@ -44,6 +45,8 @@ pub struct FreshOptions {
     pub cpu_quota: Option<f64>,
     /// What both sides are joined by.
     pub network: Network,
+    /// A slow network between them; `None`: none.
+    pub link: Option<LinkSpec>,
     /// What else the load is.
     pub load: LoadSpec,
     /// Of the arrivals; each trial has another one.
@@ -64,13 +67,15 @@ impl Fresh {
     /// Trials whose files go with them. `is_over` says whether somebody wants the search to end.
     ///
     /// # Errors
-    /// A quota or namespaces that cannot be had here, or no folder for scratch files, in
+    /// A quota, namespaces or a link that cannot be had here, or no folder for scratch files, in
     /// one line.
     pub fn new(options: FreshOptions, is_over: fn() -> bool) -> Result<Self, Stop> {
         if let Some(cpus) = options.cpu_quota {
             runner::check_quota(cpus).map_err(RunnerError::at(format!("--cpu-quota {cpus}")))?;
         }
-        if options.network == Network::Namespaces {
+        if options.link.is_some() {
+            runner::check_link().map_err(RunnerError::at("--link"))?;
+        } else if options.network == Network::Namespaces {
             runner::check_network().map_err(RunnerError::at("--namespaces"))?;
         }
         Ok(Self {
@@ -105,6 +110,7 @@ impl Fresh {
             cpus: NAME.to_owned(),
             cpu_quota: options.cpu_quota,
             network: options.network,
+            link: options.link,
             replicates: 1,
             duration_s: seconds,
             warm_up_s,

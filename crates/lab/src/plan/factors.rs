@@ -34,11 +34,12 @@ enum Meaning {
     Cpus,
     CpuQuota,
     Network,
+    Link,
 }
 
 /// Factors with a meaning of their own, as docs/lab.md lists them. Besides, every option of a load is a
 /// factor by its name.
-const KNOWN: [(&str, Meaning); 32] = [
+const KNOWN: [(&str, Meaning); 33] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -77,6 +78,7 @@ const KNOWN: [(&str, Meaning); 32] = [
     ("cpus", Meaning::Cpus),
     ("cpu_quota", Meaning::CpuQuota),
     ("network", Meaning::Network),
+    ("link", Meaning::Link),
 ];
 
 /// Levels that set one option.
@@ -274,6 +276,7 @@ fn sets(meaning: Meaning, level: &Level) -> Result<Settings, ValueError> {
             }
         },
         Meaning::Network => sets.network = Some(Network::try_from(level.to_string())?),
+        Meaning::Link => sets.link = Some(level.to_string().parse()?),
         Meaning::FileBytes => sets.file_bytes = Some(bytes(level)?),
     }
     Ok(sets)

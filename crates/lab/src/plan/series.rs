@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
+use loadline_spec::values::OrOff;
 use loadline_spec::{SpecError, Table, ValueError};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
 use toml::Spanned;
@@ -15,6 +16,7 @@ use super::load::PlannedLoad;
 use super::located::{Located, at, read};
 use super::{Allow, Factor, Network, Placement, Repeated, Series, Server};
 use crate::journal::Levels;
+use crate::link::{LinkOrOff, LinkSpec};
 
 /// The longest trial: a day, beyond which a slip is likelier.
 const DURATION_S_MAX: f64 = 24.0 * 3600.0;
@@ -39,6 +41,7 @@ impl Default for Series {
             cpus: "split".to_owned(),
             cpu_quota: None,
             network: Network::Loopback,
+            link: None,
             replicates: 5,
             duration_s: 5.0,
             warm_up_s: 1.0,
@@ -264,6 +267,16 @@ pub(super) fn path<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
 
 pub(super) fn quota<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     checked(from, check_cpu_quota).map(Some)
+}
+
+pub(super) fn link<'de, D: Deserializer<'de>>(from: D) -> Result<Option<LinkSpec>, D::Error> {
+    LinkOrOff::deserialize(from).map(|it| it.0.0)
+}
+
+pub(super) fn link_level<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<OrOff<LinkSpec>>, D::Error> {
+    LinkOrOff::deserialize(from).map(|it| Some(it.0))
 }
 
 pub(super) fn replicates<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {

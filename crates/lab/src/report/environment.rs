@@ -113,6 +113,7 @@ fn facts(run: &Run) -> Vec<Fact> {
         ("CPUs of the run", cpus.join(", ")),
         ("CPUs of server | client", each(&cpus_of_both)),
         ("Network", each(&|trial| trial.server.network.clone())),
+        ("Link", each(&link)),
         ("CPU quota of the server", each(&cpu_quota)),
         ("Databases", databases(run)),
         ("Kernel", each(&|trial| trial.machine.kernel.clone())),
@@ -161,6 +162,11 @@ fn cpus_of_both(trial: &Measured) -> String {
         return String::new();
     }
     format!("{} | {}", server.cpus, server.client_cpus)
+}
+
+fn link(trial: &Measured) -> String {
+    let link = trial.server.link.as_ref();
+    link.map_or_else(String::new, |link| link.settings.clone())
 }
 
 /// "0.4 of a CPU, in periods of 5 ms".

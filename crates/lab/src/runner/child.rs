@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::error::RunnerError;
 use super::guard::GRACE;
+use super::namespaces::Namespaces;
 use crate::cells::cpus_text;
 
 /// This very program, also if its file has been replaced meanwhile.
@@ -25,8 +26,8 @@ pub(crate) struct Bounds<'a> {
     pub(super) cpus: &'a [usize],
     /// A control group that it runs in, and that is removed with its end.
     pub(super) group: Option<&'a Path>,
-    /// Its network namespace, if it is not that of this process.
-    pub(super) network: Option<&'a Path>,
+    /// Its network, if it is not that of this process.
+    pub(super) network: Option<&'a Namespaces>,
     /// A folder that is removed with its end.
     pub(super) remove: Option<&'a Path>,
 }
@@ -63,7 +64,8 @@ impl Guarded {
         let paths = [
             ("--remove", bounds.remove),
             ("--group", bounds.group),
-            ("--network", bounds.network),
+            ("--network", bounds.network.map(|it| it.network.as_path())),
+            ("--user", bounds.network.and_then(|it| it.user.as_deref())),
         ];
         for (option, path) in paths {
             if let Some(path) = path {

@@ -82,9 +82,9 @@ impl Task<'_> {
         let json = self.context.scratch.join("load.json");
         let log = self.context.scratch.join("load.log");
         let command = self.command(&json).map_err(RunnerError::at(CANNOT))?;
-        let namespace = self.context.link.of_client();
+        let namespaces = self.context.link.of_client();
         let bounds = Bounds {
-            network: namespace.as_deref(),
+            network: namespaces.as_ref(),
             ..Bounds::cpus(self.cpus)
         };
         let planned_s = self.duration_s + self.warm_up_s;
@@ -202,9 +202,9 @@ pub(super) fn check(
         one.expect.content_sample = Some(Count::clamped(1));
     }
     let command = client_command(&one, &json);
-    let namespace = context.link.of_client();
+    let namespaces = context.link.of_check();
     let bounds = Bounds {
-        network: namespace.as_deref(),
+        network: namespaces.as_ref(),
         ..Bounds::cpus(cpus)
     };
     let answer_s = ANSWER_TIMEOUT_S as f64;

@@ -44,6 +44,8 @@ pub struct Guarded<'a> {
     pub group: Option<&'a Path>,
     /// Its network namespace, if it is not that of this process.
     pub network: Option<&'a Path>,
+    /// The user namespace that this one belongs to, if it is not that of this process.
+    pub user: Option<&'a Path>,
     /// A folder that is removed likewise.
     pub remove: Option<&'a Path>,
     /// Its command line.
@@ -114,6 +116,10 @@ fn start(guarded: &Guarded<'_>) -> io::Result<u32> {
         .ok_or_else(|| io::Error::other("no command"))?;
     if !guarded.cpus.is_empty() {
         affinity::pin_thread(guarded.cpus).map_err(named("its CPUs".to_owned()))?;
+    }
+    if let Some(path) = guarded.user {
+        let namespace = File::open(path).map_err(named(path.display().to_string()))?;
+        network::enter_user(&namespace).map_err(named("its user namespace".to_owned()))?;
     }
     if let Some(path) = guarded.network {
         let namespace = File::open(path).map_err(named(path.display().to_string()))?;

@@ -1,5 +1,5 @@
-//! The network between server and client: the loopback, or two network namespaces joined by a virtual
-//! cable (veth).
+//! The network between server and client: the loopback, two network namespaces joined by a virtual cable
+//! (veth), or two that a relay joins as a slow link ([`super::relay`]).
 //!
 //! ```text
 //!        namespace of the server              namespace of the client
@@ -15,42 +15,33 @@
 //! A namespace has no name: it lives as long as this process holds it or something runs in it, and the
 //! cable goes with either end. So nothing is left behind, however the run ends.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use loadline_sys::network::{inside, new_namespace, open_sysfs};
+use loadline_sys::network::{inside, new_namespace};
 
 use super::child::find_program;
 use super::error::RunnerError;
+use super::namespaces::{
+    CLIENT, Namespaces, PREFIX_BITS, SERVER, listen_overflows, settings, steer, take_over,
+};
+use super::relayed::Relayed;
+use crate::cells::Cell;
+use crate::journal::LinkFacts;
+use crate::link::LinkSpec;
 use crate::plan::{Network, Placement};
-
-/// The namespaces are private, so these addresses meet no others.
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-const PREFIX_BITS: u8 = 24;
-
-/// What namespaces have of their own and is to be as in that of this process, below `/proc/sys/net`.
-const SETTINGS: [&str; 9] = [
-    "core/somaxconn",
-    "ipv4/ip_local_port_range",
-    "ipv4/tcp_abort_on_overflow",
-    "ipv4/tcp_congestion_control",
-    "ipv4/tcp_max_syn_backlog",
-    "ipv4/tcp_rmem",
-    "ipv4/tcp_syncookies",
-    "ipv4/tcp_tw_reuse",
-    "ipv4/tcp_wmem",
-];
 
 /// Between the server of a trial and its client.
 #[derive(Debug)]
 pub(super) enum Link {
     Loopback,
     Cable(Cable),
+    /// A slow network.
+    Relayed(Box<Relayed>),
 }
 
 /// Two namespaces and what joins them.
@@ -73,11 +64,45 @@ pub(crate) fn check() -> Result<(), RunnerError> {
     Cable::lay(&placement).map(drop)
 }
 
+/// Whether links can be made here.
+///
+/// # Errors
+/// What is in the way and what would be right.
+pub(crate) fn check_link() -> Result<(), RunnerError> {
+    let cpus = loadline_sys::affinity::cpus_allowed();
+    let placement = Placement {
+        server: cpus.clone(),
+        client: cpus,
+    };
+    Link::relayed(&LinkSpec::default(), 0, &placement).map(drop)
+}
+
 impl Link {
-    pub(super) fn make(network: Network, placement: &Placement) -> Result<Self, RunnerError> {
-        match network {
-            Network::Loopback => Ok(Self::Loopback),
-            Network::Namespaces => Cable::lay(placement).map(Self::Cable),
+    /// What a cell wants. The seed decides what a slow network loses.
+    pub(super) fn make(cell: &Cell, seed: u64) -> Result<Self, RunnerError> {
+        match (&cell.link, cell.network) {
+            (Some(link), _) => Self::relayed(link, seed, &cell.placement),
+            (None, Network::Loopback) => Ok(Self::Loopback),
+            (None, Network::Namespaces) => Cable::lay(&cell.placement).map(Self::Cable),
+        }
+    }
+
+    fn relayed(link: &LinkSpec, seed: u64, placement: &Placement) -> Result<Self, RunnerError> {
+        let relayed = Relayed::start(link, seed, placement);
+        let relayed = relayed.map_err(|why| {
+            format!(
+                "{why}; right would be a /dev/net/tun that may be opened, and root or user namespaces for \
+                 everybody"
+            )
+        })?;
+        Ok(Self::Relayed(Box::new(relayed)))
+    }
+
+    /// What it is called in the journal.
+    pub(super) fn name(cell: &Cell) -> &'static str {
+        match cell.link {
+            Some(_) => "relay",
+            None => cell.network.name(),
         }
     }
 
@@ -85,23 +110,33 @@ impl Link {
     pub(super) fn server_address(&self) -> Ipv4Addr {
         match self {
             Self::Loopback => Ipv4Addr::LOCALHOST,
-            Self::Cable(_) => SERVER,
+            Self::Cable(_) | Self::Relayed(_) => SERVER,
         }
     }
 
-    /// The server's namespace, as processes of the same user can open it.
-    pub(super) fn of_server(&self) -> Option<PathBuf> {
+    /// Where the server runs.
+    pub(super) fn of_server(&self) -> Option<Namespaces> {
         match self {
             Self::Loopback => None,
-            Self::Cable(cable) => Some(path(&cable.server)),
+            Self::Cable(cable) => Some(at(&cable.server)),
+            Self::Relayed(relayed) => Some(relayed.server.clone()),
         }
     }
 
-    /// The client's.
-    pub(super) fn of_client(&self) -> Option<PathBuf> {
+    /// Where the client does.
+    pub(super) fn of_client(&self) -> Option<Namespaces> {
         match self {
             Self::Loopback => None,
-            Self::Cable(cable) => Some(path(&cable.client)),
+            Self::Cable(cable) => Some(at(&cable.client)),
+            Self::Relayed(relayed) => Some(relayed.client.clone()),
+        }
+    }
+
+    /// Where the server's first answer is checked: a slow network would take its time, and lose some.
+    pub(super) fn of_check(&self) -> Option<Namespaces> {
+        match self {
+            Self::Relayed(_) => self.of_server(),
+            Self::Loopback | Self::Cable(_) => self.of_client(),
         }
     }
 
@@ -110,18 +145,25 @@ impl Link {
         match self {
             Self::Loopback => Ok(work()),
             Self::Cable(cable) => inside(&cable.client, || Ok(work())),
+            // A process of several threads cannot enter the user namespace that it may belong to.
+            Self::Relayed(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    /// The kernel's counters where the server is: the client sees its own.
-    pub(super) fn listen_overflows(&self) -> Option<u64> {
-        let Self::Cable(cable) = self else {
-            return None;
-        };
-        let text = inside(&cable.server, || {
-            fs::read_to_string("/proc/thread-self/net/netstat")
-        });
-        overflows(&text.ok()?)
+    /// The kernel's counters where the server is, a process of this number: the client sees its own.
+    pub(super) fn listen_overflows(&self, server_pid: u32) -> Option<u64> {
+        match self {
+            Self::Loopback => None,
+            Self::Cable(_) | Self::Relayed(_) => listen_overflows(server_pid),
+        }
+    }
+
+    /// What a slow network has carried; `None`: it is none.
+    pub(super) fn end(self) -> Option<Result<LinkFacts, String>> {
+        match self {
+            Self::Loopback | Self::Cable(_) => None,
+            Self::Relayed(relayed) => Some(relayed.stop()),
+        }
     }
 }
 
@@ -140,8 +182,11 @@ impl Cable {
             client: namespace()?,
         };
         let settings = settings();
-        let client = path(&cable.client).display().to_string();
-        let add = format!("link add server type veth peer name client netns {client}\n");
+        let client = path(&cable.client);
+        let add = format!(
+            "link add server type veth peer name client netns {}\n",
+            client.display()
+        );
         for (end, first, name, address, cpus) in [
             (
                 &cable.server,
@@ -164,6 +209,13 @@ impl Cable {
             made.map_err(|error| refusal(&error.to_string()))?;
         }
         Ok(cable)
+    }
+}
+
+fn at(namespace: &File) -> Namespaces {
+    Namespaces {
+        network: path(namespace),
+        user: None,
     }
 }
 
@@ -195,82 +247,4 @@ fn run_batch(program: &Path, batch: &str) -> io::Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     let first = said.lines().next().unwrap_or("it failed");
     Err(io::Error::other(format!("ip: {first}")))
-}
-
-/// Has what an interface receives worked on by these CPUs.
-fn steer(interface: &str, cpus: &[usize]) -> io::Result<()> {
-    let mut file = open_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"))?;
-    file.write_all(mask(cpus).as_bytes())
-}
-
-/// CPUs as a mask: groups of 32 in hexadecimal digits, the highest first.
-fn mask(cpus: &[usize]) -> String {
-    let mut groups = vec![0_u32; cpus.iter().max().map_or(1, |cpu| cpu / 32 + 1)];
-    for cpu in cpus {
-        groups[cpu / 32] |= 1 << (cpu % 32);
-    }
-    let groups = groups.iter().rev().map(|group| format!("{group:08x}"));
-    groups.collect::<Vec<_>>().join(",")
-}
-
-/// The settings of this process's own namespace; those that this kernel does not have are left out.
-fn settings() -> Vec<(PathBuf, String)> {
-    let read = |name: &&str| {
-        let path = Path::new("/proc/sys/net").join(name);
-        let value = fs::read_to_string(&path).ok()?;
-        Some((path, value))
-    };
-    SETTINGS.iter().filter_map(read).collect()
-}
-
-/// Sets them in the namespace of this thread, where they differ.
-fn take_over(settings: &[(PathBuf, String)]) -> io::Result<()> {
-    for (path, value) in settings {
-        let has_it = fs::read_to_string(path).is_ok_and(|now| now == *value);
-        if !has_it && path.exists() {
-            fs::write(path, value).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// Connections that met a full queue of a listener, or were lost there, from `/proc/net/netstat`.
-fn overflows(text: &str) -> Option<u64> {
-    let mut lines = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("TcpExt: "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let value = |wanted: &str| -> Option<u64> {
-        let mut both = names.split(' ').zip(values.split(' '));
-        both.find(|(name, _)| *name == wanted)?.1.parse().ok()
-    };
-    Some(value("ListenOverflows")?.max(value("ListenDrops")?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_are_written_as_the_kernel_reads_them() {
-        for (cpus, right) in [
-            (&[0][..], "00000001"),
-            (&[1, 3], "0000000a"),
-            (&[], "00000000"),
-            (&[0, 33], "00000002,00000001"),
-            (&[64], "00000001,00000000,00000000"),
-        ] {
-            assert_eq!(mask(cpus), right);
-        }
-    }
-
-    #[test]
-    fn a_full_queue_is_read_off_the_counters() {
-        let text = "TcpExt: A ListenOverflows ListenDrops B\nTcpExt: 1 7 9 2\nIpExt: A\nIpExt: 3\n";
-        assert_eq!(overflows(text), Some(9));
-        assert_eq!(overflows("TcpExt: A\nTcpExt: 1\n"), None);
-        assert_eq!(overflows(""), None);
-    }
 }

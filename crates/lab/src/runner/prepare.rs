@@ -59,6 +59,8 @@ pub struct Prepared {
     pub capacities: Vec<CapacityTrial>,
     /// Whether the journal is still empty.
     pub is_new: bool,
+    /// What of the plan this machine does not allow, and why: its trials will be discarded.
+    pub not_testable: Option<String>,
     /// Whether the plan has other charts than the journal knows.
     has_other_charts: bool,
 }
@@ -109,10 +111,12 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, RunnerError> {
     if let Some(smallest) = quotas.min_by(f64::total_cmp) {
         quota::check(smallest).map_err(RunnerError::at(format!("{in_plan}: cpu_quota")))?;
     }
-    let mut networks = expansion.cells.iter().map(|cell| cell.network);
-    if networks.any(|network| network == Network::Namespaces) {
+    let mut cells = expansion.cells.iter();
+    if cells.any(|cell| cell.network == Network::Namespaces && cell.link.is_none()) {
         network::check().map_err(RunnerError::at(format!("{in_plan}: network")))?;
     }
+    let has_links = expansion.cells.iter().any(|cell| cell.link.is_some());
+    let not_testable = has_links.then(network::check_link).and_then(Result::err);
     for trial in &contents.trials {
         refuse_stranger(&plan, &expansion, trial).map_err(RunnerError::at(&in_run))?;
     }
@@ -127,6 +131,7 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, RunnerError> {
         recorded: contents.trials,
         capacities: contents.capacities,
         is_new,
+        not_testable: not_testable.map(|why| format!("links are not testable here: {why}")),
     })
 }
 

@@ -11,6 +11,7 @@ use loadline_sys::network::port_range;
 use serde_json::Value;
 
 use super::launch_context::LaunchContext;
+use super::namespaces::is_listened_on;
 use super::network::Link;
 use super::servers::STATUS_PATH;
 
@@ -41,9 +42,13 @@ pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Whether somebody listens.
-pub(super) fn listens(link: &Link, port: u16) -> bool {
-    connected(link, port).is_some()
+/// Whether somebody listens: by a connection, or over a slow network by what the kernel says where the
+/// server runs, a process of this number.
+pub(super) fn listens(link: &Link, server_pid: u32, port: u16) -> bool {
+    match link {
+        Link::Relayed(_) => is_listened_on(server_pid, port),
+        Link::Loopback | Link::Cable(_) => connected(link, port).is_some(),
+    }
 }
 
 fn connected(link: &Link, port: u16) -> Option<TcpStream> {
@@ -63,7 +68,7 @@ pub(super) struct Counted {
 
 /// What a Loadline server has counted; `None`: it does not say.
 pub(super) fn counted(context: &LaunchContext<'_>) -> Option<Counted> {
-    // A server of https has a socket for this.
+    // A server of https, or behind a slow network, has a socket for this.
     let socket = context.status_socket();
     if let Some(stream) = socket.and_then(|path| UnixStream::connect(path).ok()) {
         stream.set_read_timeout(Some(STATUS_WITHIN)).ok()?;
@@ -112,7 +117,7 @@ mod tests {
     fn a_free_port_is_free_and_not_for_outgoing_connections() {
         let port = free_port(12_345).unwrap();
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
-        assert!(held.is_ok() && listens(&Link::Loopback, port) && !is_free(port));
+        assert!(held.is_ok() && listens(&Link::Loopback, 0, port) && !is_free(port));
         let next = free_port(u32::from(port)).unwrap();
         assert_ne!(next, port);
         if let Some((first, last)) = port_range(Path::new("/")) {

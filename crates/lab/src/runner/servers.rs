@@ -7,6 +7,7 @@ use std::path::Path;
 use super::child::THIS_PROGRAM;
 use super::configurations::Configured;
 use super::launch_context::LaunchContext;
+use super::network::Link;
 use crate::plan::{Server, ServerKind, ServerSpec, fill, in_place, spellings};
 use loadline_spec::field::Preset;
 use loadline_spec::serve::{Listen, ServeSpec, StatusPath};
@@ -81,15 +82,18 @@ fn loadline(spec: &ServeSpec, context: &LaunchContext<'_>) -> Result<Launch, Spe
     })
 }
 
-/// By https, if there is a certificate; then its counters are behind a socket.
+/// By https, if there is a certificate. Its counters are behind a socket where they cannot be had by a
+/// plain connection, or would take their time.
 fn listening(spec: &ServeSpec, context: &LaunchContext<'_>) -> Vec<Listen> {
     let address = context.address().into();
-    if !spec.tls.has_certificate() {
-        return vec![Listen::Tcp(address)];
-    }
-    let status = context.status_socket().map(Listen::Unix);
-    std::iter::once(Listen::Https(address))
-        .chain(status)
+    let is_slow = matches!(context.link, Link::Relayed(_));
+    let (listen, has_socket) = match spec.tls.has_certificate() {
+        true => (Listen::Https(address), true),
+        false => (Listen::Tcp(address), is_slow),
+    };
+    let status = context.status_socket().filter(|_| has_socket);
+    std::iter::once(listen)
+        .chain(status.map(Listen::Unix))
         .collect()
 }
 
@@ -157,7 +161,6 @@ pub(super) fn shown(command: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::plan::Plan;
-    use crate::runner::network::Link;
 
     static NONE: BTreeMap<String, String> = BTreeMap::new();
     const PLACE: (&str, &str) = ("/out/root", "/out/scratch/7");

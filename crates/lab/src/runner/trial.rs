@@ -16,6 +16,7 @@ use super::client::{Task, check};
 use super::databases::{Databases, Given};
 use super::error::RunnerError;
 use super::judge::judge;
+use super::judge_link::judge_link;
 use super::launch_context::LaunchContext;
 use super::network::Link;
 use super::quota::QuotaGroup;
@@ -236,20 +237,38 @@ impl<'p> Processes<'p> {
         scratch: &Path,
         trial: &mut Trial,
     ) -> Result<(), Stop> {
-        let link = match Link::make(cell.network, &cell.placement) {
+        let link = match Link::make(cell, planned.load_seed) {
             Ok(link) => link,
             Err(why) => {
-                trial.discarded.push(format!("There is no network: {why}."));
+                let what = match cell.link {
+                    Some(_) => "Not testable here: there is no link",
+                    None => "There is no network",
+                };
+                trial.discarded.push(format!("{what}: {why}."));
                 return Ok(());
             }
         };
-        let started = self.start_right(planned, cell, (scratch, &link), trial);
+        let measured = self.measure_over(planned, cell, (scratch, &link), trial);
+        if let Some(end) = link.end() {
+            judge_link(end, trial);
+        }
+        measured
+    }
+
+    fn measure_over(
+        &mut self,
+        planned: &PlannedTrial,
+        cell: &Cell,
+        (scratch, link): (&Path, &Link),
+        trial: &mut Trial,
+    ) -> Result<(), Stop> {
+        let started = self.start_right(planned, cell, (scratch, link), trial);
         match started {
             Ok((running, given)) => {
                 let own = Own {
                     scratch,
                     given: &given,
-                    link: &link,
+                    link,
                 };
                 self.load(planned, cell, (running, own), trial)
             }
@@ -361,7 +380,7 @@ impl TrialRunner for Processes<'_> {
                 version: self.versions.get(&server.name).cloned().unwrap_or_default(),
                 cpus: cpus_text(&cell.placement.server),
                 client_cpus: cpus_text(&cell.placement.client),
-                network: cell.network.name().to_owned(),
+                network: Link::name(&cell).to_owned(),
                 ..ServerFacts::default()
             },
             ..Trial::default()
@@ -413,10 +432,10 @@ fn start_one(
     let fail = |why: RunnerError| format!("The server {name} cannot be started: {why}.");
     let group = cell.cpu_quota.map(QuotaGroup::make).transpose();
     let group = group.map_err(fail)?;
-    let namespace = context.link.of_server();
+    let namespaces = context.link.of_server();
     let bounds = Bounds {
         group: group.as_ref().map(QuotaGroup::folder),
-        network: namespace.as_deref(),
+        network: namespaces.as_ref(),
         ..Bounds::cpus(&cell.placement.server)
     };
     let server = Guarded::start(&command, &bounds, &log).map_err(fail)?;
@@ -444,7 +463,7 @@ impl Running {
                     format!("The server {name} ended before it answered: {how}. {words}").into(),
                 );
             }
-            if listens(link, self.address.port()) {
+            if listens(link, self.server.pid(), self.address.port()) {
                 return Ok(());
             }
             if Instant::now() > until || (self.is_over)() {
@@ -526,7 +545,7 @@ impl Counters {
     fn read(running: &Running, link: &Link) -> Self {
         Self {
             quota: running.group.as_ref().map(QuotaGroup::read),
-            overflows: link.listen_overflows(),
+            overflows: link.listen_overflows(running.server.pid()),
         }
     }
 
