@@ -286,11 +286,11 @@ fn keep(spare: &mut Vec<Vec<u8>>, packet: Vec<u8>) {
 /// input ends or has something, and says what became of them.
 ///
 /// # Errors
-/// As [`Ends::make`] and [`Ends::relay`], said on standard output too.
+/// Devices or namespaces cannot be made, or a device fails. Standard output has the error, too.
 pub fn relay(options: &RelayOptions) -> io::Result<()> {
     let done = run(options);
     if let Err(error) = &done {
-        tell(&format!("failed {error}"));
+        print_line(&format!("failed {error}"));
     }
     done
 }
@@ -303,19 +303,19 @@ fn run(options: &RelayOptions) -> io::Result<()> {
         affinity::pin_thread(&cpus)?;
     }
     let ends = Ends::make(&options.server_cpus, &options.client_cpus)?;
-    tell(&format!(
+    print_line(&format!(
         "ready {} {} {}",
         if ends.has_own_user { "own" } else { "shared" },
         ends.server.namespace.as_raw_fd(),
         ends.client.namespace.as_raw_fd()
     ));
     let facts = ends.relay(&options.link, options.seed, io::stdin().as_fd())?;
-    tell(&serde_json::to_string(&facts)?);
+    print_line(&serde_json::to_string(&facts)?);
     Ok(())
 }
 
 /// A runner that is gone reads nothing.
-fn tell(line: &str) {
+fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
