@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails. Far more than it does take.
@@ -166,7 +167,14 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        connect(self.address())
+        let stream = TcpStream::connect(self.address()).unwrap_or_else(|error| {
+            let now = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            let status = waitid(WaitId::Pid(Pid::from_child(&self.child)), now);
+            let said: Vec<_> = self.lines.try_iter().collect();
+            panic!("{error}; the server: {status:?}; it has said: {said:#?}")
+        });
+        stream.set_read_timeout(Some(GRACE)).unwrap();
+        stream
     }
 
     /// The content of an answer over a connection of its own; asserts that it is a 200.

@@ -158,7 +158,7 @@ pub(crate) struct Slots {
     occupied: Slab<Arc<Slot>>,
     /// Those of evicted connections whose threads have not ended yet.
     leaving: usize,
-    /// Those of connections that are being refused.
+    /// Those of connections that are being refused, and are not leaving.
     refusals: usize,
     /// Connections by client, without those two; `None`: clients are not looked at.
     holdings: Option<Arc<Holdings>>,
@@ -239,10 +239,12 @@ impl Slots {
         let Some(slot) = self.occupied.remove(token) else {
             return;
         };
-        self.refusals -= usize::from(slot.is_refused);
         match slot.is_evicted() {
             true => self.leaving -= 1,
-            false => slot.count_for(ClientKey::NOBODY),
+            false => {
+                self.refusals -= usize::from(slot.is_refused);
+                slot.count_for(ClientKey::NOBODY);
+            }
         }
     }
 
@@ -340,6 +342,7 @@ impl Slots {
         let is_evicted = !has_request && slot.evict(state, reason);
         if is_evicted {
             self.leaving += 1;
+            self.refusals -= usize::from(slot.is_refused);
             slot.count_for(ClientKey::NOBODY);
         }
         is_evicted
@@ -360,5 +363,47 @@ impl Slots {
         if let Some(holdings) = &self.holdings {
             holdings.leave(client);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// One that is refused, and then evicted for memory, is counted once: the next one is served.
+    #[test]
+    fn a_connection_that_is_refused_may_be_evicted_for_memory() {
+        let now = Millis(5);
+        let new = New {
+            client: ClientKey::NOBODY,
+            is_last_descriptor: false,
+            is_memory_full: false,
+            now,
+        };
+        let memory = MemoryBudget::new(Some(64 << 20));
+        let mut slots = Slots::new(true);
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let accepted = Accepted {
+            socket: socket.into(),
+            peer: None,
+            listener: 0,
+        };
+        let (token, slot) = slots.insert(accepted, ClientKey::NOBODY, true);
+        assert!(slot.rest(&Resting {
+            now,
+            deadline: None,
+            occupation: Occupation::Slow(now),
+            proxied_client: None,
+            bytes: 10_000,
+        }));
+        memory.reserve(64 << 20);
+        slots.relieve(&memory, now);
+        assert_eq!(slot.has_lost(), Some(CloseReason::Memory));
+        let verdict = slots.decide(Admission::new(1), new).verdict;
+        assert_eq!(verdict, Verdict::Admit);
+        slots.remove(token);
+        assert_eq!((slots.leaving, slots.refusals), (0, 0));
     }
 }
