@@ -32,9 +32,13 @@ use loadline_lab::report::{Fact, Report, words};
 use quantity::SERIES;
 
 use crate::PaperError;
+use crate::packed::packed;
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::Grid`]).
-pub const PLAN: &str = include_str!("../../../lab/compare.toml");
+#[must_use]
+pub fn plan() -> String {
+    packed!("compare.toml").text()
+}
 
 /// Its name.
 const NAME: &str = "compare";

@@ -13,6 +13,7 @@ pub mod compare;
 mod error;
 mod forms;
 mod grid;
+mod packed;
 mod paper;
 pub mod results;
 #[cfg(test)]

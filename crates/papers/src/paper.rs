@@ -3,6 +3,7 @@
 use loadline_record::report::Style;
 
 use crate::PaperError;
+use crate::packed::{Packed, packed};
 
 /// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +12,7 @@ pub struct Paper {
     pub name: &'static str,
     /// What it is about.
     pub title: &'static str,
-    /// `lab/papers/NAME.toml`, with both grids.
-    pub text: &'static str,
+    packed: Packed,
     /// The form of the tool that the paper used.
     pub style: Style,
     /// What the plan names besides, to be put beside it: name and text.
@@ -40,41 +40,47 @@ pub const PAPERS: [Paper; 5] = [
     Paper {
         name: "P1",
         title: "reactor models under high concurrency",
-        text: include_str!("../../../lab/papers/P1.toml"),
+        packed: packed!("P1.toml"),
         style: Style::Webbench,
         files: &[],
     },
     Paper {
         name: "P2",
         title: "reactor against proactor",
-        text: include_str!("../../../lab/papers/P2.toml"),
+        packed: packed!("P2.toml"),
         style: Style::Webbench,
         files: &ACCOUNTS,
     },
     Paper {
         name: "P3",
         title: "four architectures under a constant rate",
-        text: include_str!("../../../lab/papers/P3.toml"),
+        packed: packed!("P3.toml"),
         style: Style::Wrk2,
         files: &[],
     },
     Paper {
         name: "P4",
         title: "a static server against 10,000 connections",
-        text: include_str!("../../../lab/papers/P4.toml"),
+        packed: packed!("P4.toml"),
         style: Style::Weighttp,
         files: &[],
     },
     Paper {
         name: "P5",
         title: "thread per connection against one event loop",
-        text: include_str!("../../../lab/papers/P5.toml"),
+        packed: packed!("P5.toml"),
         style: Style::Vegeta,
         files: &[],
     },
 ];
 
 impl Paper {
+    /// `lab/papers/NAME.toml`, with both grids.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.packed.text()
+    }
+
     /// By name, in either case.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use loadline_lab::report::Report;
 use super::*;
 
 fn plan(paper: &Paper, grid: &Grid) -> Plan {
-    let text = grid.plan_text(paper.text, paper.name).unwrap();
+    let text = grid.plan_text(&paper.text(), paper.name).unwrap();
     Plan::parse(&text, paper.name, Path::new("/")).unwrap()
 }
 
@@ -196,7 +196,7 @@ fn a_part_can_be_chosen() {
         only: vec!["sok".to_owned()],
         ..Grid::default()
     };
-    let message = unknown.plan_text(PAPERS[0].text, "P1").unwrap_err();
+    let message = unknown.plan_text(&PAPERS[0].text(), "P1").unwrap_err();
     let message = message.to_string();
     assert!(message.starts_with("P1: no series sok; right would be one of models, threads"));
 }
@@ -208,7 +208,9 @@ fn a_page_of_a_run_without_data_says_so_of_each_claim() {
         let plan = plan(paper, &Grid::default());
         let mut run = Run::default();
         run.head.name = paper.name.to_owned();
-        run.head.plan_toml = Grid::default().plan_text(paper.text, paper.name).unwrap();
+        run.head.plan_toml = Grid::default()
+            .plan_text(&paper.text(), paper.name)
+            .unwrap();
         let claims = claims::judged(&run);
         let count = claims.len();
         let report = Report::new(&run, &plan.charts, claims);

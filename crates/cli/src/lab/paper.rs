@@ -24,7 +24,8 @@ const QUOTA_SMALLEST: f64 = 0.3;
 /// Runs a paper's experiment, or goes on with it.
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let paper = Paper::named(&flags.paper).map_err(Failure::usage)?;
-    let plan = (paper.name, paper.text);
+    let text = paper.text();
+    let plan = (paper.name, text.as_str());
     let Some(out) = run_plan(plan, paper.files, (&flags.grid, paper_grid(paper, flags)))? else {
         return Ok(());
     };
@@ -42,7 +43,7 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
     }
     let (name, text) = match &flags.plan {
         Some(path) => named_plan(path)?,
-        None => ("compare".to_owned(), compare::PLAN.to_owned()),
+        None => ("compare".to_owned(), compare::plan()),
     };
     // What files have before and behind the tables.
     let begin = match &flags.plan {
@@ -178,7 +179,7 @@ fn run_plan(
 fn paper_grid(paper: &Paper, flags: &LabPaperFlags) -> Grid {
     let mut grid = grid(&flags.grid);
     if flags.grid.only.is_empty()
-        && paper.text.contains("cpu_quota")
+        && paper.text().contains("cpu_quota")
         && let Err(why) = check_quota(QUOTA_SMALLEST)
     {
         crate::say(&format!("series with a CPU quota are left out: {why}"));

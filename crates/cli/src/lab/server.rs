@@ -49,7 +49,7 @@ fn plan(flags: &LabServerFlags) -> Result<Plan, Failure> {
     if let Some(path) = &flags.plan {
         return Plan::read(path).map_err(Failure::usage);
     }
-    let text = Grid::default().plan_text(compare::PLAN, "compare");
+    let text = Grid::default().plan_text(&compare::plan(), "compare");
     let text = text.map_err(Failure::usage)?;
     Plan::parse(&text, "compare", Path::new(".")).map_err(Failure::usage)
 }

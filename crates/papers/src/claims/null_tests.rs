@@ -46,8 +46,8 @@ struct Study {
 
 impl Study {
     fn new(paper: &str) -> Self {
-        let text = Paper::named(paper).unwrap().text;
-        let text = Grid::default().plan_text(text, paper).unwrap();
+        let text = Paper::named(paper).unwrap().text();
+        let text = Grid::default().plan_text(&text, paper).unwrap();
         let plan = Plan::parse(&text, paper, std::path::Path::new(".")).unwrap();
         let cells = Cells::of(&plan, &[0, 1], &[]).unwrap().cells.into_iter();
         let cells = cells.map(|cell| {

@@ -10,12 +10,11 @@ use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, Row, number};
 use super::shape::Shape;
 use super::value::Value;
-
-const TEXT: &str = include_str!("../../../../lab/papers/claims.toml");
+use crate::packed::packed;
 
 /// By paper. A test sees to it that the file can be read.
 static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
-    LazyLock::new(|| toml::from_str(TEXT).unwrap_or_default());
+    LazyLock::new(|| toml::from_str(&packed!("claims.toml").text()).unwrap_or_default());
 
 /// A claim, or a part of one: it has a value with a bound, a shape, or parts.
 #[derive(Debug, Default, Deserialize)]
@@ -119,7 +118,8 @@ mod tests {
 
     #[test]
     fn every_claim_is_read() {
-        let claims: BTreeMap<String, Vec<ClaimRow>> = toml::from_str(TEXT).unwrap();
+        let claims: BTreeMap<String, Vec<ClaimRow>> =
+            toml::from_str(&packed!("claims.toml").text()).unwrap();
         assert_eq!(claims.len(), crate::PAPERS.len());
         for claim in claims.values().flatten() {
             let tests = [

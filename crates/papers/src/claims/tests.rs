@@ -32,7 +32,9 @@ impl Made {
         let plan = crate::Paper::named(paper).unwrap();
         made.run.head = RunHead {
             name: paper.to_owned(),
-            plan_toml: crate::Grid::default().plan_text(plan.text, paper).unwrap(),
+            plan_toml: crate::Grid::default()
+                .plan_text(&plan.text(), paper)
+                .unwrap(),
             seed: 1,
             ..RunHead::default()
         };

@@ -11,7 +11,7 @@ fn both_grids_are_plans() {
             full,
             ..Grid::default()
         };
-        let text = grid.plan_text(PLAN, "compare").unwrap();
+        let text = grid.plan_text(&plan(), "compare").unwrap();
         let plan = Plan::parse(&text, "compare", Path::new("/")).unwrap();
         for server in [BASELINE, CEILING, CEILING_OF_NEW] {
             assert!(plan.servers.contains_key(server), "{server}");
