@@ -120,18 +120,22 @@ fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Re
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use std::net::{TcpListener, UdpSocket};
 
     use super::*;
 
     /// `None`: this process may not, and says so.
-    #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
     fn namespace() -> Option<File> {
         match new_namespace() {
             Ok(namespace) => Some(namespace),
             Err(error) => {
                 assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-                eprintln!("skipped: no network namespace can be made: {error}");
+                let _ = writeln!(
+                    io::stderr(),
+                    "\nskipped: no network namespace can be made: {error}"
+                );
                 None
             }
         }

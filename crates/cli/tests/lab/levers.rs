@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ fn is_refused(bench: &Bench) -> bool {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("right would be"), "{said}");
-    eprintln!("skipped: {said}");
+    let _ = writeln!(std::io::stderr(), "\nskipped: {said}");
     true
 }
 

