@@ -37,6 +37,8 @@ SCENARIOS = {
     "small-10000": Scenario("/small.html", SMALL, 10000, stretch=2),
     "big-64": Scenario("/large.bin", BIG, 64),
     "close-64": Scenario("/small.html", SMALL, 64, close=True),
+    "small-tls-64": Scenario("/small.html", SMALL, 64, tls=True),
+    "big-tls-64": Scenario("/large.bin", BIG, 64, tls=True),
     "idle-10000": Scenario("/small.html", SMALL, 10000, idle=True),
     "idle-tls-2000": Scenario("/small.html", SMALL, 2000, idle=True, tls=True),
     "idle-tls-10000": Scenario("/small.html", SMALL, 10000, idle=True, tls=True),

@@ -6,16 +6,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use loadline_acme::{HttpChallenges, Tokens};
 use loadline_apps::{
-    CacheLimits, HttpsPort, HttpsRedirect, Mounts, ServiceKind, ServiceTime, StaticFiles,
-    StaticOptions,
+    CacheLimits, HttpsPort, Mounts, ServiceKind, ServiceTime, StaticFiles, StaticOptions,
 };
 use loadline_observe::{Figure, Pages, STATUS_PATH, Section, Status};
-use loadline_proto::{ErrorPages, Handler, Protocol, SessionConfig};
+use loadline_proto::{ErrorPages, Protocol, SessionConfig};
+use loadline_serve::{Content, Site, serve_pages};
 use loadline_server::{
-    Config, ListenAddr, ListenError, ListenerConfig, MemoryBudget, OptionError, ServerConfig,
-    ServerHandle,
+    ListenAddr, ListenError, ListenerConfig, MemoryBudget, OptionError, ServerConfig, ServerHandle,
 };
 use loadline_spec::serve::{Listen, LogLevel, RunningSpec, WorkSpec};
 use loadline_tls::TlsServer;
@@ -57,13 +55,14 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         access_log: logs.access_logging(log_format),
         connection_log: logs.connection_logging(log_format),
     };
-    let parts = Parts {
-        front,
-        accounts: accounts.as_ref(),
+    let site = Site {
+        mounts: mounts(files, &plan.flags.work, front, accounts.as_ref()),
         https_port: https_port.clone(),
         tokens: tls.as_ref().and_then(Tls::tokens),
     };
-    let handle = parts.serve(files, &plan.flags.work, (listeners, config))?;
+    let handle = site
+        .serve(listeners, config)
+        .map_err(|error| refused("--listen", &error))?;
     status.attach(&handle);
     if let (Some(port), Some(address)) = (&https_port, https_address(plan, &handle)) {
         port.set(address.port());
@@ -149,7 +148,7 @@ fn pages(
         let protocol = |listen: &Listen| protocol(listen, tls.and_then(|tls| tls.admin.as_ref()));
         let addresses = running.admin_listen.iter();
         let addresses = addresses.map(|listen| (address(listen), protocol(listen)));
-        let admin = pages.serve_alone(addresses.collect(), unix_mode);
+        let admin = serve_pages(pages, addresses.collect(), unix_mode);
         let admin = admin.map_err(|error| refused("--admin-listen", &error))?;
         return Ok((None, Some(admin)));
     }
@@ -165,54 +164,28 @@ fn pages(
     Ok((Some(pages), None))
 }
 
-/// What stands around the files.
-struct Parts<'a> {
-    /// The server's own pages.
+/// The files, what they take, and what stands in front of them.
+fn mounts(
+    files: Arc<StaticFiles>,
+    work: &WorkSpec,
     front: Option<Pages>,
-    accounts: Option<&'a Mounted>,
-    /// Where plain requests are redirected to.
-    https_port: Option<HttpsPort>,
-    /// Responses to an authority's challenges.
-    tokens: Option<Tokens>,
-}
-
-impl Parts<'_> {
-    /// Starts the server.
-    fn serve(
-        self,
-        files: Arc<StaticFiles>,
-        work: &WorkSpec,
-        served: Served,
-    ) -> Result<ServerHandle, Failure> {
-        let Some(time) = work.service_time else {
-            return start(self.around(files), served);
-        };
-        let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
-        let files = ServiceTime::new(files, *time, kind);
-        start(self.around(files), served)
-    }
-
-    fn around<H: Handler>(self, files: H) -> HttpChallenges<HttpsRedirect<Mounts<H>>> {
-        let mounts = match self.front {
-            Some(pages) => pages.in_front_of(files),
-            None => Mounts::new(files),
-        };
-        let mounts = match self.accounts {
-            Some(app) => mounts.mount(accounts::BASE, app.handler()),
-            None => mounts,
-        };
-        HttpChallenges::new(HttpsRedirect::new(mounts, self.https_port), self.tokens)
-    }
-}
-
-type Served = (Vec<ListenerConfig>, ServerConfig);
-
-fn start<H: Handler>(handler: H, (listeners, config): Served) -> Result<ServerHandle, Failure> {
-    let served = Config {
-        handler: Arc::new(handler),
-        listeners,
+    accounts: Option<&Mounted>,
+) -> Mounts<Content> {
+    let content = match work.service_time {
+        None => Content::Files(files),
+        Some(time) => {
+            let kind = work.service_kind.map_or(ServiceKind::Sleep, |kind| kind.0);
+            Content::SlowFiles(ServiceTime::new(files, *time, kind))
+        }
     };
-    loadline_server::serve(served, config).map_err(|error| refused("--listen", &error))
+    let mounts = match front {
+        Some(pages) => pages.in_front_of(content),
+        None => Mounts::new(content),
+    };
+    match accounts {
+        Some(app) => mounts.mount(accounts::BASE, app.handler()),
+        None => mounts,
+    }
 }
 
 /// Addresses, and what is spoken there.

@@ -1,4 +1,4 @@
-//! What a server shows of itself: logs, a status page, a live page, probes, and a listener for them alone.
+//! What a server shows of itself: logs, a status page, a live page, probes.
 //!
 //! Two lines give them to a server that is built in code:
 //!

@@ -1,24 +1,16 @@
-//! The pages of the server's own: in front of what it serves, or at a listener of their own.
+//! The pages of the server's own: in front of what it serves.
 
 use std::io;
 use std::sync::Arc;
 
 use loadline_apps::{LivePage, Mounts, Probes, StatusPage};
-use loadline_proto::{
-    Context, Exchange, Handler, Outcome, Protocol, SessionConfig, Status as Code,
-};
-use loadline_server::{
-    Architecture, Config, ListenAddr, ListenerConfig, Server, ServerConfig, ServerHandle,
-    ServerOptions, serve,
-};
+use loadline_proto::Handler;
+use loadline_server::{Server, ServerHandle};
 
 use crate::status::Status;
 
 /// Where the status page is unless chosen otherwise.
 pub const STATUS_PATH: &str = "/-/status";
-
-/// Connections of a listener of its own: probes, scrapes and some people.
-const ADMIN_CONNECTIONS_MAX: usize = 256;
 
 /// The status page, the live page and the probes, at their paths.
 #[derive(Clone)]
@@ -60,62 +52,6 @@ impl Pages {
             .status(self.status)
             .live(self.live)
     }
-
-    /// Serves them, and nothing else, at addresses of their own: by a thread, connections and limits
-    /// that nothing else uses. So they respond however much load the server has, whatever it refuses,
-    /// and while it drains. To be stopped by [`ServerHandle::drain`] once the server has ended.
-    ///
-    /// # Errors
-    /// As [`serve`].
-    pub fn serve_alone(
-        self,
-        addresses: Vec<(ListenAddr, Protocol)>,
-        unix_mode: Option<u32>,
-    ) -> io::Result<ServerHandle> {
-        let session = Arc::new(SessionConfig {
-            error_pages: loadline_apps::error_pages(),
-            ..SessionConfig::default()
-        });
-        let listener = |(address, protocol)| ListenerConfig {
-            address,
-            session: Arc::clone(&session),
-            protocol,
-        };
-        let options = ServerOptions {
-            architecture: Architecture::Reactor,
-            loops: 1,
-            workers: 0,
-            connections_max: ADMIN_CONNECTIONS_MAX,
-            latency_goal: None,
-            ..ServerOptions::default()
-        };
-        let config = ServerConfig {
-            options,
-            unix_mode,
-            ..ServerConfig::default()
-        };
-        let served = Config {
-            handler: Arc::new(self.in_front_of(Nothing)),
-            listeners: addresses.into_iter().map(listener).collect(),
-        };
-        serve(served, config)
-    }
-}
-
-/// A site without content.
-struct Nothing;
-
-impl Handler for Nothing {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn handle(&self, (): &mut (), exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
-        exchange.response.error(Code::NOT_FOUND);
-        Outcome::Ready
-    }
-
-    fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
 /// Starts a server with its pages in front of what it serves.
@@ -124,7 +60,7 @@ pub trait StartWithPages {
     /// probes `/-/health` and `/-/ready`.
     ///
     /// # Errors
-    /// As [`serve`].
+    /// As [`Server::start`].
     fn start_with_pages(self) -> io::Result<ServerHandle>;
 }
 
