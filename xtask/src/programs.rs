@@ -15,6 +15,11 @@ const BUILD: &str =
     "cargo test -q --workspace --tests --no-run --message-format=json-render-diagnostics";
 /// Programs that time what they do: nothing else runs beside them.
 const ALONE: [&str; 2] = ["limited", "truth"];
+/// The same of tests in other programs: program, and name.
+const TESTS_ALONE: [(&str, &str); 1] = [(
+    "architectures",
+    "workers_that_compute_become_hardly_more_than_cpus",
+)];
 /// Programs that take longest begin first, so that none of them ends alone.
 const FIRST: [&str; 3] = ["browser", "conformance", "architectures"];
 
@@ -54,11 +59,19 @@ impl Programs {
         });
         let mut sorted = Self::default();
         for program in programs {
-            let among = match ALONE.contains(&program.name.as_str()) {
-                true => &mut sorted.alone,
-                false => &mut sorted.side_by_side,
-            };
-            among.push(program.command(threads));
+            let mut command = program.command(threads);
+            if ALONE.contains(&program.name.as_str()) {
+                sorted.alone.push(command);
+                continue;
+            }
+            let tests = TESTS_ALONE.iter().filter(|(of, _)| *of == program.name);
+            for (_, test) in tests {
+                command.args(["--skip", test]);
+                let mut alone = program.command(threads);
+                alone.arg(test);
+                sorted.alone.push(alone);
+            }
+            sorted.side_by_side.push(command);
         }
         Ok(sorted)
     }
@@ -87,8 +100,8 @@ impl Program {
         })
     }
 
-    fn command(self, threads: Option<usize>) -> Command {
-        let mut command = Command::new(self.path);
+    fn command(&self, threads: Option<usize>) -> Command {
+        let mut command = Command::new(&self.path);
         command.current_dir(&self.folder);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
         command.envs(threads.map(|threads| (TEST_THREADS, threads.to_string())));
@@ -106,6 +119,22 @@ mod tests {
                "target":{{"name":"{name}"}},"profile":{{"test":{test}}},"executable":{executable}}}"#
         )
         .replace('\n', " ")
+    }
+
+    #[test]
+    fn a_test_that_times_what_it_does_is_run_behind_the_others_of_its_program() {
+        let line = message("architectures", true, r#""/r/a-1""#);
+        let programs = Programs::parse(&line, None).unwrap();
+        let arguments = |commands: &[Command]| {
+            let [command] = commands else {
+                panic!("{commands:?}");
+            };
+            let arguments = command.get_args().map(|it| it.to_string_lossy());
+            arguments.collect::<Vec<_>>().join(" ")
+        };
+        let (_, test) = TESTS_ALONE[0];
+        assert_eq!(arguments(&programs.side_by_side), format!("--skip {test}"));
+        assert_eq!(arguments(&programs.alone), test);
     }
 
     #[test]

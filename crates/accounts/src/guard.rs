@@ -259,6 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn at_an_attackers_address_a_known_browser_is_let_in() {
+        let guard = guard();
+        let device = Who::Device(Key::of("device"));
+        let mut guesses = 0;
+        for now_ms in (0..6 * 60 * MINUTE_MS).step_by(1000) {
+            if guard.begin(&stranger(1), now_ms).is_ok() && now_ms >= 60 * MINUTE_MS {
+                guesses += 1;
+            }
+            guard.begin(&device, now_ms).unwrap();
+            guard.end(&device, Outcome::Right);
+        }
+        assert!((1..=5 * 12).contains(&guesses), "{guesses}");
+    }
+
+    #[test]
     fn what_is_refused_for_an_account_counts_for_the_address() {
         let guard = guard();
         let other = Who::Stranger {

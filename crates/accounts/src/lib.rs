@@ -1,8 +1,8 @@
 //! Accounts: register, log in, a page behind the login, change the password, log out, delete.
 //!
 //! An ordinary axum app without any part of Loadline's server:
-//! [`Accounts::open`] connects to SQLite, MariaDB, MySQL or PostgreSQL and [`Accounts::router`] is
-//! the app, for `axum::serve` or any other server of tower services.
+//! [`Accounts::open`] connects to SQLite, MariaDB, MySQL or PostgreSQL (MariaDB is tested in the place
+//! of MySQL) and [`Accounts::router`] is the app, for `axum::serve` or any other server of tower services.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {

@@ -95,8 +95,9 @@ pub struct ServerOptions {
     /// not read. `None`: as much as the kernel finds good, which lets a window grow with the distance.
     pub socket_buffer_bytes: Option<usize>,
     /// Let the kernel complete a connection only when its first bytes came, or after some seconds
-    /// (`TCP_DEFER_ACCEPT`). On: a new connection with a request costs 0.42 to 0.84 of the CPU time
-    /// (decision 36), and one without takes nothing of the server meanwhile.
+    /// (`TCP_DEFER_ACCEPT`). On: a new connection with a request costs 0.42 to 0.84 of the CPU time on
+    /// some days and as much as before on others (decision 36), and one without takes nothing of the
+    /// server meanwhile.
     pub defer_accept: bool,
     /// How long a drain may take before what is left is cut. 10 s: shorter than what service
     /// managers wait before they kill.

@@ -7,11 +7,12 @@
 #[path = "conformance/model.rs"]
 mod model;
 
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, Once};
+use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_proto::{
@@ -32,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More than there are threads of any kind.
 const TIMES: usize = 20;
 
+/// Answers that are cut short under each model: of all together, more than may be said.
+const CUTS: usize = 5;
+
 /// More than all socket buffers hold.
 const LARGE: u64 = 256 << 20;
 
@@ -39,6 +43,27 @@ const LARGE: u64 = 256 << 20;
 struct Panicking;
 
 static LINES: AtomicU64 = AtomicU64::new(0);
+
+/// When lines were said, by the place that says them.
+static TIMES_BY_PLACE: Mutex<BTreeMap<(&str, u32), Vec<Instant>>> = Mutex::new(BTreeMap::new());
+
+/// Lines of one kind in [`WINDOW`], which begins with the first of them (`telemetry/log.rs`).
+const LINES_MAX: usize = 20;
+
+/// As `loadline_base::LogLimit` has it.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Any ten seconds have parts of two windows.
+fn no_place_says_more_than_its_limit() {
+    let times_by_place = TIMES_BY_PLACE.lock().unwrap();
+    assert!(times_by_place.len() >= 2, "{:?}", times_by_place.keys());
+    for (place, times) in times_by_place.iter() {
+        for pair in times.windows(2 * LINES_MAX + 1) {
+            let apart = pair[2 * LINES_MAX] - pair[0];
+            assert!(apart >= WINDOW, "{place:?}: 41 lines in {apart:?}");
+        }
+    }
+}
 
 impl Subscriber for Panicking {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
@@ -53,8 +78,16 @@ impl Subscriber for Panicking {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn event(&self, _: &Event<'_>) {
+    fn event(&self, event: &Event<'_>) {
         LINES.fetch_add(1, SeqCst);
+        let place = event.metadata();
+        let place = (place.target(), place.line().unwrap_or(0));
+        let mut times_by_place = TIMES_BY_PLACE.lock().unwrap();
+        times_by_place
+            .entry(place)
+            .or_default()
+            .push(Instant::now());
+        drop(times_by_place);
         panic!("the listener, on purpose");
     }
 
@@ -187,7 +220,7 @@ fn end(handle: ServerHandle, model: Model) {
 
 /// One of each kind under each of them before there are many: the rate of lines is bounded.
 #[test]
-fn lines_that_panic_cost_nothing() {
+fn lines_that_panic_cost_nothing_and_many_are_said_at_a_bounded_rate() {
     listen();
     let offered = Model::ALL.iter().filter(|model| model.is_offered());
     let servers: Vec<_> = offered
@@ -210,7 +243,7 @@ fn lines_that_panic_cost_nothing() {
         assert!(LINES.load(SeqCst) > said, "{model:?}: nothing was said");
         is_fine(*address, *model);
     }
-    for (model, _, address, _) in &servers {
+    for (model, root, address, _) in &servers {
         for path in [
             "/-/panic",
             "/-/panic-blocking",
@@ -229,11 +262,15 @@ fn lines_that_panic_cost_nothing() {
             let answer = ask(*address, "/-/panic-drop");
             assert!(answer.starts_with("HTTP/1.1 200 "), "{model:?}: {answer}");
         }
+        for _ in 0..CUTS {
+            cut_short(*address, &root.path().join("large"));
+        }
         is_fine(*address, *model);
     }
     for (model, _root, _, handle) in servers {
         end(handle, model);
     }
+    no_place_says_more_than_its_limit();
 }
 
 /// Panics at whatever it is offered.

@@ -1,7 +1,10 @@
 //! How it starts: the start-up lines, several addresses, Unix sockets.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::util::{PROGRAM, Server, architectures, connect, exchange, site, unix};
 
@@ -103,7 +106,8 @@ fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
     let kept = tokio::net::TcpSocket::new_v6().unwrap();
     kept.set_reuseaddr(true).unwrap(); // bound beside others, as long as nobody listens
     if kept.bind("[::]:0".parse().unwrap()).is_err() {
-        return; // a machine without IPv6
+        let _ = writeln!(std::io::stderr(), "\nskipped: this machine has no IPv6");
+        return;
     }
     let port = kept.local_addr().unwrap().port();
     let site = site();
@@ -116,6 +120,30 @@ fn all_addresses_of_ipv4_and_of_ipv6_share_a_port() {
             assert_eq!(exchange(stream, "/").1, "<p>hello</p>", "{address}");
         }
         drop(server);
+    }
+}
+
+/// Connections are accepted in the order in which they were made: one that was not deferred would come first.
+#[test]
+fn a_silent_connection_is_not_accepted_until_it_says_something() {
+    let site = site();
+    for architecture in architectures() {
+        let more = ["--architecture", architecture, "--status-path=/-/status"];
+        let server = Server::start(site.path(), &more);
+        let mut silent = server.connect();
+        let accepted = || -> u64 {
+            let (_, status) = exchange(server.connect(), "/-/status");
+            let status: Value = serde_json::from_str(&status).unwrap();
+            status["total"]["accepted"].as_u64().unwrap()
+        };
+        assert_eq!(accepted(), 1, "{architecture}: the one that asks");
+        silent
+            .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut response = String::new();
+        silent.read_to_string(&mut response).unwrap();
+        assert!(response.ends_with("<p>hello</p>"), "{response}");
+        assert_eq!(accepted(), 3, "{architecture}");
     }
 }
 

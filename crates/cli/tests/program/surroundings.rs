@@ -26,13 +26,6 @@ enum Trouble {
 /// `O_NONBLOCK`, as the machines have it that this runs on.
 const NONBLOCK: i32 = 0o4000;
 
-/// The architectures whose threads say something, each in a way of its own.
-fn some_architectures() -> Vec<&'static str> {
-    let mut offered = architectures();
-    offered.retain(|name| ["reactor", "proactor", "thread-pool"].contains(name));
-    offered
-}
-
 /// A server on a Unix socket, with accounts and a status page, whose standard error is in trouble.
 /// Killed when dropped.
 struct Server {
@@ -227,7 +220,7 @@ fn logins_work(connect: &dyn Fn() -> UnixStream, what: &str) {
 #[test]
 fn logins_work_whatever_standard_error_is() {
     for trouble in [Trouble::Dead, Trouble::Full] {
-        for architecture in some_architectures() {
+        for architecture in architectures() {
             let what = format!("{architecture}, {trouble:?}");
             let server = Server::start(architecture, trouble, &["--log-level", "debug"]);
             logins_work(&|| server.connect(), &what);

@@ -195,6 +195,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
     use rustix::net::{self, AddressFamily, SocketType, sockopt};
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn ipv4_and_ipv6_share_a_port() {
         let Some((kept, port)) = kept_port() else {
-            return; // a machine without IPv6
+            return;
         };
         let ways =
             [Accept::Shared, Accept::ReusePort].map(|accept| [(accept, false), (accept, true)]);
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn the_unspecified_address_alone_takes_both() {
         if kept_port().is_none() {
-            return; // a machine without IPv6
+            return;
         }
         let any = tcp("[::]:0");
         let options = ServerOptions {
@@ -289,12 +290,19 @@ mod tests {
         }
     }
 
-    /// A port that the kernel gives to nobody who does not ask for it: bound, and not listened on.
+    /// A port that the kernel gives to nobody who does not ask for it: bound, and not listened on. Without IPv6,
+    /// says so and has none.
     fn kept_port() -> Option<(OwnedFd, u16)> {
-        let socket = net::socket(AddressFamily::INET6, SocketType::STREAM, None).ok()?;
-        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
         let any: SocketAddr = "[::]:0".parse().unwrap();
-        net::bind(&socket, &any).ok()?;
+        let socket = net::socket(AddressFamily::INET6, SocketType::STREAM, None);
+        let bound = socket.and_then(|socket| {
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            net::bind(&socket, &any).map(|()| socket)
+        });
+        let Ok(socket) = bound else {
+            let _ = writeln!(std::io::stderr(), "\nskipped: this machine has no IPv6");
+            return None;
+        };
         let bound = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap();
         Some((socket, bound.port()))
     }
