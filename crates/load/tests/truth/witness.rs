@@ -48,6 +48,13 @@ const HOPELESS_S: f64 = 5e-3;
 /// time, and one delay of it meets the next.
 const HOPELESS_SHARE: f64 = 0.2;
 
+/// The same if the client's own thread could have run for that large a part of the time, and was not let. A
+/// witness that mostly sleeps is given a CPU before one that works.
+fn kept_from_running(outcome: &Outcome) -> f64 {
+    let threads = outcome.record.threads.iter();
+    threads.fold(0.0, |most, thread| thread.run_delay_share.max(most))
+}
+
 /// The same of the stub, which works as much as the client does and so is kept waiting as long, where
 /// others work on all CPUs.
 const HOPELESS_STUB_S: f64 = 1e-3;
@@ -186,7 +193,11 @@ pub(crate) fn judged(
         let (begin, witness) = (Instant::now(), Witness::begin());
         let outcome = run();
         let lateness = witness.end();
-        eprintln!("{case}, run {attempts}: {lateness}");
+        let kept = kept_from_running(&outcome);
+        eprintln!(
+            "{case}, run {attempts}: {lateness}; the client was kept from running {:.1} % of the time",
+            kept * 100.0
+        );
         let found = judge(&outcome, &lateness);
         for one in &found {
             eprintln!("  {}, explained: {}", one.what, one.is_explained);
@@ -196,6 +207,7 @@ pub(crate) fn judged(
         }
         let is_hopeless = lateness.added_to_mean_s(1) > HOPELESS_S
             || lateness.disturbed_share() > HOPELESS_SHARE
+            || kept > HOPELESS_SHARE
             || stub_late_s(&outcome) > HOPELESS_STUB_S;
         let error = found.iter().find(|one| !one.is_explained && !is_hopeless);
         unexplained.extend(error.map(|one| format!("{}, though {lateness}", one.what)));
