@@ -76,6 +76,9 @@ const OF_TLS: &[&str] = &[
     "tls-profile",
     "tls-ticket-key",
     "tls-client-ca",
+    "tls-early-data",
+    "tls-handshakes-max",
+    "tls-handshake-timeout",
     "https-redirect",
     "hsts",
 ];

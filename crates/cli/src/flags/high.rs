@@ -530,6 +530,9 @@ mod tests {
             --tls self-signed --tls-cert c --tls-key k => --tls-cert excludes --tls
             --tls signed => --tls signed self-signed
             --hsts 365 => --hsts no address speaks TLS
+            --tls-early-data on => --tls-early-data no address speaks TLS
+            --tls-handshakes-max 7 => --tls-handshakes-max no address speaks TLS
+            --tls-handshake-timeout 1s => --tls-handshake-timeout no address speaks TLS
             --tls self-signed --https-redirect => --https-redirect no http address --listen
             --admin-listen https://127.0.0.1:1 => --admin-listen https://127.0.0.1:1 no certificate --tls self-signed
             --listen 127.0.0.1:2 --admin-listen https://127.0.0.1:1 --tls self-signed --https-redirect => --https-redirect no https address --listen https://

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use loadline_base::Buffer;
 use loadline_proto::Layer as _;
@@ -122,6 +123,39 @@ fn a_page_under_every_architecture() {
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         assert!(response.ends_with("<p>hello</p>"), "{response}");
     }
+}
+
+#[test]
+fn clients_are_asked_for_a_certificate_and_may_go_without_where_it_is_optional() {
+    let (site, folder) = (site(), tempfile::tempdir().unwrap());
+    write_pair(folder.path());
+    let authority = folder.path().join("c.pem");
+    let asked = ["--tls-client-ca", authority.to_str().unwrap()];
+    for (more, is_served) in [
+        (&asked[..], false),
+        (
+            &[asked[0], asked[1], "--tls-client-cert", "required"],
+            false,
+        ),
+        (&[asked[0], asked[1], "--tls-client-cert", "optional"], true),
+    ] {
+        let server = start_with(site.path(), &[folder.path()], more);
+        let response = get_by_https(&server, folder.path(), "/");
+        assert_eq!(response.is_some(), is_served, "{more:?}: {response:?}");
+    }
+}
+
+/// By default it would be after ten seconds.
+#[test]
+fn a_client_that_stops_in_a_handshake_is_closed_after_the_time_that_was_given() {
+    let site = site();
+    let (server, _folder) = start(site.path(), &["--tls-handshake-timeout", "100ms"]);
+    let mut stream = connect(https_address(&server));
+    stream.write_all(&[0x16, 3, 1]).unwrap(); // a record begins
+    let began = Instant::now();
+    let _ = stream.read_to_end(&mut Vec::new());
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[test]
