@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use loadline_base::{Chunk, Millis, Transmit};
+use loadline_base::{Chunk, Counter, Millis, Transmit};
 use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, frame};
 use loadline_proto::{
@@ -210,6 +210,11 @@ impl Connection {
 
     pub fn counted(&self, what: Http2Count) -> u64 {
         self.counters.http2[what as usize].value()
+    }
+
+    /// Faults by blame: peer, local, limit, timeout.
+    pub fn faults(&self) -> [u64; 4] {
+        self.counters.faults.each_ref().map(Counter::value)
     }
 
     pub fn closes(&self, reason: CloseReason) -> u64 {

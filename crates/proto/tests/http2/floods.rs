@@ -124,6 +124,7 @@ fn a_bomb_of_fields_is_431_and_holds_no_memory() {
         Connection::statuses(&connection.take()),
         [(1, "431".to_owned())]
     );
+    assert_eq!(connection.faults(), [0, 0, 1, 0]);
     let held = connection.session().held_bytes();
     assert!(held < 64 << 10, "{held}");
     connection.get(3, "/a");

@@ -39,6 +39,7 @@ fn a_head_that_does_not_end() {
     let mut connection = Connection::new();
     connection.frame(Kind::Headers, 0, 1, &[0x82]).pass(30_000);
     assert!(connection.has_finished);
+    assert_eq!(connection.faults(), [0, 0, 0, 1]);
 }
 
 #[test]
@@ -50,6 +51,8 @@ fn content_that_does_not_come_is_408_and_others_go_on() {
     let frames = connection.take();
     assert_eq!(Connection::statuses(&frames), [(1, "408".to_owned())]);
     assert!(!connection.has_finished);
+    assert_eq!(connection.faults(), [0, 0, 0, 1]);
+    assert_eq!(connection.counted(Http2Count::SlowStreams), 1);
 }
 
 /// Half a frame a minute is no reason to wait: content counts as it comes.
