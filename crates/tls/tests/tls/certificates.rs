@@ -15,7 +15,7 @@ fn pem(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, 
     signed_by(&KeyPair::generate().unwrap(), names, change)
 }
 
-fn signed_by(
+pub(crate) fn signed_by(
     key: &KeyPair,
     names: &[&str],
     change: impl FnOnce(&mut CertificateParams),
@@ -26,7 +26,7 @@ fn signed_by(
     (params.self_signed(key).unwrap().pem(), key.serialize_pem())
 }
 
-fn load(certificate: &str, key: &str) -> Result<Certificate, String> {
+pub(crate) fn load(certificate: &str, key: &str) -> Result<Certificate, String> {
     let certificate = ("c.pem", certificate.as_bytes());
     Certificate::from_pem(certificate, ("k.pem", key.as_bytes())).map_err(|error| error.to_string())
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use loadline_proto::{Layer as _, Limits};
-use loadline_tls::{Certificates, Profile, TlsOptions, TlsServer};
+use loadline_tls::{Certificate, Certificates, Profile, TlsOptions, TlsServer};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize};
 use rustls::crypto::aws_lc_rs::{ALL_CIPHER_SUITES, default_provider, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SupportedProtocolVersion};
 
+use crate::certificates::{load, signed_by};
 use crate::drive::{Driver, config, echo};
 use crate::pair::{Pair, certificate, client_with, connection, exchange, trusting_by};
 
@@ -45,7 +47,16 @@ fn agreed(
     provider: CryptoProvider,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Option<Agreed> {
-    let certificate = certificate(&["localhost"]);
+    agreed_by(certificate(&["localhost"]), profile, provider, versions)
+}
+
+/// The same of a server with this certificate.
+fn agreed_by(
+    certificate: Certificate,
+    profile: Profile,
+    provider: CryptoProvider,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Option<Agreed> {
     let client = client_with(&certificate, provider, versions);
     let options = TlsOptions {
         profile,
@@ -78,22 +89,33 @@ fn a_client_of_tls_1_2_is_for_the_intermediate_profile_alone() {
 
 #[test]
 fn the_suites_of_each_profile_and_the_servers_choice() {
-    // Those for RSA have no certificate here.
-    let is_rsa = |suite: CipherSuite| format!("{suite:?}").contains("_RSA_");
-    for offered in ALL_CIPHER_SUITES {
-        let versions = [offered.tls13().map_or(&TLS12, |_| &TLS13)];
-        let provider = || CryptoProvider {
-            cipher_suites: vec![*offered],
-            ..default_provider()
-        };
-        let is_tls13 = offered.tls13().is_some();
-        for (profile, is_served) in [
-            (Profile::Intermediate, !is_rsa(offered.suite())),
-            (Profile::Modern, is_tls13),
-        ] {
-            let agreed = agreed(profile, provider(), &versions).map(|it| it.suite);
-            let expected = is_served.then(|| offered.suite());
-            assert_eq!(agreed, expected, "{profile:?} {offered:?}");
+    let (p256, p384) = (&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384);
+    let keys = [p256, p384].map(|kind| KeyPair::generate_for(kind).unwrap());
+    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    for (key, kind) in [
+        (&keys[0], "_ECDSA_"),
+        (&keys[1], "_ECDSA_"),
+        (&rsa, "_RSA_"),
+    ] {
+        let (chain, key) = signed_by(key, &["localhost"], |_| {});
+        let own = load(&chain, &key).unwrap();
+        for offered in ALL_CIPHER_SUITES {
+            let versions = [offered.tls13().map_or(&TLS12, |_| &TLS13)];
+            let provider = || CryptoProvider {
+                cipher_suites: vec![*offered],
+                ..default_provider()
+            };
+            let is_tls13 = offered.tls13().is_some();
+            let is_for_key = format!("{offered:?}").contains(kind);
+            for (profile, is_served) in [
+                (Profile::Intermediate, is_tls13 || is_for_key),
+                (Profile::Modern, is_tls13),
+            ] {
+                let agreed = agreed_by(own.clone(), profile, provider(), &versions);
+                let expected = is_served.then(|| offered.suite());
+                let agreed = agreed.map(|it| it.suite);
+                assert_eq!(agreed, expected, "{kind} {profile:?} {offered:?}");
+            }
         }
     }
     // In whatever order they are offered.
