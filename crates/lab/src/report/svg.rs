@@ -2,11 +2,13 @@
 //! and for the page where scripts do not run.
 
 mod canvas;
+mod forest;
 mod grid;
 mod lines;
 mod scale;
 
 use canvas::{Canvas, Frame};
+pub use forest::forest;
 
 use super::figure::Figure;
 use super::words;

@@ -1,0 +1,73 @@
+//! The pictures of a run, as files beside the page.
+
+use std::fmt::Write as _;
+
+use loadline_lab::report::{Report, Verdict, svg};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Picture {
+    /// Its name in the folder.
+    pub file: String,
+    /// What is in the file.
+    pub svg: String,
+    /// What it shows, for those who do not see it.
+    pub alternative: String,
+    /// What stands below it on the page; may be empty.
+    pub note: String,
+}
+
+impl Picture {
+    /// The picture and its note, in Markdown.
+    pub(super) fn write(&self, folder: &str, page: &mut String) {
+        let alternative = self.alternative.replace(['[', ']'], "").replace('\n', " ");
+        let _ = writeln!(page, "![{alternative}]({folder}/{})\n", self.file);
+        if !self.note.is_empty() {
+            let _ = writeln!(page, "{}\n", self.note);
+        }
+    }
+}
+
+/// The first chart, and the claims as a forest plot.
+pub(super) fn of(report: &Report) -> Vec<Picture> {
+    let name = slug(&report.name);
+    let headline = report.figures.first().map(|figure| Picture {
+        file: format!("{name}.svg"),
+        svg: svg::draw(figure),
+        alternative: format!("{}. {}", figure.title, figure.finding),
+        note: figure.note.clone(),
+    });
+    headline.into_iter().chain(forest(report, &name)).collect()
+}
+
+fn forest(report: &Report, name: &str) -> Option<Picture> {
+    if report.claims.is_empty() {
+        return None;
+    }
+    let title = format!("{}: what was claimed, and what was measured", report.name);
+    Some(Picture {
+        file: format!("{name}-claims.svg"),
+        svg: svg::forest(&title, &report.claims),
+        alternative: format!(
+            "{title}: {}. The table below has the numbers.",
+            tally(report)
+        ),
+        note: String::new(),
+    })
+}
+
+/// "2 reproduced, 1 not reproduced".
+fn tally(report: &Report) -> String {
+    let verdicts = Verdict::ALL.iter().filter_map(|verdict| {
+        let claims = report.claims.iter();
+        let count = claims.filter(|claim| claim.verdict == *verdict).count();
+        (count > 0).then(|| format!("{count} {}", verdict.label().to_lowercase()))
+    });
+    verdicts.collect::<Vec<_>>().join(", ")
+}
+
+/// Fit for a file name and for a link.
+fn slug(name: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    name.chars().map(fit).collect()
+}
