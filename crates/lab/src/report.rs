@@ -185,6 +185,15 @@ impl Report {
     }
 }
 
+/// A chart of a run.
+///
+/// # Errors
+/// It does not fit its series, or the run has no trial of its cells.
+pub fn figure(run: &Run, chart: &Chart) -> Result<Figure, ValueError> {
+    let order = Order::new(&run.head);
+    resolved(chart, &analysis::cells(run), &order, run.head.seed)
+}
+
 fn resolved(
     chart: &Chart,
     cells: &[analysis::Cell<'_>],

@@ -7,6 +7,7 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use loadline_lab::analysis::Run;
 use loadline_lab::report::{Report, Verdict, shell};
 
 pub use pictures::Picture;
@@ -18,15 +19,19 @@ pub struct Entry {
     pub report: Report,
     /// What is drawn of it.
     pub pictures: Vec<Picture>,
+    /// Figures of its paper that are not drawn, with why.
+    pub left_out: Vec<String>,
 }
 
 impl Entry {
-    /// Of a run's report.
+    /// Of a run and its report.
     #[must_use]
-    pub fn new(report: Report) -> Self {
+    pub fn new(run: &Run, report: Report) -> Self {
+        let (pictures, left_out) = pictures::of(run, &report);
         Self {
-            pictures: pictures::of(&report),
             report,
+            pictures,
+            left_out,
         }
     }
 }
@@ -93,6 +98,9 @@ fn section(entry: &Entry, folder: &str, page: &mut String) {
     let _ = writeln!(page, "{}\n", report.answer);
     for picture in &entry.pictures {
         picture.write(folder, page);
+    }
+    if !entry.left_out.is_empty() {
+        let _ = writeln!(page, "Not drawn: {}.\n", entry.left_out.join("; "));
     }
     claims(report, page);
     let _ = writeln!(page, "{}\n", facts(report));

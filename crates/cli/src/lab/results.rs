@@ -20,7 +20,8 @@ const MARKS: Marks<'_> = Marks {
 pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
     let mut entries = Vec::new();
     for run in &flags.runs {
-        entries.push(Entry::new(derived(run)?.1));
+        let (run, report) = derived(run)?;
+        entries.push(Entry::new(&run, report));
     }
     let folder = flags.out.with_extension("");
     fs::create_dir_all(&folder).map_err(|error| Failure::file(&folder, error))?;

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
+use loadline_lab::analysis::Run;
 use loadline_lab::report::{Report, Verdict, svg};
+
+use crate::figures;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +14,8 @@ pub struct Picture {
     pub file: String,
     /// What is in the file.
     pub svg: String,
+    /// What stands above it on the page; may be empty.
+    pub heading: String,
     /// What it shows, for those who do not see it.
     pub alternative: String,
     /// What stands below it on the page; may be empty.
@@ -21,6 +26,9 @@ impl Picture {
     /// The picture and its note, in Markdown.
     pub(super) fn write(&self, folder: &str, page: &mut String) {
         let alternative = self.alternative.replace(['[', ']'], "").replace('\n', " ");
+        if !self.heading.is_empty() {
+            let _ = writeln!(page, "### {}\n", self.heading);
+        }
         let _ = writeln!(page, "![{alternative}]({folder}/{})\n", self.file);
         if !self.note.is_empty() {
             let _ = writeln!(page, "{}\n", self.note);
@@ -28,16 +36,36 @@ impl Picture {
     }
 }
 
-/// The first chart, and the claims as a forest plot.
-pub(super) fn of(report: &Report) -> Vec<Picture> {
+/// The claims as a forest plot, and the figures of the paper, with those that are not drawn. A run of no
+/// paper has its first chart instead.
+pub(super) fn of(run: &Run, report: &Report) -> (Vec<Picture>, Vec<String>) {
     let name = slug(&report.name);
-    let headline = report.figures.first().map(|figure| Picture {
-        file: format!("{name}.svg"),
-        svg: svg::draw(figure),
-        alternative: format!("{}. {}", figure.title, figure.finding),
-        note: figure.note.clone(),
-    });
-    headline.into_iter().chain(forest(report, &name)).collect()
+    let mut pictures: Vec<Picture> = forest(report, &name).into_iter().collect();
+    let mut left_out = Vec::new();
+    for figure in figures::of(run) {
+        match figure {
+            Ok(figure) => pictures.push(Picture {
+                file: format!("{name}-figure-{}.svg", pictures.len()),
+                alternative: format!("{}. {}", figure.title, figure.finding),
+                heading: figure.title,
+                svg: figure.svg,
+                note: figure.note,
+            }),
+            Err(why) => left_out.push(why),
+        }
+    }
+    let has_figures = pictures.iter().any(|picture| !picture.heading.is_empty());
+    if let (false, Some(figure)) = (has_figures, report.figures.first()) {
+        let headline = Picture {
+            file: format!("{name}.svg"),
+            svg: svg::draw(figure),
+            heading: String::new(),
+            alternative: format!("{}. {}", figure.title, figure.finding),
+            note: figure.note.clone(),
+        };
+        pictures.insert(0, headline);
+    }
+    (pictures, left_out)
 }
 
 fn forest(report: &Report, name: &str) -> Option<Picture> {
@@ -47,6 +75,7 @@ fn forest(report: &Report, name: &str) -> Option<Picture> {
     let title = format!("{}: what was claimed, and what was measured", report.name);
     Some(Picture {
         file: format!("{name}-claims.svg"),
+        heading: String::new(),
         svg: svg::forest(&title, &report.claims),
         alternative: format!(
             "{title}: {}. The table below has the numbers.",

@@ -48,7 +48,7 @@ fn report() -> Report {
 #[test]
 fn each_run_has_its_claims_its_machine_and_its_command() {
     let report = report();
-    let entry = Entry::new(report.clone());
+    let entry = Entry::new(&Run::default(), report.clone());
     let one = page(
         "The five papers",
         "papers-results",
@@ -82,7 +82,11 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
         panels: Vec::new(),
         scaling: Vec::new(),
     }];
-    let with_picture = page("The five papers", "papers-results", &[Entry::new(drawn)]);
+    let with_picture = page(
+        "The five papers",
+        "papers-results",
+        &[Entry::new(&Run::default(), drawn)],
+    );
     let note = "(papers-results/P1.svg)\n\nFig. 25. Its points are lost.\n\n![P1: what was ";
     assert!(with_picture.contains(note), "{with_picture}");
     assert!(with_picture.contains(

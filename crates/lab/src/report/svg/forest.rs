@@ -23,28 +23,28 @@ const TICKS: [(f64, &str); 7] = [
     (5.0, "5 x"),
     (10.0, "10 x"),
 ];
-const LETTERS: usize = 78;
+const LETTERS: usize = 70;
 /// Heights of a line of text, and of a measure.
 const LINE: f64 = 15.0;
 const ROW: f64 = 32.0;
 
-const KEY: [&str; 3] = [
-    "Filled mark: decided; hollow: not. Bar: interval, corrected for the number of claims.",
-    "Tall tick: published value. Shaded: where the claim holds. Arrows: it lies farther out.",
-    "Values are multiples of the bound, or of the published value if a claim has no bound.",
-];
+/// How to read it.
+const KEY: &str = "Filled marks are decided claims, hollow ones are not. Bars are intervals, corrected for \
+    the number of claims; tall ticks are published values. A claim holds where it is shaded. Values are \
+    multiples of the bound, or of the published value if there is no bound; arrows: it lies farther out.";
 
 /// Draws all claims, in their order.
 #[must_use]
 pub fn forest(title: &str, claims: &[Claim]) -> String {
     let rows: Vec<Row<'_>> = claims.iter().map(Row::new).collect();
-    let top = 40.0 + KEY.len() as f64 * LINE;
+    let key = wrapped(KEY, LETTERS);
+    let top = 40.0 + key.len() as f64 * LINE;
     let height = rows.iter().map(Row::height).sum::<f64>() + top + 64.0;
     let mut canvas = Canvas::alone(WIDTH, height);
     canvas.describe(title, &in_words(claims));
     let style = "class=\"title\" font-size=\"16\" font-weight=\"650\"";
     canvas.text(16.0, 26.0, title, style);
-    for (index, text) in KEY.iter().enumerate() {
+    for (index, text) in key.iter().enumerate() {
         let y = 46.0 + index as f64 * LINE;
         canvas.label((16.0, y), text, 12.0, "start");
     }
