@@ -7,9 +7,11 @@ use std::{env, fs};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     "compare.toml",
     "papers/claims.toml",
+    "papers/figures.toml",
+    "papers/published.csv",
     "papers/P1.toml",
     "papers/P2.toml",
     "papers/P3.toml",
@@ -26,7 +28,8 @@ fn main() -> io::Result<()> {
         let mut packed = GzEncoder::new(Vec::new(), Compression::best());
         packed.write_all(&fs::read(&path)?)?;
         let name = path.file_name().unwrap_or_default();
-        let target = Path::new(&out).join(name).with_extension("toml.gz");
+        let name = format!("{}.gz", name.to_string_lossy());
+        let target = Path::new(&out).join(name);
         fs::write(target, packed.finish()?)?;
     }
     Ok(())

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::folded::{Folded, folded};
 
-pub use claim::{Claim, Verdict};
+pub use claim::{Claim, ClaimMeasure, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
 pub use figure::{Axis, Curve, DiscardedMark, Figure, Panel, Point, Scaling};
 pub use words::shell;
@@ -183,6 +183,15 @@ impl Report {
         figure.id = id;
         self.figures.push(figure);
     }
+}
+
+/// A chart of a run.
+///
+/// # Errors
+/// It does not fit its series, or the run has no trial of its cells.
+pub fn figure(run: &Run, chart: &Chart) -> Result<Figure, ValueError> {
+    let order = Order::new(&run.head);
+    resolved(chart, &analysis::cells(run), &order, run.head.seed)
 }
 
 fn resolved(

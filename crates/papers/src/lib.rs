@@ -11,10 +11,12 @@
 pub mod claims;
 pub mod compare;
 mod error;
+mod figures;
 mod forms;
 mod grid;
 mod packed;
 mod paper;
+mod published;
 pub mod results;
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,39 @@
-//! Several runs on one page of Markdown: the headline chart of each, its claims with their verdicts,
-//! where it was measured, and how to repeat it.
+//! Several runs on one page of Markdown: the pictures of each, its claims with their verdicts, where it
+//! was measured, and how to repeat it.
+
+mod pictures;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 
-use loadline_lab::report::{Figure, Report, Verdict, shell};
+use loadline_lab::analysis::Run;
+use loadline_lab::report::{Report, Verdict, shell};
+
+pub use pictures::Picture;
 
 /// A run on the page.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry<'r> {
+#[derive(Clone, Debug)]
+pub struct Entry {
     /// Its report.
-    pub report: &'r Report,
-    /// The picture of its first chart, as the page refers to it; `None`: it has none.
-    pub picture: Option<&'r str>,
+    pub report: Report,
+    /// What is drawn of it.
+    pub pictures: Vec<Picture>,
+    /// Figures of its paper that are not drawn, with why.
+    pub left_out: Vec<String>,
+}
+
+impl Entry {
+    /// Of a run and its report.
+    #[must_use]
+    pub fn new(run: &Run, report: Report) -> Self {
+        let (pictures, left_out) = pictures::of(run, &report);
+        Self {
+            report,
+            pictures,
+            left_out,
+        }
+    }
 }
 
 /// What stands before the runs.
@@ -24,28 +46,22 @@ stands beside them. [How claims are judged](papers.md#claims). Hollow marks in c
 whose client was the limit: the server may carry more \
 ([when the client is the limit](lab.md#when-the-client-is-the-limit)).";
 
-/// The headline of a report: the first of its charts that is one.
+/// The page. `folder` is where its pictures are, as it refers to them.
 #[must_use]
-pub fn headline(report: &Report) -> Option<&Figure> {
-    report.figures.first()
-}
-
-/// The page.
-#[must_use]
-pub fn page(title: &str, entries: &[Entry<'_>]) -> String {
+pub fn page(title: &str, folder: &str, entries: &[Entry]) -> String {
     let mut page = format!("# {title}\n\n{INTRODUCTION}\n");
     if entries.len() > 1 {
         let _ = write!(page, "\n{}", summary(entries));
     }
     for entry in entries {
-        section(entry, &mut page);
+        section(entry, folder, &mut page);
     }
     page
 }
 
 /// How many claims of each run came out how.
 #[must_use]
-pub fn summary(entries: &[Entry<'_>]) -> String {
+pub fn summary(entries: &[Entry]) -> String {
     let mut table = "| | reproduced | not reproduced | not testable here | not comparable | trials | discarded | discarded in times alone |\n\
                      |---|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
@@ -76,16 +92,16 @@ fn heading(report: &Report) -> String {
     format!("{}: {}", report.name, lower(&report.title))
 }
 
-fn section(entry: &Entry<'_>, page: &mut String) {
-    let report = entry.report;
+fn section(entry: &Entry, folder: &str, page: &mut String) {
+    let report = &entry.report;
     let _ = writeln!(page, "\n## {}\n", heading(report));
-    if let (Some(picture), Some(figure)) = (entry.picture, headline(report)) {
-        let _ = writeln!(page, "![{}]({picture})\n", alternative(figure));
-        if !figure.note.is_empty() {
-            let _ = writeln!(page, "{}\n", figure.note);
-        }
-    }
     let _ = writeln!(page, "{}\n", report.answer);
+    for picture in &entry.pictures {
+        picture.write(folder, page);
+    }
+    if !entry.left_out.is_empty() {
+        let _ = writeln!(page, "Not drawn: {}.\n", entry.left_out.join("; "));
+    }
     claims(report, page);
     let _ = writeln!(page, "{}\n", facts(report));
     let _ = writeln!(
@@ -168,12 +184,6 @@ pub(crate) fn facts(report: &Report) -> String {
     )
 }
 
-/// What a picture shows, for those who do not see it.
-fn alternative(figure: &Figure) -> String {
-    let text = format!("{}. {}", figure.title, figure.finding);
-    text.replace(['[', ']'], "").replace('\n', " ")
-}
-
 fn lower(title: &str) -> String {
     let mut letters = title.chars();
     // "P1", not "pP": names of papers stay as they are.
@@ -188,101 +198,4 @@ fn lower(title: &str) -> String {
 /// A text as a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use loadline_lab::plan::{ChartKind, Spread};
-    use loadline_lab::report::{Axis, Claim, Fact};
-
-    fn report() -> Report {
-        let claim = |verdict, text: &str| Claim {
-            paper: "P1".to_owned(),
-            text: text.to_owned(),
-            source: "Fig. 20".to_owned(),
-            published: "3".to_owned(),
-            verdict,
-            why: "a | b: 3.4".to_owned(),
-            interval: None,
-        };
-        let mut report = Report {
-            name: "P1".to_owned(),
-            title: "Reactor models under load?".to_owned(),
-            answer: "Most: 48,210/s.".to_owned(),
-            figures: vec![],
-            claims: vec![
-                claim(Verdict::Reproduced, "Throughput falls."),
-                claim(Verdict::NotTestable, "More help."),
-                claim(Verdict::NotComparable, "It answers 5 a second."),
-            ],
-            trials_counted: 9,
-            ..Report::default()
-        };
-        report.environment.command = [
-            "target/release/loadline",
-            "lab",
-            "paper",
-            "P1",
-            "--out",
-            "elsewhere/P1",
-        ]
-        .map(str::to_owned)
-        .into();
-        report.environment.facts = vec![Fact {
-            name: "Processor".to_owned(),
-            value: "AMD EPYC".to_owned(),
-        }];
-        report
-    }
-
-    #[test]
-    fn each_run_has_its_claims_its_machine_and_its_command() {
-        let report = report();
-        let entry = Entry {
-            report: &report,
-            picture: None,
-        };
-        let one = page("The five papers", &[entry]);
-        assert!(one.starts_with("# The five papers\n\nWritten by `./x bench papers`"));
-        for part in [
-            "## P1: reactor models under load?\n\nMost: 48,210/s.",
-            "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
-            "| More help. | Fig. 20 | 3 | not testable here |",
-            "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",
-            "AMD EPYC",
-            "9 trials in ",
-            "```console\n$ loadline lab paper P1\n```",
-        ] {
-            assert!(one.contains(part), "{part}: {one}");
-        }
-        let mut drawn = report.clone();
-        drawn.figures = vec![Figure {
-            id: "models".to_owned(),
-            kind: ChartKind::default(),
-            spread: Spread::default(),
-            series: "models".to_owned(),
-            title: "Three models".to_owned(),
-            note: "Fig. 25. Its points are lost.".to_owned(),
-            finding: String::new(),
-            x: Axis::default(),
-            y: None,
-            value: Axis::default(),
-            legend: Vec::new(),
-            panels: Vec::new(),
-            scaling: Vec::new(),
-        }];
-        let entry_drawn = Entry {
-            report: &drawn,
-            picture: Some("papers-results/P1.svg"),
-        };
-        let with_picture = page("The five papers", &[entry_drawn]);
-        let note = "(papers-results/P1.svg)\n\nFig. 25. Its points are lost.\n\nMost: ";
-        assert!(with_picture.contains(note), "{with_picture}");
-        let two = page("The five papers", &[entry, entry]);
-        assert!(
-            two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 1 | 9 | 0 |"),
-            "{two}"
-        );
-    }
 }

@@ -215,13 +215,8 @@ fn a_page_of_a_run_without_data_says_so_of_each_claim() {
         let count = claims.len();
         let report = Report::new(&run, &plan.charts, claims);
         assert!(report.figures.is_empty(), "{}", paper.name);
-        let page = results::page(
-            "The five papers",
-            &[results::Entry {
-                report: &report,
-                picture: None,
-            }],
-        );
+        let entry = results::Entry::new(&run, report);
+        let page = results::page("The five papers", "papers-results", &[entry]);
         assert_eq!(page.matches("| not testable here |").count(), count);
         assert!(page.contains("This run has no trial of "), "{page}");
     }

@@ -13,7 +13,7 @@ Exit codes:
 pub(crate) const LAB_RESULTS_MORE: &str = "\
 Examples:
   loadline lab results runs/P1 runs/P2 runs/P3 runs/P4 runs/P5
-      writes docs/papers-results.md, with the first chart of each run in a folder beside it
+      writes docs/papers-results.md, with the pictures of each run in a folder beside it
   loadline lab results runs/mine --out mine.md --title 'What my servers carry'
       the same for any runs";
 

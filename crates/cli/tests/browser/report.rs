@@ -64,6 +64,7 @@ fn claims() -> Vec<Claim> {
             high: 1.21,
             level: 0.95,
         }),
+        measures: Vec::new(),
     };
     verdicts.into_iter().map(claim).collect()
 }

@@ -98,6 +98,8 @@ metrics! {
     CpuKernelShare = "cpu_kernel_share", "CPU use, kernel", Share;
     /// CPUs that it kept busy in either, on average.
     CpuShare = "cpu_share", "CPU use", Share;
+    /// CPUs that the client's threads kept busy, on average.
+    ClientCpuShare = "client_cpu_share", "CPU use of the client", Share;
     /// What part of the time the server's busiest thread ran.
     BusiestThreadShare = "busiest_thread_share", "Busiest thread", Share;
     /// Responses of the event loop that had most, over the mean of all loops: 1 is even.
@@ -147,6 +149,7 @@ impl Metric {
             | Self::CpuUserShare
             | Self::CpuKernelShare
             | Self::CpuShare
+            | Self::ClientCpuShare
             | Self::BusiestThreadShare
             | Self::ThrottledShare => None,
             _ => Some(false),

@@ -275,6 +275,7 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
             Metric::CpuShare,
             share(server.cpu_user_s + server.cpu_kernel_s),
         ),
+        (Metric::ClientCpuShare, share(client_s)),
         (Metric::BusiestThreadShare, server.busiest_thread),
         (
             Metric::LoopImbalance,

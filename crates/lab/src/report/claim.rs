@@ -24,6 +24,26 @@ pub struct Claim {
     pub why: String,
     /// Of the quantity that decided, where there is one.
     pub interval: Option<Interval>,
+    /// Every quantity that it was judged by; none, if it was judged by a shape, or not at all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measures: Vec<ClaimMeasure>,
+}
+
+/// A quantity that a claim is judged by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClaimMeasure {
+    /// What was measured.
+    pub what: String,
+    /// The estimate.
+    pub value: f64,
+    /// What holds the true value; `None`: there is a single block.
+    pub interval: Option<Interval>,
+    /// What the claim asks for at least.
+    pub least: Option<f64>,
+    /// What it allows at most; without both, it is not judged.
+    pub most: Option<f64>,
+    /// The paper's own value, or the ends of its range; empty: it has none.
+    pub published: Vec<f64>,
 }
 
 choice! {

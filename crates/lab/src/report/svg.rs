@@ -1,12 +1,18 @@
 //! Still pictures of charts, as SVG that needs nothing around it: for READMEs and papers, for print,
 //! and for the page where scripts do not run.
 
+mod band;
 mod canvas;
+mod forest;
 mod grid;
 mod lines;
 mod scale;
+mod stack;
 
+pub use band::{Band, BandAxis};
 use canvas::{Canvas, Frame};
+pub use forest::forest;
+pub use stack::{StackPart, stack};
 
 use super::figure::Figure;
 use super::words;
@@ -51,7 +57,7 @@ pub fn draw(figure: &Figure) -> String {
         "class=\"title\" font-size=\"19\" font-weight=\"650\"",
     );
     if !figure.kind.is_grid() {
-        lines::legend(figure, &mut canvas, 20.0, 54.0);
+        lines::legend(figure, &mut canvas, (20.0, 54.0), WIDTH);
     }
     let width = (WIDTH - 20.0) / columns as f64;
     for (index, panel) in figure.panels.iter().enumerate() {
@@ -74,8 +80,8 @@ pub fn draw(figure: &Figure) -> String {
             ChartKind::HeatMap | ChartKind::Surface => {
                 grid::heat_map(figure, panel, &frame, &mut canvas);
             }
-            ChartKind::Bars => lines::bars(figure, panel, &frame, &mut canvas),
-            _ => lines::lines(figure, panel, &frame, &mut canvas),
+            ChartKind::Bars => lines::bars(figure, panel, &frame, &[], &mut canvas),
+            _ => lines::lines(figure, panel, &frame, &[], &mut canvas),
         }
     }
     canvas.finish()

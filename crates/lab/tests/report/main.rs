@@ -44,6 +44,7 @@ fn claims() -> Vec<Claim> {
             high: 1.03,
             level: 0.95,
         }),
+        measures: Vec::new(),
     }]
 }
 

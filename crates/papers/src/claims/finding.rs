@@ -2,7 +2,7 @@
 
 use loadline_capacity::stats::Interval;
 use loadline_lab::report::words::capital;
-use loadline_lab::report::{Claim, Verdict};
+use loadline_lab::report::{Claim, ClaimMeasure, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Estimate, Untestable};
@@ -20,6 +20,8 @@ pub(super) struct ClaimFinding {
     pub(super) verdict: Verdict,
     pub(super) why: String,
     pub(super) interval: Option<Interval>,
+    /// The quantities that were compared with a bound.
+    pub(super) measures: Vec<ClaimMeasure>,
     /// The paper's own number, or empty.
     pub(super) published: String,
     /// Whether trials could decide it: only then is it one of the claims that are corrected for their
@@ -56,6 +58,7 @@ impl Row {
                 self.finding.why, roomy.finding.why
             ),
             interval: None,
+            measures: Vec::new(),
             ..self.finding
         };
         Self { finding, ..self }
@@ -71,6 +74,7 @@ impl Row {
             verdict: self.finding.verdict,
             why: self.finding.why,
             interval: self.finding.interval,
+            measures: self.finding.measures,
         }
     }
 }
@@ -139,6 +143,7 @@ impl ClaimFinding {
             verdict,
             why,
             interval: None,
+            measures: Vec::new(),
             published: String::new(),
             can_be_judged: true,
         }
@@ -150,6 +155,7 @@ impl ClaimFinding {
         let within = measured.interval.as_ref().map_or_else(String::new, within);
         Self {
             interval: measured.interval,
+            measures: measure(what, measured, None).into_iter().collect(),
             can_be_judged: false,
             ..Self::new(
                 Verdict::NotComparable,
@@ -191,6 +197,7 @@ impl ClaimFinding {
         }
         Self {
             interval: measured.interval,
+            measures: measure(what, measured, Some(bound)).into_iter().collect(),
             can_be_judged: measured.interval.is_some(),
             ..Self::new(verdict, why)
         }
@@ -217,6 +224,7 @@ impl ClaimFinding {
             verdict,
             why: format!("{} {}", self.why, other.why),
             interval: self.interval.or(other.interval),
+            measures: [self.measures, other.measures].concat(),
             published: match (self.published.is_empty(), other.published.is_empty()) {
                 (false, false) => format!("{}; {}", self.published, other.published),
                 (_, true) => self.published,
@@ -264,6 +272,20 @@ impl ClaimFinding {
         let why = format!("{what}. {}.", capital(&parts.join("; ")));
         Self::new(verdict, why)
     }
+}
+
+/// For pictures; `None`: it is no number that has a place on an axis.
+fn measure(what: &str, measured: &Estimate, bound: Option<Bound>) -> Option<ClaimMeasure> {
+    let ends = bound.map(Bound::ends);
+    let finite = |value: f64| Some(value).filter(|it| it.is_finite());
+    Some(ClaimMeasure {
+        what: what.to_owned(),
+        value: finite(measured.value)?,
+        interval: measured.interval,
+        least: ends.and_then(|(least, _)| finite(least)),
+        most: ends.and_then(|(_, most)| finite(most)),
+        published: Vec::new(),
+    })
 }
 
 /// An interval in parentheses.

@@ -29,6 +29,8 @@ struct ClaimRow {
     bound: Option<Bound>,
     /// The paper's own number, or empty.
     published: String,
+    /// The same as a value, or as the ends of a range, in the unit of what is measured.
+    ticks: Vec<f64>,
     shape: Option<Shape>,
     /// All have to hold; if one cannot be tested, the claim cannot.
     all: Vec<Self>,
@@ -103,11 +105,15 @@ impl ClaimRow {
             (Value::Bends(bends), _) if finding.verdict == Verdict::NotTestable => {
                 if let Some(why) = bends.unseen(evidence) {
                     (finding.why, finding.interval) = (why, None);
+                    finding.measures.clear();
                 }
             }
             _ => {}
         }
         finding.published.clone_from(&self.published);
+        for measure in &mut finding.measures {
+            measure.published.clone_from(&self.ticks);
+        }
         Ok(finding)
     }
 }
@@ -129,6 +135,16 @@ mod tests {
                 !claim.each.is_empty(),
             ];
             assert_eq!(tests.iter().filter(|it| **it).count(), 1, "{claim:?}");
+            let parts = claim.all.iter().chain(&claim.each);
+            for one in parts.chain([claim]) {
+                let text = one.published.replace(',', "");
+                let words: Vec<f64> = text
+                    .split([' ', '(', '/'])
+                    .filter_map(|word| word.parse().ok())
+                    .collect();
+                let mut ticks = one.ticks.iter();
+                assert!(ticks.all(|tick| words.contains(tick)), "{one:?}");
+            }
         }
     }
 }

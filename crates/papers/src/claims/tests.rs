@@ -534,3 +534,22 @@ fn a_trend_has_to_be_there_with_what_there_was_room_for_too() {
     assert_eq!(verdict, NotTestable);
     assert!(why.starts_with("Client-limited. As measured: "), "{why}");
 }
+
+/// What is drawn is what was judged: with its bound, and what the paper has.
+#[test]
+fn a_claim_keeps_what_it_was_judged_by() {
+    let mut made = Made::new("P4");
+    for (server, rate) in [("handoff", 5000.0), ("nginx", 1000.0)] {
+        let levels = [("server", server), ("connections", "10000")];
+        made.cell("connections", (&levels, &[(CompletedPerS, rate)]), 0.01);
+    }
+    let claim = made.claim("It serves nearly five times");
+    let [measure] = &claim.measures[..] else {
+        panic!("{claim:?}");
+    };
+    assert!((measure.value - 5.0).abs() < 0.1, "{measure:?}");
+    assert_eq!((measure.least, measure.most), (Some(4.5), None));
+    assert_eq!(measure.published, [4.5]);
+    assert_eq!(measure.interval, claim.interval);
+    assert_eq!(made.claim("Throughput grows").measures, []);
+}

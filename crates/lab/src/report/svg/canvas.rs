@@ -2,12 +2,29 @@
 
 use std::fmt::Write as _;
 
+use super::COLOURS;
 use crate::report::words::escaped;
 
 /// Ink, softer ink and rules on white.
 pub(super) const INK: &str = "#152634";
 pub(super) const SOFT: &str = "#4d6274";
 pub(super) const RULE: &str = "#dde5eb";
+
+/// What stands for each colour of lines and paper on a dark screen.
+const DARK: [(&str, &str); 12] = [
+    ("#fff", "#15222d"),
+    (INK, "#e4edf3"),
+    (SOFT, "#a8bccb"),
+    (RULE, "#2b3b48"),
+    (COLOURS[0], "#56b4e9"),
+    (COLOURS[1], "#ff8c42"),
+    (COLOURS[2], "#2ec59a"),
+    (COLOURS[3], "#e08cc6"),
+    (COLOURS[4], "#e6b450"),
+    (COLOURS[5], "#7cc4f5"),
+    (COLOURS[6], "#a79dff"),
+    (COLOURS[7], "#a9b6c0"),
+];
 
 /// A picture in the making.
 pub(super) struct Canvas {
@@ -68,6 +85,23 @@ impl Canvas {
             text,
             described: false,
         }
+    }
+
+    /// For a file of its own, which follows the reader's choice of light or dark. Within a page the rules
+    /// would be those of the whole page.
+    pub(super) fn alone(width: f64, height: f64) -> Self {
+        let mut canvas = Self::new(width, height);
+        canvas.text += "<style>@media screen and (prefers-color-scheme:dark){";
+        for (light, dark) in DARK {
+            // White text stands on colours that stay as they are.
+            let but = if light == "#fff" { ":not(text)" } else { "" };
+            let _ = write!(
+                canvas.text,
+                "{but}[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}"
+            );
+        }
+        canvas.text += "}</style>";
+        canvas
     }
 
     /// What the picture is, for those who do not see it.
@@ -188,6 +222,21 @@ impl Canvas {
         self.text += "</svg>\n";
         self.text
     }
+}
+
+/// A text in lines of so many letters at most, broken between words.
+pub(super) fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < letters => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// A tenth of a pixel is not seen.

@@ -46,7 +46,7 @@ pub(super) fn heat_map(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &m
                 let text = words::value(value, figure.value.unit);
                 let (w, h) = (width - 2.0, height - 2.0);
                 canvas.rectangle(left + 1.0, top + 1.0, w, h, &viridis(share), &text);
-                if width > 46.0 && height > 17.0 {
+                if width > 40.0 && height > 17.0 {
                     let ink = if share > 0.55 { "#10202c" } else { "#fff" };
                     let style = format!("font-size=\"11\" fill=\"{ink}\" text-anchor=\"middle\"");
                     let text = words::digits(value / figure.value.divisor, 3);

@@ -1,5 +1,6 @@
 //! Lines with their spread, and bars.
 
+use super::band::{self, Band, BandAxis};
 use super::canvas::{Canvas, Frame, INK, RULE, SOFT};
 use super::scale::Scale;
 use super::{COLOURS, DASHES};
@@ -11,6 +12,8 @@ use crate::report::words;
 const MARGINS: [f64; 4] = [62.0, 16.0, 16.0, 54.0];
 /// More marks of one curve run into each other.
 const MARKERS_MAX: usize = 40;
+/// Dashes of what others measured, in one colour.
+const REFERENCE_DASHES: [&str; 4] = ["3 5", "9 4", "1 4", "9 3 2 3"];
 /// Percentiles at the foot of a spectrum: where they lie, and their text.
 const PERCENTILES: [(f64, &str); 7] = [
     (1.0, "0 %"),
@@ -33,7 +36,7 @@ fn colour(curve: &Curve) -> &'static str {
 
 fn dash(curve: &Curve) -> &'static str {
     match curve.is_reference {
-        true => "3 5",
+        true => REFERENCE_DASHES[curve.legend % REFERENCE_DASHES.len()],
         false => DASHES[curve.legend % DASHES.len()],
     }
 }
@@ -60,13 +63,13 @@ pub(super) fn legend_lines(figure: &Figure, width: f64) -> usize {
     lines
 }
 
-pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) {
+pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, (left, top): (f64, f64), width: f64) {
     if !figure.has_legend() {
         return;
     }
     let (mut x, mut y) = (left, top);
     for (index, name) in figure.legend.iter().enumerate() {
-        if x + entry_width(name) > super::WIDTH && x > left {
+        if x + entry_width(name) > width && x > left {
             (x, y) = (left, y + 22.0);
         }
         let curve = Curve {
@@ -75,16 +78,38 @@ pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, left: f64, top: f64) 
             ..Curve::default()
         };
         if figure.kind == ChartKind::Bars {
-            canvas.rectangle(x + 8.0, y - 7.0, 16.0, 12.0, colour(&curve), "");
+            block(canvas, (x + 8.0, y - 7.0, 16.0, 12.0), &curve, "");
         } else {
             stroke(canvas, &[(x, y), (x + 32.0, y)], &curve);
-            if !curve.is_reference {
-                canvas.marker((x + 16.0, y), index, colour(&curve), false);
-            }
+            canvas.marker((x + 16.0, y), index, colour(&curve), curve.is_reference);
         }
         canvas.text(x + 40.0, y + 4.5, name, "font-size=\"13.5\"");
         x += entry_width(name);
     }
+}
+
+/// A bar of a chart. What others measured is hollow.
+fn block(
+    canvas: &mut Canvas,
+    (x, y, width, height): (f64, f64, f64, f64),
+    curve: &Curve,
+    title: &str,
+) {
+    if !curve.is_reference {
+        canvas.rectangle(x, y, width, height, colour(curve), title);
+        return;
+    }
+    let corners = [
+        (x, y),
+        (x + width, y),
+        (x + width, y + height),
+        (x, y + height),
+    ];
+    let style = format!(
+        "fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"4 3\"",
+        colour(curve)
+    );
+    canvas.path(&corners, true, &style);
 }
 
 fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
@@ -97,7 +122,13 @@ fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
     canvas.path(points, false, &style);
 }
 
-pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut Canvas) {
+pub(super) fn lines(
+    figure: &Figure,
+    panel: &Panel,
+    frame: &Frame,
+    bands: &[Band],
+    canvas: &mut Canvas,
+) {
     let plot = frame.inner(MARGINS);
     let xs = || figure.points().map(|(_, _, point)| point.x);
     let range = match figure.x.names.len() {
@@ -108,8 +139,9 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
         count => (-0.4, count as f64 - 0.6),
     };
     let x = Scale::new(range, figure.x.log, false, (plot.left, plot.right()));
-    let y = value_scale(figure, &plot);
+    let y = value_scale(figure, bands, &plot);
     axes(figure, [&x, &y], &plot, frame, canvas);
+    band::draw(bands, [&x, &y], &plot, canvas);
     for curve in &panel.curves {
         let at = |value: f64, of: f64| (x.at(of), y.at(value));
         let drawn = curve
@@ -121,11 +153,11 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
             .iter()
             .filter_map(|(point, it)| Some((point.x, figure.bounds(it)?)))
             .collect();
-        if figure.spread == crate::plan::Spread::MinMax {
+        if figure.spread == crate::plan::Spread::MinMax || bounds.len() == 1 {
             for (of, (low, high)) in &bounds {
                 bar(canvas, at(*low, *of), at(*high, *of), colour(curve));
             }
-        } else if bounds.len() > 1 {
+        } else if !bounds.is_empty() {
             let lower = bounds.iter().map(|(of, (low, _))| at(*low, *of));
             let upper = bounds.iter().rev().map(|(of, (_, high))| at(*high, *of));
             let outline: Vec<_> = lower.chain(upper).collect();
@@ -137,11 +169,10 @@ pub(super) fn lines(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut 
             .map(|(it, of)| at(figure.middle(of), it.x))
             .collect();
         stroke(canvas, &line, curve);
-        if !curve.is_reference {
-            let every = line.len().div_ceil(MARKERS_MAX).max(1);
-            for (place, (point, _)) in line.into_iter().zip(&drawn).step_by(every) {
-                canvas.marker(place, curve.legend, colour(curve), point.room.is_some());
-            }
+        let every = line.len().div_ceil(MARKERS_MAX).max(1);
+        for (place, (point, _)) in line.into_iter().zip(&drawn).step_by(every) {
+            let is_hollow = curve.is_reference || point.room.is_some();
+            canvas.marker(place, curve.legend, colour(curve), is_hollow);
         }
         for point in &curve.points {
             for value in point.discarded.iter().filter_map(|mark| mark.value) {
@@ -159,12 +190,19 @@ fn bar(canvas: &mut Canvas, low: (f64, f64), high: (f64, f64), colour: &str) {
     }
 }
 
-pub(super) fn bars(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut Canvas) {
+pub(super) fn bars(
+    figure: &Figure,
+    panel: &Panel,
+    frame: &Frame,
+    bands: &[Band],
+    canvas: &mut Canvas,
+) {
     let plot = frame.inner(MARGINS);
     let count = figure.x.names.len().max(1) as f64;
     let x = Scale::new((-0.5, count - 0.5), false, false, (plot.left, plot.right()));
-    let y = value_scale(figure, &plot);
+    let y = value_scale(figure, bands, &plot);
     axes(figure, [&x, &y], &plot, frame, canvas);
+    band::draw(bands, [&x, &y], &plot, canvas);
     let group = plot.width / count * 0.74;
     let width = (group / panel.curves.len().max(1) as f64).min(90.0);
     let all = width * panel.curves.len() as f64;
@@ -175,14 +213,8 @@ pub(super) fn bars(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut C
             if let Some(estimate) = &point.estimate {
                 let top = y.at(figure.middle(estimate));
                 let text = words::value(figure.middle(estimate), figure.value.unit);
-                canvas.rectangle(
-                    left + 1.5,
-                    top,
-                    width - 3.0,
-                    y.foot() - top,
-                    colour(curve),
-                    &text,
-                );
+                let place = (left + 1.5, top, width - 3.0, y.foot() - top);
+                block(canvas, place, curve, &text);
                 if let Some((low, high)) = figure.bounds(estimate) {
                     bar(canvas, (middle, y.at(low)), (middle, y.at(high)), INK);
                 }
@@ -194,8 +226,12 @@ pub(super) fn bars(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &mut C
     }
 }
 
-fn value_scale(figure: &Figure, plot: &Frame) -> Scale {
+fn value_scale(figure: &Figure, bands: &[Band], plot: &Frame) -> Scale {
     let range = figure.value_range().unwrap_or((0.0, 1.0));
+    let of_value = bands.iter().filter(|band| band.on == BandAxis::Value);
+    let range = of_value.fold(range, |(low, high), band| {
+        (low.min(band.from), high.max(band.to))
+    });
     Scale::new(range, figure.value.log, true, (plot.bottom(), plot.top))
 }
 

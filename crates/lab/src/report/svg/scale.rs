@@ -93,6 +93,7 @@ fn log_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let decades = (last - first) as usize;
     let factors: &[f64] = match decades {
+        _ if high < 10.0 * low => &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
         0..=1 => &[1.0, 2.0, 3.0, 5.0, 7.0],
         2..=3 if count > 4 => &[1.0, 2.0, 5.0],
         _ => &[1.0],

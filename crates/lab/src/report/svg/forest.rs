@@ -1,0 +1,311 @@
+//! Forest plots: every claim with its estimate, its interval, its bound and the published value.
+//!
+//! Claims are about ratios, latencies and shares. What they have in common is a bound: each value is
+//! drawn as a multiple of it, so that all have one axis, and the numbers themselves stand beside it.
+
+use super::COLOURS;
+use super::canvas::{Canvas, INK, RULE, SOFT, wrapped};
+use crate::report::words::digits;
+use crate::report::{Claim, ClaimMeasure, Verdict};
+
+/// Narrow, so that its letters are large enough on a phone.
+const WIDTH: f64 = 520.0;
+/// Where the axis begins and ends; numbers stand to its right.
+const AXIS: (f64, f64) = (26.0, 330.0);
+/// The axis reaches from a tenth of the bound to ten times.
+const REACH: f64 = 10.0;
+const TICKS: [(f64, &str); 7] = [
+    (0.1, "1/10"),
+    (0.2, "1/5"),
+    (0.5, "1/2"),
+    (1.0, "bound"),
+    (2.0, "2 x"),
+    (5.0, "5 x"),
+    (10.0, "10 x"),
+];
+const LETTERS: usize = 70;
+/// Heights of a line of text, and of a measure.
+const LINE: f64 = 15.0;
+const ROW: f64 = 32.0;
+
+/// How to read it.
+const KEY: &str = "Filled marks are decided claims, hollow ones are not. Bars are intervals, corrected for \
+    the number of claims; tall ticks are published values. A claim holds where it is shaded. Values are \
+    multiples of the bound, or of the published value if there is no bound; arrows: it lies farther out.";
+
+/// Draws all claims, in their order.
+#[must_use]
+pub fn forest(title: &str, claims: &[Claim]) -> String {
+    let rows: Vec<Row<'_>> = claims.iter().map(Row::new).collect();
+    let key = wrapped(KEY, LETTERS);
+    let top = 40.0 + key.len() as f64 * LINE;
+    let height = rows.iter().map(Row::height).sum::<f64>() + top + 64.0;
+    let mut canvas = Canvas::alone(WIDTH, height);
+    canvas.describe(title, &in_words(claims));
+    let style = "class=\"title\" font-size=\"16\" font-weight=\"650\"";
+    canvas.text(16.0, 26.0, title, style);
+    for (index, text) in key.iter().enumerate() {
+        let y = 46.0 + index as f64 * LINE;
+        canvas.label((16.0, y), text, 12.0, "start");
+    }
+    let mut y = top + 22.0;
+    axis(&mut canvas, y - 4.0);
+    y += 10.0;
+    for row in &rows {
+        row.draw(&mut canvas, y);
+        y += row.height();
+    }
+    axis(&mut canvas, y + 14.0);
+    canvas.finish()
+}
+
+/// The same as a text: a sentence for each claim.
+fn in_words(claims: &[Claim]) -> String {
+    let sentence = |claim: &Claim| {
+        let measures = claim.measures.iter();
+        let measures = measures.map(|it| format!(" {}; {}.", estimate(it), asked(it)));
+        let verdict = claim.verdict.label();
+        format!("{verdict}: {}{}", claim.text, measures.collect::<String>())
+    };
+    claims.iter().map(sentence).collect::<Vec<_>>().join("\n")
+}
+
+/// A claim with its text in lines.
+struct Row<'c> {
+    claim: &'c Claim,
+    head: Vec<String>,
+    /// Each with what it is of, where a claim has several.
+    measures: Vec<(Vec<String>, &'c ClaimMeasure)>,
+}
+
+impl<'c> Row<'c> {
+    fn new(claim: &'c Claim) -> Self {
+        let verdict = claim.verdict;
+        let mut text = format!("{} {}: {}", verdict.mark(), verdict.label(), claim.text);
+        if claim.measures.is_empty() {
+            text += " (no single estimate)";
+        }
+        let is_one = claim.measures.len() < 2;
+        let measures = claim.measures.iter().map(|measure| {
+            let what = if is_one { "" } else { &measure.what };
+            (wrapped(what, LETTERS), measure)
+        });
+        Self {
+            claim,
+            head: wrapped(&text, LETTERS),
+            measures: measures.collect(),
+        }
+    }
+
+    fn height(&self) -> f64 {
+        let texts = self.measures.iter().map(|(what, _)| what.len());
+        let texts = self.head.len() + texts.sum::<usize>();
+        texts as f64 * LINE + self.measures.len() as f64 * ROW + 12.0
+    }
+
+    fn draw(&self, canvas: &mut Canvas, top: f64) {
+        canvas.line((16.0, top), (WIDTH - 16.0, top), RULE, 1.0);
+        let mut y = top + LINE;
+        for line in &self.head {
+            canvas.text(16.0, y, line, "font-size=\"12.5\"");
+            y += LINE;
+        }
+        for (what, measure) in &self.measures {
+            for line in what {
+                canvas.label((16.0, y), line, 12.0, "start");
+                y += LINE;
+            }
+            plot(canvas, measure, self.claim.verdict, y - 2.0);
+            let x = AXIS.1 + 14.0;
+            canvas.text(x, y, &estimate(measure), "font-size=\"12\"");
+            canvas.label((x, y + 14.0), &asked(measure), 11.5, "start");
+            y += ROW;
+        }
+    }
+}
+
+/// "3.46 (3.1 to 3.9)".
+fn estimate(measure: &ClaimMeasure) -> String {
+    let value = digits(measure.value, 3);
+    match &measure.interval {
+        Some(it) => format!("{value} ({} to {})", digits(it.low, 3), digits(it.high, 3)),
+        None => value,
+    }
+}
+
+/// "at least 3; published 3".
+fn asked(measure: &ClaimMeasure) -> String {
+    let bound = match (measure.least, measure.most) {
+        (Some(least), Some(most)) => format!("{} to {}", digits(least, 3), digits(most, 3)),
+        (Some(least), None) => format!("at least {}", digits(least, 3)),
+        (None, Some(most)) => format!("at most {}", digits(most, 3)),
+        (None, None) => "not judged".to_owned(),
+    };
+    let published = measure.published.iter().map(|it| digits(*it, 3));
+    let published = published.collect::<Vec<_>>().join(" to ");
+    match published.is_empty() {
+        true => bound,
+        false => format!("{bound}; published {published}"),
+    }
+}
+
+/// What stands at 1; `None`: nothing is above 0, so that there are no multiples of it.
+fn unit(measure: &ClaimMeasure) -> Option<f64> {
+    let published = measure.published.first().copied();
+    let unit = measure.least.or(measure.most).or(published);
+    unit.filter(|it| *it > 0.0)
+}
+
+/// Where a multiple lies, and whether the axis ends before it.
+fn place(multiple: f64) -> (f64, bool) {
+    let within = multiple.clamp(1.0 / REACH, REACH);
+    let share = (within.ln() / REACH.ln() + 1.0) / 2.0;
+    let x = AXIS.0 + (AXIS.1 - AXIS.0) * share;
+    (x, within != multiple)
+}
+
+fn plot(canvas: &mut Canvas, measure: &ClaimMeasure, verdict: Verdict, middle: f64) {
+    let Some(unit) = unit(measure) else {
+        let text = "The bound is not above 0: there are no multiples of it.";
+        canvas.label((AXIS.0, middle + 4.0), text, 11.5, "start");
+        return;
+    };
+    let y = middle + 6.0;
+    let at = |value: f64| place(value / unit);
+    if measure.least.is_some() || measure.most.is_some() {
+        let from = measure.least.map_or(AXIS.0, |it| at(it).0);
+        let to = measure.most.map_or(AXIS.1, |it| at(it).0);
+        canvas.rectangle(from, y - 9.0, to - from, 18.0, RULE, "");
+    }
+    let one = place(1.0).0;
+    canvas.line((one, y - 13.0), (one, y + 13.0), SOFT, 1.0);
+    for value in &measure.published {
+        let x = at(*value).0;
+        canvas.line((x, y - 11.0), (x, y + 11.0), INK, 2.4);
+    }
+    let (colour, form, is_hollow) = match verdict {
+        Verdict::Reproduced => (COLOURS[0], 0, false),
+        Verdict::NotReproduced => (COLOURS[1], 1, false),
+        Verdict::NotTestable => (SOFT, 2, true),
+        Verdict::NotComparable => (INK, 3, true),
+    };
+    if let Some(interval) = &measure.interval {
+        let ends = [interval.low, interval.high].map(at);
+        canvas.line((ends[0].0, y), (ends[1].0, y), colour, 2.2);
+        for ((x, is_beyond), inward) in ends.into_iter().zip([1.0, -1.0]) {
+            let points = match is_beyond {
+                true => [
+                    (x + 6.0 * inward, y - 5.0),
+                    (x, y),
+                    (x + 6.0 * inward, y + 5.0),
+                ],
+                false => [(x, y - 5.0), (x, y), (x, y + 5.0)],
+            };
+            let style = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"");
+            canvas.path(&points, false, &style);
+        }
+    }
+    canvas.marker((at(measure.value).0, y), form, colour, is_hollow);
+}
+
+fn axis(canvas: &mut Canvas, y: f64) {
+    for (multiple, text) in TICKS {
+        canvas.label((place(multiple).0, y), text, 11.5, "middle");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loadline_capacity::stats::Interval;
+
+    fn claim(verdict: Verdict, text: &str, measures: Vec<ClaimMeasure>) -> Claim {
+        Claim {
+            paper: "P1".to_owned(),
+            text: text.to_owned(),
+            source: String::new(),
+            published: String::new(),
+            verdict,
+            why: String::new(),
+            interval: None,
+            measures,
+        }
+    }
+
+    fn measure(value: f64, least: Option<f64>, most: Option<f64>) -> ClaimMeasure {
+        ClaimMeasure {
+            what: "several over one".to_owned(),
+            value,
+            interval: Some(Interval {
+                low: value * 0.9,
+                high: value * 1.1,
+                level: 0.95,
+            }),
+            least,
+            most,
+            published: vec![3.0],
+        }
+    }
+
+    #[test]
+    fn each_claim_stands_there_with_its_numbers_and_in_words() {
+        let claims = [
+            claim(
+                Verdict::Reproduced,
+                "Several <loops> reach 3 times one.",
+                vec![measure(4.0, Some(3.0), None)],
+            ),
+            claim(Verdict::NotReproduced, "It falls.", Vec::new()),
+        ];
+        let svg = forest("P1: all claims", &claims);
+        for part in [
+            "viewBox=\"0 0 520 ",
+            "<title>P1: all claims</title><desc>Reproduced: Several &lt;loops&gt; reach 3 times one. \
+             4 (3.6 to 4.4); at least 3; published 3.\nNot reproduced: It falls.</desc>",
+            "✓ Reproduced: Several &lt;loops&gt;",
+            "It falls. (no single estimate)",
+            "prefers-color-scheme:dark",
+        ] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+        // The verdict is told by the form of a mark, too: one circle.
+        assert_eq!(svg.matches("<circle").count(), 1);
+        assert_eq!(forest("P1: all claims", &claims), svg);
+    }
+
+    #[test]
+    fn values_are_multiples_of_their_bound() {
+        let at_bound = place(1.0);
+        assert_eq!(at_bound, ((AXIS.0 + AXIS.1) / 2.0, false));
+        assert_eq!(place(100.0), (AXIS.1, true));
+        assert!(place(0.0).1 && place(0.0).0 < AXIS.0 + 0.1);
+        for (least, most, expected) in [
+            (Some(2.0), None, Some(2.0)),
+            (None, Some(5.0), Some(5.0)),
+            (Some(0.9), Some(1.1), Some(0.9)),
+            (None, None, Some(3.0)),
+            (None, Some(0.0), None),
+            (Some(-0.03), Some(0.03), None),
+        ] {
+            assert_eq!(unit(&measure(1.0, least, most)), expected);
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_on_the_axis_is_said() {
+        let none = claim(
+            Verdict::NotTestable,
+            "None fails.",
+            vec![measure(0.0, None, Some(0.0))],
+        );
+        let svg = forest("P2", &[none]);
+        assert!(svg.contains("The bound is not above 0"), "{svg}");
+        assert!(svg.contains("at most 0; published 3"), "{svg}");
+        let wide = measure(f64::MAX, Some(1.0), None);
+        let svg = forest(
+            "P2",
+            &[claim(Verdict::Reproduced, "It is more.", vec![wide])],
+        );
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}

@@ -1,0 +1,192 @@
+//! The figures of the papers, redrawn: `lab/papers/figures.toml` says what each shows.
+//!
+//! A figure is a stack of charts. The first has our trials, beside the published points if there are any;
+//! both are then parts of their own largest value, since what a machine carries says nothing of another.
+//! Below it are a ratio and, for throughput, what server and client used of their CPUs.
+
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use loadline_lab::analysis::{Metric, Run};
+use loadline_lab::journal::Level;
+use loadline_lab::plan::Chart;
+use loadline_lab::report::svg::{Band, BandAxis, StackPart, stack};
+use loadline_lab::report::{self, words};
+use serde::Deserialize;
+
+use crate::packed::packed;
+use parts::Trials;
+
+/// By paper. A test sees to it that the file can be read.
+static FIGURES: LazyLock<BTreeMap<String, Vec<PaperFigure>>> =
+    LazyLock::new(|| toml::from_str(&packed!("figures.toml").text()).unwrap_or_default());
+
+/// A figure of a paper.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct PaperFigure {
+    /// As the paper names it.
+    name: String,
+    /// What there is to say about it.
+    note: String,
+    chart: Chart,
+    published: Vec<PublishedCurve>,
+    /// The line, or the column of a grid, that the ratio is over.
+    over: String,
+    /// Its points are not in the paper's text.
+    lost: bool,
+    bands: Vec<Claimed>,
+}
+
+/// A curve that the paper has.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublishedCurve {
+    label: String,
+    /// The line of ours that it is compared with; empty in a chart of several lines: none.
+    line: String,
+    rows: Vec<PublishedPoints>,
+}
+
+/// Rows of the table of published numbers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublishedPoints {
+    server: String,
+    metric: String,
+    /// Where they lie; `None`: at their number of connections.
+    at: Option<Level>,
+}
+
+/// What the text claims where the figure is lost.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claimed {
+    on: ClaimedOn,
+    from: f64,
+    to: f64,
+    text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ClaimedOn {
+    X,
+    Value,
+    Ratio,
+}
+
+/// A figure that was redrawn.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Redrawn {
+    /// "Fig. 25: three models by service time".
+    pub(crate) title: String,
+    /// The picture.
+    pub(crate) svg: String,
+    /// How to read it: to what it is normalised, or that the points are lost.
+    pub(crate) note: String,
+    /// What it shows, in words.
+    pub(crate) finding: String,
+}
+
+/// All figures of a run's paper: each, or why it is not drawn.
+pub(crate) fn of(run: &Run) -> Vec<Result<Redrawn, String>> {
+    let figures = FIGURES.get(&run.head.name).into_iter().flatten();
+    figures.map(|figure| figure.redrawn(run)).collect()
+}
+
+impl PaperFigure {
+    fn redrawn(&self, run: &Run) -> Result<Redrawn, String> {
+        let figure = report::figure(run, &self.chart);
+        let mut figure = figure.map_err(|why| format!("{}: {why}", self.name))?;
+        if !figure.points().any(|(_, _, it)| it.estimate.is_some()) {
+            return Err(format!("{}: no trial that counts has it", self.name));
+        }
+        let title = format!("{}: {}", self.name, figure.title);
+        let finding = figure.finding.clone();
+        let trials = Trials::of(run);
+        let is_throughput = matches!(
+            self.chart.metric,
+            Metric::GoodPerS | Metric::CompletedPerS | Metric::BytesPerS
+        );
+        let mut notes = vec![figure.note.clone(), self.note.clone()];
+        let cpu = match is_throughput {
+            true => trials.cpu(&figure),
+            false => Vec::new(),
+        };
+        figure.title = words::capital(&figure.value.label.to_lowercase());
+        let mut ratio = None;
+        if !self.published.is_empty() {
+            let (said, over_published) = parts::beside(&mut figure, self, &run.head.name);
+            notes.push(said);
+            ratio = over_published;
+        } else if !self.over.is_empty() {
+            ratio = trials.ratio(&figure, self.chart.metric, &self.over);
+        }
+        if self.lost {
+            notes.push(self.lost_note());
+        }
+        let mut stacked = vec![StackPart {
+            bands: self.bands_on(&[ClaimedOn::X, ClaimedOn::Value]),
+            figure,
+        }];
+        if let Some(figure) = ratio {
+            let mut bands = self.bands_on(&[ClaimedOn::X, ClaimedOn::Ratio]);
+            bands
+                .iter_mut()
+                .filter(|it| it.on == BandAxis::X)
+                .for_each(|it| it.text.clear());
+            bands.push(band(BandAxis::Value, (1.0, 1.0), ""));
+            stacked.push(StackPart { figure, bands });
+        }
+        let bands = Vec::new;
+        stacked.extend(cpu.into_iter().map(|figure| StackPart {
+            figure,
+            bands: bands(),
+        }));
+        notes.retain(|note| !note.is_empty());
+        let note = notes.join(" ");
+        let about = format!("{finding} {note}");
+        Ok(Redrawn {
+            svg: stack(&title, &about, &stacked),
+            title,
+            note,
+            finding,
+        })
+    }
+
+    fn lost_note(&self) -> String {
+        let lost = "The paper's points are lost: its figures are not in its text.";
+        let claimed = self.bands.iter().map(|band| band.text.as_str());
+        let claimed = claimed.collect::<Vec<_>>().join("; ");
+        match claimed.is_empty() {
+            true => format!("{lost} Its text has no number that could stand in their place."),
+            false => format!("{lost} What its text says stands in their place: {claimed}."),
+        }
+    }
+
+    fn bands_on(&self, on: &[ClaimedOn]) -> Vec<Band> {
+        let bands = self.bands.iter().filter(|it| on.contains(&it.on));
+        let bands = bands.map(|it| {
+            let axis = match it.on {
+                ClaimedOn::X => BandAxis::X,
+                ClaimedOn::Value | ClaimedOn::Ratio => BandAxis::Value,
+            };
+            band(axis, (it.from, it.to), &it.text)
+        });
+        bands.collect()
+    }
+}
+
+fn band(on: BandAxis, (from, to): (f64, f64), text: &str) -> Band {
+    Band {
+        on,
+        from,
+        to,
+        text: text.to_owned(),
+    }
+}

@@ -1,0 +1,183 @@
+//! Figures of made-up runs.
+
+use loadline_lab::analysis::Measured;
+use loadline_lab::journal::RunHead;
+
+use super::*;
+
+/// Three blocks of trials: what each has is `of` its block.
+fn run(paper: &str, series: &str, cells: &[(&[(&str, Level)], f64)]) -> Run {
+    let plan = crate::Paper::named(paper).unwrap().text();
+    let mut run = Run {
+        head: RunHead {
+            name: paper.to_owned(),
+            plan_toml: crate::Grid::default().plan_text(&plan, paper).unwrap(),
+            ..RunHead::default()
+        },
+        ..Run::default()
+    };
+    for block in 0..3_u32 {
+        for (levels, value) in cells {
+            let levels = levels
+                .iter()
+                .map(|(name, level)| ((*name).to_owned(), level.clone()));
+            let value = value * (1.0 + f64::from(block) / 100.0);
+            run.trials.push(Measured {
+                number: run.trials.len() as u32,
+                block,
+                series: series.to_owned(),
+                levels: levels.collect(),
+                values: [
+                    (Metric::GoodPerS, value),
+                    (Metric::CompletedPerS, value),
+                    (Metric::CpuShare, 0.75),
+                    (Metric::ClientCpuShare, 0.5),
+                ]
+                .into(),
+                ..Measured::default()
+            });
+        }
+    }
+    run
+}
+
+fn named<'f>(figures: &'f [Result<Redrawn, String>], name: &str) -> &'f Redrawn {
+    let mut drawn = figures.iter().flatten();
+    let found = drawn.find(|figure| figure.title.starts_with(name));
+    found.unwrap_or_else(|| panic!("no {name}: {figures:?}"))
+}
+
+#[test]
+fn every_figure_is_read_and_fits_the_plan_of_its_paper() {
+    let figures: BTreeMap<String, Vec<PaperFigure>> =
+        toml::from_str(&packed!("figures.toml").text()).unwrap();
+    assert_eq!(figures.len(), crate::PAPERS.len());
+    for (paper, figures) in &figures {
+        let text = crate::Paper::named(paper).unwrap().text();
+        let text = crate::Grid::default().plan_text(&text, paper).unwrap();
+        let path = std::path::Path::new("/");
+        let plan = loadline_lab::plan::Plan::parse(&text, paper, path).unwrap();
+        for figure in figures {
+            let chart = &figure.chart;
+            let series = plan.series.iter().find(|one| one.name == chart.series);
+            let factors = series.unwrap().factors.iter();
+            let mut factors: Vec<&str> = factors.map(|factor| factor.name.as_str()).collect();
+            factors.push("server");
+            assert_eq!(chart.check(&factors), Ok(()), "{}", figure.name);
+            for points in figure.published.iter().flat_map(|curve| &curve.rows) {
+                let is_there = crate::published::ROWS.iter().any(|row| {
+                    row.paper == *paper
+                        && row.server == points.server
+                        && row.metric == points.metric
+                        && (points.at.is_some() || row.connections.is_some())
+                });
+                assert!(is_there, "{}: {points:?}", figure.name);
+            }
+            // Something of the paper stands beside ours, or it is said that it is lost.
+            assert!(
+                figure.lost == figure.published.is_empty(),
+                "{}",
+                figure.name
+            );
+        }
+    }
+}
+
+#[test]
+fn published_points_stand_beside_ours_as_parts_of_the_largest() {
+    let at = |server: &str, connections: f64| {
+        [
+            ("server", Level::from(server)),
+            ("connections", Level::Number(connections)),
+        ]
+    };
+    // A tenth of what the paper has at 1000 and at 8000 connections.
+    let (few, many) = (at("handoff", 1000.0), at("handoff", 8000.0));
+    let figures = of(&run(
+        "P4",
+        "connections",
+        &[(&few, 2488.0), (&many, 12_760.5)],
+    ));
+    let figure = named(&figures, "Fig. 7");
+    assert!(figure.note.contains("ours of 12,888/s"), "{}", figure.note);
+    assert!(
+        figure.note.contains("the paper's of 127,605 requests/s"),
+        "{}",
+        figure.note
+    );
+    for text in [
+        "Part of the largest (%)",
+        "Statix, mean",
+        "Ours over the paper",
+        "CPUs that the server kept busy",
+        "CPUs that the client kept busy",
+    ] {
+        assert!(figure.svg.contains(text), "{text}: {}", figure.svg);
+    }
+    // The other server has no trial, which is said.
+    let left_out: Vec<_> = figures.iter().filter_map(|it| it.as_ref().err()).collect();
+    assert!(
+        left_out.iter().any(|why| why.starts_with("Fig. 8")),
+        "{left_out:?}"
+    );
+}
+
+#[test]
+fn the_ratio_is_within_blocks_and_what_is_claimed_stands_beside_it() {
+    let at = |model: &str| {
+        [
+            ("model", Level::from(model)),
+            ("numbers", Level::from(model)),
+            ("service_us", Level::Number(0.0)),
+        ]
+    };
+    let (one, several) = (
+        at("single reactor, single thread"),
+        at("several reactors, threads"),
+    );
+    let run = run("P1", "best", &[(&one, 1000.0), (&several, 2000.0)]);
+    let figures = of(&run);
+    let figure = named(&figures, "Fig. 25");
+    for text in [
+        "claimed: 3 times",
+        "Over single reactor, single thread, within blocks",
+    ] {
+        assert!(figure.svg.contains(text), "{text}: {}", figure.svg);
+    }
+    assert!(figure.note.contains("points are lost"), "{}", figure.note);
+    let chart = &FIGURES["P1"]
+        .iter()
+        .find(|it| it.name == "Fig. 25")
+        .unwrap()
+        .chart;
+    let resolved = report::figure(&run, chart).unwrap();
+    let over = "single reactor, single thread";
+    let ratio = Trials::of(&run)
+        .ratio(&resolved, Metric::GoodPerS, over)
+        .unwrap();
+    let points: Vec<_> = ratio.points().collect();
+    let [(_, curve, point)] = &points[..] else {
+        panic!("{points:?}");
+    };
+    assert_eq!(ratio.name_of(curve), "several reactors, threads");
+    assert!((point.estimate.unwrap().center - 2.0).abs() < 1e-9);
+}
+
+#[test]
+fn columns_of_a_grid_are_compared_with_one_of_them() {
+    let at = |workers: f64| {
+        [
+            ("workers", Level::Number(workers)),
+            ("service_us", Level::Number(100.0)),
+        ]
+    };
+    let (one, eight) = (at(1.0), at(8.0));
+    let figures = of(&run("P1", "threads", &[(&one, 100.0), (&eight, 500.0)]));
+    let figure = named(&figures, "Fig. 21");
+    assert!(
+        figure.svg.contains("Over workers 1, within blocks"),
+        "{}",
+        figure.svg
+    );
+    assert!(figure.svg.contains(">5</text>"), "{}", figure.svg);
+}

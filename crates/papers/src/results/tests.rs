@@ -1,0 +1,101 @@
+//! The page of made-up reports.
+
+use super::*;
+use loadline_lab::plan::{ChartKind, Spread};
+use loadline_lab::report::{Axis, Claim, Fact, Figure};
+
+fn report() -> Report {
+    let claim = |verdict, text: &str| Claim {
+        paper: "P1".to_owned(),
+        text: text.to_owned(),
+        source: "Fig. 20".to_owned(),
+        published: "3".to_owned(),
+        verdict,
+        why: "a | b: 3.4".to_owned(),
+        interval: None,
+        measures: Vec::new(),
+    };
+    let mut report = Report {
+        name: "P1".to_owned(),
+        title: "Reactor models under load?".to_owned(),
+        answer: "Most: 48,210/s.".to_owned(),
+        figures: vec![],
+        claims: vec![
+            claim(Verdict::Reproduced, "Throughput falls."),
+            claim(Verdict::NotTestable, "More help."),
+            claim(Verdict::NotComparable, "It answers 5 a second."),
+        ],
+        trials_counted: 9,
+        ..Report::default()
+    };
+    report.environment.command = [
+        "target/release/loadline",
+        "lab",
+        "paper",
+        "P1",
+        "--out",
+        "elsewhere/P1",
+    ]
+    .map(str::to_owned)
+    .into();
+    report.environment.facts = vec![Fact {
+        name: "Processor".to_owned(),
+        value: "AMD EPYC".to_owned(),
+    }];
+    report
+}
+
+#[test]
+fn each_run_has_its_claims_its_machine_and_its_command() {
+    let report = report();
+    let entry = Entry::new(&Run::default(), report.clone());
+    let one = page(
+        "The five papers",
+        "papers-results",
+        std::slice::from_ref(&entry),
+    );
+    assert!(one.starts_with("# The five papers\n\nWritten by `./x bench papers`"));
+    for part in [
+        "## P1: reactor models under load?\n\nMost: 48,210/s.",
+        "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
+        "| More help. | Fig. 20 | 3 | not testable here |",
+        "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",
+        "AMD EPYC",
+        "9 trials in ",
+        "```console\n$ loadline lab paper P1\n```",
+    ] {
+        assert!(one.contains(part), "{part}: {one}");
+    }
+    let mut drawn = report;
+    drawn.figures = vec![Figure {
+        id: "models".to_owned(),
+        kind: ChartKind::default(),
+        spread: Spread::default(),
+        series: "models".to_owned(),
+        title: "Three models".to_owned(),
+        note: "Fig. 25. Its points are lost.".to_owned(),
+        finding: String::new(),
+        x: Axis::default(),
+        y: None,
+        value: Axis::default(),
+        legend: Vec::new(),
+        panels: Vec::new(),
+        scaling: Vec::new(),
+    }];
+    let with_picture = page(
+        "The five papers",
+        "papers-results",
+        &[Entry::new(&Run::default(), drawn)],
+    );
+    let note = "(papers-results/P1.svg)\n\nFig. 25. Its points are lost.\n\n![P1: what was ";
+    assert!(with_picture.contains(note), "{with_picture}");
+    assert!(with_picture.contains(
+        "1 reproduced, 1 not testable here, 1 not comparable. The table below has the numbers.]\
+         (papers-results/P1-claims.svg)"
+    ));
+    let two = page("The five papers", "papers-results", &[entry.clone(), entry]);
+    assert!(
+        two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 1 | 9 | 0 |"),
+        "{two}"
+    );
+}
