@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::folded::{Folded, folded};
 
-pub use claim::{Claim, ClaimMeasure, Verdict};
+pub use claim::{Claim, ClaimMeasure, Undecided, Verdict};
 pub use environment::{Environment, Fact, ServerSheet};
 pub use figure::{Axis, Curve, DiscardedMark, Figure, Panel, Point, Scaling};
 pub use words::shell;

@@ -1,6 +1,7 @@
 //! Several runs on one page of Markdown: the pictures of each, its claims with their verdicts, where it
 //! was measured, and how to repeat it.
 
+mod paragraph;
 mod pictures;
 #[cfg(test)]
 mod tests;
@@ -95,7 +96,10 @@ fn heading(report: &Report) -> String {
 fn section(entry: &Entry, folder: &str, page: &mut String) {
     let report = &entry.report;
     let _ = writeln!(page, "\n## {}\n", heading(report));
-    let _ = writeln!(page, "{}\n", report.answer);
+    match paragraph::of(&report.claims) {
+        text if text.is_empty() => _ = writeln!(page, "{}\n", report.answer),
+        text => _ = writeln!(page, "{text}\n"),
+    }
     for picture in &entry.pictures {
         picture.write(folder, page);
     }

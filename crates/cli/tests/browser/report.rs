@@ -65,6 +65,7 @@ fn claims() -> Vec<Claim> {
             level: 0.95,
         }),
         measures: Vec::new(),
+        undecided: None,
     };
     verdicts.into_iter().map(claim).collect()
 }

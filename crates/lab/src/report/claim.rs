@@ -27,6 +27,9 @@ pub struct Claim {
     /// Every quantity that it was judged by; none, if it was judged by a shape, or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measures: Vec<ClaimMeasure>,
+    /// Why it is undecided, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<Undecided>,
 }
 
 /// A quantity that a claim is judged by.
@@ -59,6 +62,26 @@ choice! {
         NotTestable "not_testable",
         /// It is about a number that no other machine has to have: what was measured stands beside it.
         NotComparable "not_comparable",
+    }
+}
+
+choice! {
+    /// What keeps a claim from being decided.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Undecided {
+        /// The run lacks trials of it.
+        NoTrials "no_trials",
+        /// Trials of it are discarded.
+        Discarded "discarded",
+        /// Its trials are shorter than the claim asks for.
+        TooShort "too_short",
+        /// The client was the limit, and the server may carry more.
+        ClientLimited "client_limited",
+        /// Nothing bends up to the highest rate.
+        RateTooLow "rate_too_low",
+        /// The interval holds the bound, or there is none.
+        FewBlocks "few_blocks",
     }
 }
 

@@ -45,6 +45,7 @@ fn claims() -> Vec<Claim> {
             level: 0.95,
         }),
         measures: Vec::new(),
+        undecided: None,
     }]
 }
 

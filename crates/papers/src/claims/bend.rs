@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use loadline_capacity::stats::{self, Range};
 use loadline_lab::analysis::{Measured, Metric};
+use loadline_lab::report::Undecided;
 use serde::Deserialize;
 
 use super::evidence::{Estimate, Evidence, Untestable};
@@ -126,7 +127,7 @@ impl Bent {
     }
 
     fn unseen(&self) -> Untestable {
-        Untestable(format!(
+        let why = format!(
             "{}: no bend{} is seen up to {}/s, the highest rate that counts. {}",
             self.name,
             match self.of {
@@ -135,7 +136,8 @@ impl Bent {
             },
             number(self.highest_per_s),
             self.limit
-        ))
+        );
+        Untestable(why, Undecided::RateTooLow)
     }
 
     /// In how many blocks it is more than the rate that is reported.

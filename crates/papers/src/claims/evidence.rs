@@ -8,6 +8,7 @@ use loadline_capacity::stats::{self, BestRatio, Interval, Range, Steps};
 use loadline_lab::analysis::{self, Cell, Measured, Metric, Run};
 use loadline_lab::journal::Level;
 use loadline_lab::plan::Plan;
+use loadline_lab::report::Undecided;
 
 use super::select::Select;
 
@@ -33,9 +34,9 @@ pub(super) type Along = Vec<(f64, BTreeMap<u32, Range>)>;
 /// By what is varied beside, by block.
 pub(super) type ByRest = BTreeMap<String, BTreeMap<u32, Range>>;
 
-/// Why nothing can be said of a claim, in a sentence.
+/// Why nothing can be said of a claim, in a sentence, and what of.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Untestable(pub(super) String);
+pub(super) struct Untestable(pub(super) String, pub(super) Undecided);
 
 /// A mean of trials, or how something compares with something else.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,24 +109,31 @@ impl<'r> Evidence<'r> {
             .copied()
             .collect();
         if cells.is_empty() {
-            return Untestable(format!("This run has no trial of {what}."));
+            let why = format!("This run has no trial of {what}.");
+            return Untestable(why, Undecided::NoTrials);
         }
         if let Some(reason) = most_frequent(discarded.iter().map(|trial| &trial.discarded)) {
             let count = discarded.len();
             let why =
                 format!("Too few trials of {what} count; {count} are discarded, as in: {reason}");
-            return Untestable(why);
+            return Untestable(why, Undecided::Discarded);
         }
         let late = cells.iter().flat_map(|cell| &cell.counted);
         let late = late.map(|trial| &trial.times_discarded);
         let late: Vec<&Vec<String>> = late.filter(|reasons| !reasons.is_empty()).collect();
-        Untestable(match most_frequent(late.iter().copied()) {
-            Some(reason) => format!(
-                "Too few times of {what} count; those of {} trials are discarded, as in: {reason}",
-                late.len()
-            ),
-            None => format!("Too few trials of {what} have what is to be compared."),
-        })
+        match most_frequent(late.iter().copied()) {
+            Some(reason) => {
+                let count = late.len();
+                let why = format!(
+                    "Too few times of {what} count; those of {count} trials are discarded, as in: {reason}"
+                );
+                Untestable(why, Undecided::Discarded)
+            }
+            None => {
+                let why = format!("Too few trials of {what} have what is to be compared.");
+                Untestable(why, Undecided::NoTrials)
+            }
+        }
     }
 
     /// Values by what is varied beside; `but` are factors that are not part of that.
@@ -322,11 +330,12 @@ impl<'r> Evidence<'r> {
             .map(|(x, blocks)| (x, blocks.into_values().collect()))
             .collect();
         Steps::new(&levels).ok_or_else(|| {
-            Untestable(format!(
+            let why = format!(
                 "{} has fewer than two levels of {factor}, or no two blocks in which each of them has \
                  trials that count.",
                 select.text()
-            ))
+            );
+            Untestable(why, Undecided::FewBlocks)
         })
     }
 

@@ -42,6 +42,7 @@ mod tests {
     use crate::claims::evidence::Untestable;
     use crate::claims::finding::{Bound, ClaimFinding};
     use loadline_capacity::stats::mean_interval;
+    use loadline_lab::report::Undecided;
 
     /// Three runs of each, and a claim that the mean is above 0.
     fn rows(runs: &[[f64; 3]], level: f64) -> Vec<Row> {
@@ -79,8 +80,12 @@ mod tests {
         let mut counted = Vec::new();
         for missing in [0, 5] {
             let found = judged(|level| {
-                let missing =
-                    (0..missing).map(|_| Row::new("", Err(Untestable("No trial.".to_owned()))));
+                let missing = (0..missing).map(|_| {
+                    Row::new(
+                        "",
+                        Err(Untestable("No trial.".to_owned(), Undecided::NoTrials)),
+                    )
+                });
                 let mut rows = rows(&[[1.0, 3.0, -1.0]; 2], level);
                 rows.extend(missing);
                 rows

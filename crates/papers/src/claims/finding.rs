@@ -2,7 +2,7 @@
 
 use loadline_capacity::stats::Interval;
 use loadline_lab::report::words::capital;
-use loadline_lab::report::{Claim, ClaimMeasure, Verdict};
+use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Estimate, Untestable};
@@ -22,6 +22,8 @@ pub(super) struct ClaimFinding {
     pub(super) interval: Option<Interval>,
     /// The quantities that were compared with a bound.
     pub(super) measures: Vec<ClaimMeasure>,
+    /// What keeps it from being decided; it says nothing if it is.
+    pub(super) undecided: Option<Undecided>,
     /// The paper's own number, or empty.
     pub(super) published: String,
     /// Whether trials could decide it: only then is it one of the claims that are corrected for their
@@ -59,6 +61,7 @@ impl Row {
             ),
             interval: None,
             measures: Vec::new(),
+            undecided: Some(Undecided::ClientLimited),
             ..self.finding
         };
         Self { finding, ..self }
@@ -75,6 +78,10 @@ impl Row {
             why: self.finding.why,
             interval: self.finding.interval,
             measures: self.finding.measures,
+            undecided: self
+                .finding
+                .undecided
+                .filter(|_| self.finding.verdict == Verdict::NotTestable),
         }
     }
 }
@@ -130,9 +137,10 @@ const UNDECIDED: &str = " Not distinguishable with these trials.";
 
 impl ClaimFinding {
     /// Of a claim for which there is nothing to judge, and why.
-    pub(super) fn missing(Untestable(why): Untestable) -> Self {
+    pub(super) fn missing(Untestable(why, undecided): Untestable) -> Self {
         Self {
             can_be_judged: false,
+            undecided: Some(undecided),
             ..Self::new(Verdict::NotTestable, why)
         }
     }
@@ -144,6 +152,7 @@ impl ClaimFinding {
             why,
             interval: None,
             measures: Vec::new(),
+            undecided: (verdict == Verdict::NotTestable).then_some(Undecided::FewBlocks),
             published: String::new(),
             can_be_judged: true,
         }
@@ -198,6 +207,10 @@ impl ClaimFinding {
         Self {
             interval: measured.interval,
             measures: measure(what, measured, Some(bound)).into_iter().collect(),
+            undecided: (verdict == Verdict::NotTestable).then_some(match measured.is_widened {
+                true => Undecided::ClientLimited,
+                false => Undecided::FewBlocks,
+            }),
             can_be_judged: measured.interval.is_some(),
             ..Self::new(verdict, why)
         }
@@ -225,6 +238,7 @@ impl ClaimFinding {
             why: format!("{} {}", self.why, other.why),
             interval: self.interval.or(other.interval),
             measures: [self.measures, other.measures].concat(),
+            undecided: self.undecided.or(other.undecided),
             published: match (self.published.is_empty(), other.published.is_empty()) {
                 (false, false) => format!("{}; {}", self.published, other.published),
                 (_, true) => self.published,

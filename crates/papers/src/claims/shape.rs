@@ -3,7 +3,7 @@
 use loadline_base::sorting::sort_by;
 use loadline_capacity::stats::{Direction, Interval, Optimum};
 use loadline_lab::analysis::Metric;
-use loadline_lab::report::Verdict;
+use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
@@ -53,7 +53,10 @@ impl Shape {
     fn falls(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let steps = evidence.steps(Metric::GoodPerS, &self.of, &self.factor)?;
         let trend = steps.trend(Direction::Falling, evidence.level);
-        let none = || Untestable("Throughput does not vary, or has too few levels.".to_owned());
+        let none = || {
+            let why = "Throughput does not vary, or has too few levels.".to_owned();
+            Untestable(why, Undecided::NoTrials)
+        };
         let trend = trend.ok_or_else(none)?;
         let reversals: Vec<String> = trend.reversals.iter().map(|it| number(*it)).collect();
         let turns = format!("it turns at {} us", reversals.join(", "));
@@ -82,6 +85,7 @@ impl Shape {
             return Err(Untestable(
                 "This run does not have the service times 0 and 100 us and a longer one."
                     .to_owned(),
+                Undecided::NoTrials,
             ));
         }
         let steepest = steps.steepest_fall(evidence.level);
@@ -148,10 +152,11 @@ impl Shape {
     fn moves(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let (optima, texts): (Vec<_>, Vec<_>) = self.optima(evidence)?.into_iter().unzip();
         if optima.len() < 2 {
-            return Err(Untestable(format!(
+            let why = format!(
                 "Series {} has a single service time that can be judged.",
                 self.of.series
-            )));
+            );
+            return Err(Untestable(why, Undecided::NoTrials));
         }
         let is_apart = |one: &Optimum, other: &Optimum| one.high < other.low;
         let any_apart = (optima.iter()).any(|one| optima.iter().any(|other| is_apart(one, other)));

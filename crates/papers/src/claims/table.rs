@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use loadline_lab::report::Verdict;
+use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
@@ -69,12 +69,13 @@ impl ClaimRow {
         if duration_s >= long.least_s {
             return Ok(finding);
         }
-        Err(Untestable(format!(
+        let why = format!(
             "These runs are of {} s, and long ones of {} s are run under --full. {}",
             number(duration_s),
             number(long.least_s),
             finding.why
-        )))
+        );
+        Err(Untestable(why, Undecided::TooShort))
     }
 
     /// Each part is judged as one of their number.
@@ -86,7 +87,7 @@ impl ClaimRow {
             finding.unwrap_or_else(ClaimFinding::missing)
         });
         let findings = all?.into_iter().chain(each);
-        let nothing = || Untestable("Nothing was compared.".to_owned());
+        let nothing = || Untestable("Nothing was compared.".to_owned(), Undecided::NoTrials);
         findings.reduce(ClaimFinding::and).ok_or_else(nothing)
     }
 
@@ -106,6 +107,7 @@ impl ClaimRow {
                 if let Some(why) = bends.unseen(evidence) {
                     (finding.why, finding.interval) = (why, None);
                     finding.measures.clear();
+                    finding.undecided = Some(Undecided::RateTooLow);
                 }
             }
             _ => {}

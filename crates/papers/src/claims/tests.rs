@@ -6,7 +6,7 @@ mod rows;
 
 use loadline_lab::analysis::{Measured, Metric, Second};
 use loadline_lab::journal::{Level, RunHead};
-use loadline_lab::report::Verdict;
+use loadline_lab::report::{Undecided, Verdict};
 
 use super::*;
 
@@ -551,5 +551,10 @@ fn a_claim_keeps_what_it_was_judged_by() {
     assert_eq!((measure.least, measure.most), (Some(4.5), None));
     assert_eq!(measure.published, [4.5]);
     assert_eq!(measure.interval, claim.interval);
-    assert_eq!(made.claim("Throughput grows").measures, []);
+    assert_eq!(claim.undecided, None);
+    let missing = made.claim("Throughput grows");
+    assert_eq!(missing.measures, []);
+    assert_eq!(missing.undecided, Some(Undecided::NoTrials));
+    let missing = made.claim("Round robin divides");
+    assert_eq!(missing.undecided, Some(Undecided::NoTrials));
 }

@@ -14,6 +14,7 @@ fn report() -> Report {
         why: "a | b: 3.4".to_owned(),
         interval: None,
         measures: Vec::new(),
+        undecided: None,
     };
     let mut report = Report {
         name: "P1".to_owned(),
@@ -56,7 +57,7 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
     );
     assert!(one.starts_with("# The five papers\n\nWritten by `./x bench papers`"));
     for part in [
-        "## P1: reactor models under load?\n\nMost: 48,210/s.",
+        "## P1: reactor models under load?\n\n**1 of 3 claims holds here**: Throughput falls.",
         "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
         "| More help. | Fig. 20 | 3 | not testable here |",
         "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",

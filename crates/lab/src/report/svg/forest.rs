@@ -229,6 +229,7 @@ mod tests {
             why: String::new(),
             interval: None,
             measures,
+            undecided: None,
         }
     }
 
