@@ -83,6 +83,8 @@ enum ClaimedOn {
 /// A figure that was redrawn.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Redrawn {
+    /// "Fig. 25".
+    pub(crate) name: String,
     /// "Fig. 25: three models by service time".
     pub(crate) title: String,
     /// The picture.
@@ -152,6 +154,7 @@ impl PaperFigure {
         let note = notes.join(" ");
         let about = format!("{finding} {note}");
         Ok(Redrawn {
+            name: self.name.clone(),
             svg: stack(&title, &about, &stacked),
             title,
             note,
@@ -161,7 +164,7 @@ impl PaperFigure {
 
     fn lost_note(&self) -> String {
         let lost = "The paper's points are lost: its figures are not in its text.";
-        let claimed = self.bands.iter().map(|band| band.text.as_str());
+        let claimed = self.bands.iter().map(Claimed::said);
         let claimed = claimed.collect::<Vec<_>>().join("; ");
         match claimed.is_empty() {
             true => format!("{lost} Its text has no number that could stand in their place."),
@@ -176,9 +179,20 @@ impl PaperFigure {
                 ClaimedOn::X => BandAxis::X,
                 ClaimedOn::Value | ClaimedOn::Ratio => BandAxis::Value,
             };
-            band(axis, (it.from, it.to), &it.text)
+            band(axis, (it.from, it.to), &it.said())
         });
         bands.collect()
+    }
+}
+
+impl Claimed {
+    /// "threads bend: 1,200 to 1,300".
+    fn said(&self) -> String {
+        let [from, to] = [self.from, self.to].map(|end| words::digits(end, 4));
+        match from == to {
+            true => format!("{}: {from}", self.text),
+            false => format!("{}: {from} to {to}", self.text),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use loadline_lab::analysis::Run;
-use loadline_lab::report::{Report, Verdict, svg};
+use loadline_lab::report::{Report, Verdict, svg, words};
 
 use crate::figures;
 
@@ -45,7 +45,7 @@ pub(super) fn of(run: &Run, report: &Report) -> (Vec<Picture>, Vec<String>) {
     for figure in figures::of(run) {
         match figure {
             Ok(figure) => pictures.push(Picture {
-                file: format!("{name}-figure-{}.svg", pictures.len()),
+                file: format!("{name}-{}.svg", words::slug(&figure.name)),
                 alternative: format!("{}. {}", figure.title, figure.finding),
                 heading: figure.title,
                 svg: figure.svg,

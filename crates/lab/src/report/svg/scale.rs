@@ -93,6 +93,7 @@ fn log_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let decades = (last - first) as usize;
     let factors: &[f64] = match decades {
+        _ if high < 3.0 * low => &[1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
         _ if high < 10.0 * low => &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
         0..=1 => &[1.0, 2.0, 3.0, 5.0, 7.0],
         2..=3 if count > 4 => &[1.0, 2.0, 5.0],
@@ -135,6 +136,8 @@ mod tests {
         assert_eq!(texts(&linear, 5), ["0", "20k", "40k"]);
         let log = Scale::new((1.0, 10_000.0), true, false, (0.0, 100.0));
         assert_eq!(texts(&log, 6), ["1", "10", "100", "1,000", "10k"]);
+        let narrow = Scale::new((0.9, 1.3), true, false, (0.0, 100.0));
+        assert_eq!(texts(&narrow, 4), ["1", "1.25"]);
         assert!(log.at(100.0) > 49.0 && log.at(100.0) < 51.0);
     }
 
