@@ -300,7 +300,7 @@ mod tests {
             net::bind(&socket, &any).map(|()| socket)
         });
         let Ok(socket) = bound else {
-            let _ = writeln!(std::io::stderr(), "\nskipped: this machine has no IPv6");
+            let _ = writeln!(io::stderr(), "\nskipped: this machine has no IPv6");
             return None;
         };
         let bound = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap();
