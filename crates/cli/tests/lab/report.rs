@@ -165,10 +165,10 @@ fn runs_are_written_on_one_page_with_their_first_charts() {
     let output = run(&words);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = fs::read_to_string(&page).unwrap();
-    assert!(
-        text.contains("## t: loops\n\n![Completed requests by loops"),
-        "{text}"
-    );
+    let (_, section) = text.split_once("## t: loops\n\n").expect(&text);
+    let (sentence, picture) = section.split_once("\n\n").expect(&text);
+    let words = format!("![Completed requests by loops. {sentence}]");
+    assert!(picture.starts_with(&words), "{text}");
     assert!(text.contains("](all/t.svg)"), "{text}");
     assert!(
         fs::read_to_string(path("all/t.svg"))
