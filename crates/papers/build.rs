@@ -1,4 +1,4 @@
-//! Packs the plans and claims that the program carries: 122 KB of text in 31 KB.
+//! Packs the plans, claims and figures that the program carries: a fifth of their size is left.
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -145,10 +145,9 @@ impl PaperFigure {
             bands.push(band(BandAxis::Value, (1.0, 1.0), ""));
             stacked.push(StackPart { figure, bands });
         }
-        let bands = Vec::new;
         stacked.extend(cpu.into_iter().map(|figure| StackPart {
             figure,
-            bands: bands(),
+            bands: Vec::new(),
         }));
         notes.retain(|note| !note.is_empty());
         let note = notes.join(" ");

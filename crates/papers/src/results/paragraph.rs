@@ -109,7 +109,7 @@ impl Named<'_> {
             (None, Some(most)) => format!("at most {}", digits(most, 3)),
             (None, None) => return self.plain(),
         };
-        format!("{} (measured {value}, asked {bound})", self.plain())
+        format!("{} (measured {value}, bound: {bound})", self.plain())
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(
             of(&claims),
             "**1 of 5 claims holds here**: It falls. **1 of 5 does not hold**: Several reach 3 times one \
-             (measured 2, asked at least 3). **2 are undecided**: this run lacks trials, and a run \
+             (measured 2, bound: at least 3). **2 are undecided**: this run lacks trials, and a run \
              of the whole plan would decide: “Several reach 3 times one”, the same on all CPUs; \
              the client was the limit, and a client with more CPUs or a server with a part of one would \
              decide: “More help”. 1 is an absolute rate or time, which speaks of the machine and \

@@ -224,12 +224,12 @@ impl Canvas {
     }
 }
 
-/// A text in lines of so many letters at most, broken between words.
-pub(super) fn wrapped(text: &str, letters: usize) -> Vec<String> {
+/// A text in lines of so many characters at most, broken between words.
+pub(super) fn wrapped(text: &str, characters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < letters => {
+            Some(line) if line.chars().count() + word.chars().count() < characters => {
                 line.push(' ');
                 line.push_str(word);
             }

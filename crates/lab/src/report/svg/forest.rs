@@ -8,7 +8,7 @@ use super::canvas::{Canvas, INK, RULE, SOFT, wrapped};
 use crate::report::words::digits;
 use crate::report::{Claim, ClaimMeasure, Verdict};
 
-/// Narrow, so that its letters are large enough on a phone.
+/// Narrow, so that its text is large enough on a phone.
 const WIDTH: f64 = 520.0;
 /// Where the axis begins and ends; numbers stand to its right.
 const AXIS: (f64, f64) = (26.0, 330.0);
@@ -23,7 +23,7 @@ const TICKS: [(f64, &str); 7] = [
     (5.0, "5 x"),
     (10.0, "10 x"),
 ];
-const LETTERS: usize = 70;
+const LINE_CHARACTERS: usize = 70;
 /// Heights of a line of text, and of a measure.
 const LINE: f64 = 15.0;
 const ROW: f64 = 32.0;
@@ -37,7 +37,7 @@ const KEY: &str = "Filled marks are decided claims, hollow ones are not. Bars ar
 #[must_use]
 pub fn forest(title: &str, claims: &[Claim]) -> String {
     let rows: Vec<Row<'_>> = claims.iter().map(Row::new).collect();
-    let key = wrapped(KEY, LETTERS);
+    let key = wrapped(KEY, LINE_CHARACTERS);
     let top = 40.0 + key.len() as f64 * LINE;
     let height = rows.iter().map(Row::height).sum::<f64>() + top + 64.0;
     let mut canvas = Canvas::alone(WIDTH, height);
@@ -88,11 +88,11 @@ impl<'c> Row<'c> {
         let is_one = claim.measures.len() < 2;
         let measures = claim.measures.iter().map(|measure| {
             let what = if is_one { "" } else { &measure.what };
-            (wrapped(what, LETTERS), measure)
+            (wrapped(what, LINE_CHARACTERS), measure)
         });
         Self {
             claim,
-            head: wrapped(&text, LETTERS),
+            head: wrapped(&text, LINE_CHARACTERS),
             measures: measures.collect(),
         }
     }
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert!(svg.contains(part), "{part}: {svg}");
         }
-        // The verdict is told by the form of a mark, too: one circle.
+        // The form of a mark shows the verdict, too: one circle.
         assert_eq!(svg.matches("<circle").count(), 1);
         assert_eq!(forest("P1: all claims", &claims), svg);
     }

@@ -6,12 +6,12 @@ use super::{grid, lines};
 use crate::plan::ChartKind;
 use crate::report::figure::Figure;
 
-/// Narrow, so that its letters are large enough on a phone.
+/// Narrow, so that its text is large enough on a phone.
 const WIDTH: f64 = 520.0;
 /// Heights of a panel: of the first chart, of those below it, and of grids and names, which need room.
 const FIRST: f64 = 270.0;
 const BELOW: f64 = 170.0;
-const LETTERS: usize = 76;
+const LINE_CHARACTERS: usize = 76;
 const LINE: f64 = 15.0;
 
 /// A chart of the picture.
@@ -60,14 +60,14 @@ fn panel_height(index: usize, figure: &Figure) -> f64 {
 /// With the title, and with the names of panels where there are several.
 fn height_of((index, part): (usize, &StackPart)) -> f64 {
     let panels = part.figure.panels.len() as f64;
-    let titles = wrapped(&part.figure.title, LETTERS).len() as f64;
+    let titles = wrapped(&part.figure.title, LINE_CHARACTERS).len() as f64;
     titles * LINE + 8.0 + panels * panel_height(index, &part.figure)
 }
 
 fn draw_part(part: &StackPart, index: usize, top: f64, canvas: &mut Canvas) {
     let figure = &part.figure;
     let mut y = top + LINE;
-    for line in wrapped(&figure.title, LETTERS) {
+    for line in wrapped(&figure.title, LINE_CHARACTERS) {
         canvas.text(16.0, y, &line, "font-size=\"13\" font-weight=\"600\"");
         y += LINE;
     }

@@ -85,7 +85,7 @@ fn a_pool_grows_while_all_of_its_workers_are_stuck(architecture: Architecture) {
     assert!(server.end().is_clean());
 }
 
-/// `./x test` runs it behind the other tests (`xtask/src/programs.rs`), whose use of the CPUs is not told from its own.
+/// `./x test` runs it behind the other tests (`xtask/src/programs.rs`), since it counts their CPU time as its own.
 fn workers_that_compute_become_hardly_more_than_cpus(architecture: Architecture) {
     let _turn = one_at_a_time();
     // In intervals of some ms, a thread that waits for a CPU cannot be told from one that is blocked.
