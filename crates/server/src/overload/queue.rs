@@ -148,6 +148,12 @@ impl QueueControl {
         self.service.add(now_us, jobs, took_us);
     }
 
+    /// When the client of a job is to come back that is refused for another reason, in seconds.
+    pub(crate) fn retry_after_s(&mut self, now_us: u64) -> u32 {
+        let service_us = self.service.mean_us().unwrap_or(0);
+        self.retry_after.next_s(now_us, service_us / self.workers)
+    }
+
     fn refuse(&mut self, now_us: u64, interval_us: u64) -> u32 {
         self.delay.refused(now_us);
         self.retry_after.next_s(now_us, interval_us)
