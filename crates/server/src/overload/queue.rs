@@ -47,9 +47,13 @@ impl Beside {
         (self.lane.others().map(of_lane)).fold(0, u64::saturating_add)
     }
 
-    /// So many jobs of another lane, which take so long in the mean.
-    pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize) {
-        self.work_us[lane as usize] = mean_us.saturating_mul(jobs as u64);
+    /// So many jobs of another lane, which take so long in the mean. Of a lane that `stays_full` as many come
+    /// as are done.
+    pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize, stays_full: bool) {
+        self.work_us[lane as usize] = match stays_full && jobs > 0 {
+            true => u64::MAX,
+            false => mean_us.saturating_mul(jobs as u64),
+        };
         if jobs > 0 {
             self.service_us = self.service_us.max(mean_us);
         }
@@ -112,6 +116,11 @@ impl QueueControl {
         let stalled_us = stalled_us.saturating_sub(beside.service_us) / STALL_INTERVALS;
         let service_us = self.service.mean_us().unwrap_or(0);
         stalled_us.max(service_us / self.workers)
+    }
+
+    /// Whether more comes than can be done, and has come for some time.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.delay.is_lasting()
     }
 
     /// How long a job keeps a worker, in the mean; 0: not known.
