@@ -39,6 +39,11 @@ class Case:
     kind: str
     per_s: int
     options: str = ""
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, [self.architecture, self.kind, self.note]))
 
     def argv(self, c: Ctx) -> list[str]:
         work = f"--service-time 10ms --service-kind {self.kind} --architecture {self.architecture}"
@@ -53,6 +58,8 @@ CASES = [
     Case("thread-pool", "sleep", 200, "--threads 2"),
     Case("reactor", "spin", 100, "--loops 1 --workers 2"),
     Case("proactor", "spin", 100, "--loops 1 --workers 2"),
+    Case("reactor", "spin", 100, "--loops 1 --workers auto", "workers auto"),
+    Case("thread-pool", "spin", 100, "--threads auto", "threads auto"),
     Case("thread-pool", "spin", 100, "--threads 2"),
     Case("thread-per-connection", "spin", 100),
 ]
@@ -99,7 +106,7 @@ def points(rig: Rig, cases: list[Case], level: float, seconds: int) -> list[Poin
     for point in found:
         if point.load.returncode not in (0, CLIENT_LIMITED) or not point.found:
             said = (point.scratch / "load").read_text(errors="replace")[-2000:]
-            raise Failed(f"{point.case.architecture} at {level}: {said or 'no estimate'}")
+            raise Failed(f"{point.case.name} at {level}: {said or 'no estimate'}")
     return found
 
 
@@ -107,7 +114,7 @@ def row(level: float, point: Point) -> list[str]:
     case, found = point.case, point.found
     error = found["ratio"] / level - 1
     return [
-        f"{case.architecture}, {case.kind}",
+        case.name,
         f"{level:g}",
         f"{found['ratio']:.3f}",
         f"{found['low']:.3f} to {found['high']:.3f}" if found["low"] else "",
@@ -131,7 +138,7 @@ def measure(args: argparse.Namespace, rig: Rig) -> list[list[str]]:
                     rows.append(row(level, point))
                     print(*rows[-1], sep="  ", flush=True)
     # By server, as they are read.
-    names = [f"{case.architecture}, {case.kind}" for case in CASES]
+    names = [case.name for case in CASES]
     return sorted(rows, key=lambda one: (names.index(one[0]), float(one[1])))
 
 

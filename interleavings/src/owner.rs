@@ -176,7 +176,7 @@ impl Owner {
     pub(crate) fn spawn_worker(&mut self) -> JoinHandle<()> {
         let source = self.take_source();
         loom::thread::spawn(move || {
-            while let Some(mut taken) = source.take() {
+            while let Some(mut taken) = source.take(|| 0) {
                 let _ = taken.job.poll();
             }
         })
@@ -276,7 +276,10 @@ impl Owner {
                     self.task_pool
                         .for_worker(exchange, notify, Arc::clone(&self.app) as _);
                 let queue = self.home.queue.as_ref().expect("there are workers");
-                assert!(queue.push(lanes::Place::default(), task).is_ok(), "there is room for it");
+                assert!(
+                    queue.push(lanes::Place::default(), task).is_ok(),
+                    "there is room for it"
+                );
                 handle
             }
             Place::Loop | Place::Thread(_) | Place::ThreadThenWorker => {

@@ -35,7 +35,9 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     diagnostics::start(level(running.log_level.0.0))
         .map_err(|error| Failure::failed(format!("diagnostics: {error}")))?;
     let root = directory("DIR", &plan.flags.root)?;
-    let files = static_files(plan, &root)?;
+    let memory = MemoryBudget::new(plan.memory_bytes_max);
+    memory.reserve(plan.cache_bytes_max);
+    let files = static_files(plan, &root, &memory)?;
     let error_pages = error_pages(plan.flags.content.error_pages.as_deref())?;
     let (logs, log_ends) = Logs::open(running)?;
     let tls = Tls::open(plan)?;
@@ -46,8 +48,6 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let log_format = running.log_format.map(|format| format.0);
     let listeners = listeners(plan, error_pages, tls.as_ref());
     let https_port = plan.flags.tls.https_redirect.then(HttpsPort::default);
-    let memory = MemoryBudget::new(plan.memory_bytes_max);
-    memory.reserve(plan.cache_bytes_max);
     let config = ServerConfig {
         options: plan.options.clone(),
         memory: Some(memory),
@@ -319,7 +319,11 @@ fn address(listen: &Listen) -> ListenAddr {
 }
 
 /// The handler of files.
-fn static_files(plan: &Plan, root: &Path) -> Result<Arc<StaticFiles>, Failure> {
+fn static_files(
+    plan: &Plan,
+    root: &Path,
+    memory: &Arc<MemoryBudget>,
+) -> Result<Arc<StaticFiles>, Failure> {
     let content = &plan.flags.content;
     let defaults = StaticOptions::default();
     let options = StaticOptions {
@@ -336,6 +340,7 @@ fn static_files(plan: &Plan, root: &Path) -> Result<Arc<StaticFiles>, Failure> {
         media_types: plan.media_types.clone(),
         cache_control: plan.cache_control.clone(),
         inline_bytes_max: plan.limits.inline_body_bytes_max,
+        memory: Some(Arc::clone(memory)),
         cache: CacheLimits {
             bytes_max: usize::try_from(plan.cache_bytes_max).unwrap_or(usize::MAX),
             entries_max: content.cache_entries.get(),

@@ -1,6 +1,6 @@
 //! Samples as the live page takes them: one JSON object a second, as a server-sent event.
 
-use std::fmt::Write;
+use std::sync::Arc;
 
 use loadline_server::ServerOptions;
 use serde_json::{Map, Value, json};
@@ -13,18 +13,13 @@ use crate::stations::Stations;
 /// Powers of two in a heat map, from 16 us on: what is shorter is in the first row.
 const HEAT_POWER_MIN: u32 = 4;
 
-/// The samples as events.
-pub(crate) fn events<'s>(
-    samples: impl Iterator<Item = &'s Sample>,
-    stations: &Stations,
-    options: &ServerOptions,
-) -> String {
-    let mut text = String::new();
-    for sample in samples {
+/// A sample as an event. It is written once, for whoever watches.
+pub(crate) fn event(sample: &Sample, stations: &Stations, options: &ServerOptions) -> Arc<str> {
+    let write = || {
         let json = sample_json(sample, stations, options);
-        let _ = write!(text, "id: {}\ndata: {json}\n\n", sample.number);
-    }
-    text
+        format!("id: {}\ndata: {json}\n\n", sample.number).into()
+    };
+    Arc::clone(sample.event.get_or_init(write))
 }
 
 fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) -> Value {

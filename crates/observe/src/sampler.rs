@@ -5,6 +5,7 @@
 //! number of readers cost one sample a second, and a server that nobody looks at takes none.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
@@ -52,6 +53,8 @@ pub(crate) struct Sample {
     /// Threads by role.
     pub(crate) threads: Vec<(&'static str, usize)>,
     pub(crate) load: Option<LoadRatio>,
+    /// As the live page takes it, once somebody has asked: one text for all who watch.
+    pub(crate) event: OnceLock<Arc<str>>,
 }
 
 /// What was turned away, by reason.
@@ -159,6 +162,7 @@ impl Sampler {
             use_of,
             threads: threads(&now.snapshot),
             load,
+            event: OnceLock::new(),
         });
     }
 

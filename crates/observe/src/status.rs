@@ -265,9 +265,10 @@ impl LiveSource for Status {
     fn events(&self, after: Option<u64>) -> String {
         let events = self.with_samples(|shown, sampler| {
             let options = shown.control.options();
-            live::events(sampler.after(after), &shown.stations, options)
+            let event = |sample| live::event(sample, &shown.stations, options);
+            sampler.after(after).map(event).collect::<Vec<_>>()
         });
-        events.unwrap_or_default()
+        events.unwrap_or_default().concat()
     }
 }
 

@@ -8,6 +8,9 @@ use crate::Exchange;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey(u64);
 
+/// Stands for `::/64`, in which loopback (`::1`) lies: 0 is nobody. IPv6 does not give this network out.
+const LOOPBACK: u64 = 1;
+
 impl ClientKey {
     /// Of those who have no address, or are counted with nobody.
     pub const NOBODY: Self = Self(0);
@@ -20,7 +23,7 @@ impl ClientKey {
             IpAddr::V4(address) => Self(0xffff << 32 | u64::from(u32::from(address))),
             IpAddr::V6(address) => {
                 let network = u128::from(address) >> 64;
-                Self(u64::try_from(network).unwrap_or_default())
+                Self(u64::try_from(network).map_or(LOOPBACK, |network| network.max(LOOPBACK)))
             }
         }
     }
@@ -62,6 +65,9 @@ mod tests {
         assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
         assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::4"));
         assert_ne!(of("2001:db8:1:2::3"), of("2001:db8:1:3::3"));
-        assert!(!of("0.0.0.0").is_nobody());
+        for address in ["0.0.0.0", "127.0.0.1", "::", "::1"] {
+            assert!(!of(address).is_nobody(), "{address}");
+        }
+        assert_ne!(of("::1"), of("127.0.0.1"));
     }
 }

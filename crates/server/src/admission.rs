@@ -1,5 +1,5 @@
-//! What becomes of new work: a connection, a job for the workers, an app's task. Every architecture
-//! asks here, and nothing else decides.
+//! What becomes of new work by how much there is already: a connection, a job for the workers, an app's
+//! task. Whether there is time for it is decided in `overload`, before.
 
 use loadline_sys::Accepted;
 

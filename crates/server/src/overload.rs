@@ -20,4 +20,5 @@ mod simulation;
 pub(crate) use in_progress::{InProgress, Permit};
 pub(crate) use lanes::{LaneControl, Refusal};
 pub(crate) use queue::{Beside, QueueControl};
+pub(crate) use retry_after::RETRY_AFTER_LEFT_S;
 pub(crate) use turn::{TurnBegin, TurnControl};

@@ -335,9 +335,10 @@ impl Simulation {
     }
 
     fn take_job(&mut self, worker: usize) {
+        let now_us = self.now();
         let one = &mut self.workers[worker];
         if one.job.is_none()
-            && let Some(taken) = one.desk.try_take()
+            && let Some(taken) = one.desk.try_take(now_us)
         {
             one.job = Some(taken);
             let takes_us = self.luck.random_range(10..3_000);

@@ -26,7 +26,7 @@ pub mod usage;
 pub mod waker;
 pub mod write;
 
-pub use poll::{has_hung_up, wait_any, wait_readable, wait_socket, wait_writable};
+pub use poll::{has_hung_up, is_gone, wait_any, wait_readable, wait_socket, wait_writable};
 pub use poller::{Event, Events, Interest, Poller};
 pub use socket::{Accepted, ListenAddr, ListenOptions};
 pub use waker::Waker;

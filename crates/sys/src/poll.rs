@@ -98,6 +98,13 @@ pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(0)).is_err() || polled[0].revents != 0
 }
 
+/// Whether all of the connection is closed, by a reset for example: nothing that is sent arrives.
+#[must_use]
+pub fn is_gone(socket: BorrowedFd<'_>) -> bool {
+    let mut polled = [watched(socket, 0)]; // POLLHUP and POLLERR are always looked for
+    poll(&mut polled, Some(0)).is_err() || polled[0].revents != 0
+}
+
 fn watched(fd: BorrowedFd<'_>, events: i16) -> pollfd {
     pollfd {
         fd: fd.as_raw_fd(),

@@ -38,7 +38,7 @@ fn workers(sources: Vec<JobSource<usize>>, done: &Arc<Done>) -> Vec<JoinHandle<(
     let spawn = |source: JobSource<usize>| {
         let done = Arc::clone(done);
         thread::spawn(move || {
-            while let Some(taken) = source.take() {
+            while let Some(taken) = source.take(|| 0) {
                 done.jobs[taken.job].fetch_add(1, Ordering::Relaxed);
                 done.changed.wake();
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
+use loadline_base::{MemoryAccount, MemoryBudget, MemoryPressure};
 use loadline_proto::Request;
 
 use super::StaticFiles;
@@ -28,13 +29,24 @@ pub(super) struct Makers {
     count_max: usize,
 }
 
-/// One of them; ends with the value.
-struct Maker<'m>(&'m Makers);
+/// One of them, and what it takes of the memory; ends with the value.
+struct Maker<'m> {
+    makers: &'m Makers,
+    _memory: Option<MemoryAccount>,
+}
 
 impl Drop for Maker<'_> {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.makers.count.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// What an encoder takes beside its window.
+const TABLES_BYTES: u64 = 2 << 20;
+
+/// What compressing so much content takes: the content, its window, its result, and tables.
+fn bytes_for(content_bytes: u64) -> u64 {
+    3 * content_bytes + TABLES_BYTES
 }
 
 impl Default for Makers {
@@ -48,10 +60,22 @@ impl Default for Makers {
 }
 
 impl Makers {
-    /// Becomes one; `None` if there are enough.
-    fn join(&self) -> Option<Maker<'_>> {
-        let maker = (self.count.fetch_add(1, Ordering::Relaxed), Maker(self));
-        (maker.0 < self.count_max).then_some(maker.1)
+    /// Becomes one that needs so much memory; `None` if there are enough, or if memory is short.
+    fn join(&self, bytes: u64, memory: Option<&Arc<MemoryBudget>>) -> Option<Maker<'_>> {
+        if memory.is_some_and(|memory| memory.pressure() > MemoryPressure::None) {
+            return None;
+        }
+        let others = self.count.fetch_add(1, Ordering::Relaxed);
+        let account = |memory| {
+            let mut account = MemoryAccount::of_one(memory);
+            account.change(0, bytes);
+            account
+        };
+        let maker = Maker {
+            makers: self,
+            _memory: memory.filter(|_| others < self.count_max).map(account),
+        };
+        (others < self.count_max).then_some(maker)
     }
 }
 
@@ -73,7 +97,8 @@ impl StaticFiles {
         ) else {
             return entry;
         };
-        let Some(_maker) = self.makers.join() else {
+        let bytes = bytes_for(resource.identity.version.content.size);
+        let Some(_maker) = self.makers.join(bytes, self.options.memory.as_ref()) else {
             return entry;
         };
         if !making.claim(coding) {

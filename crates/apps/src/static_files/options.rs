@@ -1,8 +1,10 @@
 //! What the owner of a site can decide about its static files.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use loadline_base::MemoryBudget;
 use loadline_proto::Limits;
 
 use crate::content::media_type::MediaTypes;
@@ -41,6 +43,9 @@ pub struct StaticOptions {
     pub memory_bytes_max: u64,
     /// The bounds of the cache.
     pub cache: CacheLimits,
+    /// Where the memory is counted that compressing takes meanwhile: none begins while it is short. Content
+    /// in the cache is not counted, which has bounds of its own.
+    pub memory: Option<Arc<MemoryBudget>>,
     /// The time of day; for tests.
     pub wall_clock: fn() -> SystemTime,
     /// Called before each step that may wait for the file system, with the path that it is about;
@@ -63,6 +68,7 @@ impl Default for StaticOptions {
             inline_bytes_max: Limits::default().inline_body_bytes_max,
             memory_bytes_max: 256 << 10,
             cache: CacheLimits::default(),
+            memory: None,
             wall_clock: SystemTime::now,
             before_looking: |_| (),
         }

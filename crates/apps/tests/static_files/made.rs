@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io::Read;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use loadline_apps::{CacheLimits, StaticOptions};
+use loadline_base::MemoryBudget;
 
 use crate::site::{Answer, Site, settled};
 
@@ -186,6 +188,29 @@ fn it_can_be_turned_off_and_is_off_without_a_cache() {
         let fields = (answer.field("Content-Encoding"), answer.field("Vary"));
         assert_eq!(fields, ("", ""));
     }
+}
+
+#[test]
+fn none_is_made_while_memory_is_short() {
+    let content = text(300_000);
+    let memory = MemoryBudget::new(Some(64 << 20));
+    let options = StaticOptions {
+        memory: Some(Arc::clone(&memory)),
+        ..settled()
+    };
+    let mut site = Site::new(&[("a.js", &content), ("b.js", &content)], options);
+    assert_eq!(
+        accepting(&mut site, "/a.js", "gzip").field("Content-Encoding"),
+        "gzip"
+    );
+    assert_eq!(memory.used_bytes(), 0, "it was given back");
+    memory.reserve(48 << 20);
+    let answer = accepting(&mut site, "/b.js", "gzip");
+    assert_eq!((answer.status, answer.field("Content-Encoding")), (200, ""));
+    assert_eq!(
+        accepting(&mut site, "/a.js", "gzip").field("Content-Encoding"),
+        "gzip"
+    );
 }
 
 #[test]

@@ -105,6 +105,7 @@ fn judge(outcome: &Outcome, latency: &Latency, lateness: &Lateness, passes: usiz
     for (name, times, passes) in [
         ("latency", &results.latency, passes),
         ("service", &results.service, PASSES_OF_ANSWER),
+        ("first byte", &results.first_byte, PASSES_OF_ANSWER), // responses come in one piece
     ] {
         let truth = Truth::new(&happened_ns, lateness, passes);
         for percent in PERCENTS {
@@ -269,11 +270,15 @@ pub(crate) fn check_exponential_by(
 }
 
 /// The same of a closed loop.
-pub(crate) fn check_closed_exponential_by(case: &str, by: &dyn Fn(Plan) -> Plan) {
+pub(crate) fn check_closed_exponential_by(
+    case: &str,
+    start: &dyn Fn(StubOptions) -> Stub,
+    by: &dyn Fn(Plan) -> Plan,
+) {
     judged(
         case,
         || {
-            let stub = stub(EXPONENTIAL, 0);
+            let stub = start(options(EXPONENTIAL, 0));
             run::run(by(closed(stub.address(), CLIENTS, REQUESTS)), stub)
         },
         |outcome, lateness| judge(outcome, &EXPONENTIAL, lateness, PASSES_OF_ANSWER),
@@ -299,7 +304,7 @@ fn check_open(case: &str, latency: Latency) {
 fn a_closed_loop_reports_what_its_clients_waited() {
     let _turn = run::turn();
     check_closed_and_spread("constant, closed loop", CONSTANT, 200);
-    check_closed_exponential_by("exponential, closed loop", &|plan| plan);
+    check_closed_exponential_by("exponential, closed loop", &run::stub, &|plan| plan);
     check_nothing();
 }
 

@@ -26,5 +26,6 @@ fn an_open_loop_over_http2_reports_what_passed_from_due() {
 #[ignore = "long: some seconds that nothing else may take"]
 fn a_closed_loop_over_http2_reports_what_its_clients_waited() {
     let _turn = run::turn();
-    check_closed_exponential_by("exponential, closed loop, HTTP/2", &ten_to_a_connection);
+    let by = &ten_to_a_connection;
+    check_closed_exponential_by("exponential, closed loop, HTTP/2", &run::stub, by);
 }

@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
-use crate::distributions::check_exponential_by;
+use crate::distributions::{check_closed_exponential_by, check_exponential_by};
 use crate::run::{self, closed};
 
 /// The stub's identity, and clients that trust it: without and with resumption.
@@ -94,6 +94,7 @@ fn counts_are_those_of_the_stub() {
             let results = outcome.results();
             assert_eq!(results.handshake.count(), handshakes);
             assert_eq!(results.connect.count(), tally.connections);
+            assert_eq!(results.first_byte.count(), requests);
         }
     }
 }
@@ -102,6 +103,15 @@ fn counts_are_those_of_the_stub() {
 fn an_open_loop_over_tls_reports_what_passed_from_due() {
     let _turn = run::turn();
     check_exponential_by("exponential, open loop, TLS", &stub, &|plan| {
+        secured(plan, false)
+    });
+}
+
+#[test]
+#[ignore = "long: some seconds that nothing else may take"]
+fn a_closed_loop_over_tls_reports_what_its_clients_waited() {
+    let _turn = run::turn();
+    check_closed_exponential_by("exponential, closed loop, TLS", &stub, &|plan| {
         secured(plan, false)
     });
 }

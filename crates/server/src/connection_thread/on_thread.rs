@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use loadline_base::{LogLimit, Token};
 use loadline_proto::{Exchange, Handler};
-use loadline_sys::{Waker, socket};
+use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
 use super::stream_queue::{StreamQueue, Waited};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Lane, Place};
-use crate::overload::Permit;
+use crate::overload::{Permit, RETRY_AFTER_LEFT_S};
 use crate::site::Site;
 use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
@@ -89,8 +89,15 @@ impl OnThread<'_> {
         };
         match in_progress.begin(place, waited_us, || site.clock.now_us()) {
             Ok(permit) => {
+                let waited_us = permit.waited_us();
                 *self.permit = Some(permit);
-                Ok(())
+                if waited_us == 0 || !self.has_left(in_progress.is_long(waited_us)) {
+                    return Ok(());
+                }
+                end(self.permit, site, site.clock.now_us());
+                exchange.refuse(RETRY_AFTER_LEFT_S);
+                thread.row.abandoned.add(1);
+                Err(Refused)
             }
             Err(retry_after_s) => {
                 exchange.refuse(retry_after_s);
@@ -98,6 +105,12 @@ impl OnThread<'_> {
                 Err(Refused)
             }
         }
+    }
+
+    /// Whether the client has left meanwhile: for certain, or so it seems and its request has `waited_long`.
+    fn has_left(&self, waited_long: bool) -> bool {
+        let socket = self.socket;
+        socket.is_some_and(|socket| is_gone(socket) || (waited_long && has_hung_up(socket)))
     }
 
     /// How long a request has waited for a CPU, as far as that is to be found out.

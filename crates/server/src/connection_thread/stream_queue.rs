@@ -12,10 +12,7 @@ use std::time::Duration;
 
 use loadline_proto::Exchange;
 
-use crate::overload::{Beside, QueueControl};
-
-/// When a client is to come back that seems to have left: as good as any.
-const RETRY_AFTER_LEFT_S: u32 = 1;
+use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S};
 
 /// How long a request has waited before its thread has received it, in microseconds; 0: not known.
 #[derive(Clone, Copy, Debug, Default)]

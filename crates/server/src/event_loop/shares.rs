@@ -21,6 +21,8 @@ pub(super) struct Victims {
     only_idle: bool,
     until: Millis,
     tokens: Vec<Token>,
+    /// There were more than were chosen.
+    has_more: bool,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -69,8 +71,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             return true;
         }
-        if !is_new && !only_idle {
-            // There were more than were chosen.
+        if !is_new && self.victims.has_more {
             self.victims.until = Millis(0);
             return self.evict_of(client, only_idle);
         }
@@ -91,6 +92,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             })
             .collect();
         found.sort_unstable_by_key(|(occupation, token)| (*occupation, token.index));
+        self.victims.has_more = found.len() > CHOSEN_MAX;
         let chosen = found.iter().take(CHOSEN_MAX).rev();
         self.victims.tokens.clear();
         self.victims.tokens.extend(chosen.map(|(_, token)| *token));

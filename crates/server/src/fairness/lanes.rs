@@ -3,8 +3,11 @@
 //! The lane that has had less of the workers' time comes first, and in it the client that has. Whoever
 //! comes to an idle lane begins where the others are: nobody saves time up. So a lane or a client with
 //! few jobs does not wait for one with many, and with one client in one lane, jobs come out as they
-//! went in. (Start-time fair queueing: Goyal, Vin and Cheng, 1996. What a job takes is known once it is
-//! done: until then it counts as the mean.)
+//! went in. (Start-time fair queueing: Goyal, Vin and Cheng, 1996, with the virtual time of weighted fair
+//! queueing: Demers, Keshav and Shenker, 1989. It advances by each client's equal share of what is done.)
+//!
+//! What a job takes is known once it is done. Until then it counts as the mean, or as the time for which
+//! it has run already: long jobs of one client do not take one worker after the other.
 //!
 //! It is pure: jobs are anything, times are arguments.
 
@@ -59,6 +62,8 @@ pub(crate) struct Place {
 pub(crate) struct Charge {
     pub(crate) place: Place,
     us: u64,
+    /// When the job was taken out.
+    taken_us: u64,
 }
 
 impl Charge {
@@ -68,6 +73,7 @@ impl Charge {
         Self {
             place: Place { lane, client },
             us: 0,
+            taken_us: 0,
         }
     }
 }
@@ -104,12 +110,15 @@ struct LaneOfJobs<J> {
     used_us: u64,
     jobs: usize,
     clients: HashMap<ClientKey, Line<J>>,
-    /// Clients with jobs.
+    /// Clients with jobs that wait.
     waiting: usize,
-    /// Each client once, by what it had used when it was put there, then by turn.
+    /// Clients with jobs that wait or run.
+    busy: usize,
+    /// Clients by what they had used when they were put there, then by turn. A client is in it once, or not
+    /// at all while it has only jobs that run.
     order: BinaryHeap<Reverse<(u64, u64, ClientKey)>>,
     turn: u64,
-    /// How far the client was that came last.
+    /// Virtual time: what a client has used that always had jobs, as its equal share.
     time_us: u64,
     mean_us: u64,
     spare: Vec<VecDeque<J>>,
@@ -119,7 +128,42 @@ struct LaneOfJobs<J> {
 #[derive(Debug)]
 struct Line<J> {
     jobs: VecDeque<J>,
+    /// Done, and charged for jobs that run.
     used_us: u64,
+    /// Jobs that run, when they were taken out, and what they are charged for, both in all.
+    running: u32,
+    taken_us: u64,
+    charged_us: u64,
+    is_in_order: bool,
+}
+
+impl<J> Line<J> {
+    fn is_busy(&self) -> bool {
+        self.running > 0 || !self.jobs.is_empty()
+    }
+
+    /// What it has used by now, with jobs that have run for longer than they are charged for.
+    fn used_by(&self, now_us: u64) -> u64 {
+        let ran_us = u64::from(self.running).saturating_mul(now_us);
+        let ran_us = ran_us.saturating_sub(self.taken_us);
+        self.used_us + ran_us.saturating_sub(self.charged_us)
+    }
+
+    fn take(&mut self, now_us: u64, charged_us: u64) -> Option<J> {
+        let job = self.jobs.pop_front()?;
+        self.running += 1;
+        self.taken_us += now_us;
+        self.charged_us += charged_us;
+        self.used_us += charged_us;
+        Some(job)
+    }
+
+    fn done(&mut self, charge: Charge, took_us: u64) {
+        self.running = self.running.saturating_sub(1);
+        self.taken_us = self.taken_us.saturating_sub(charge.taken_us);
+        self.charged_us = self.charged_us.saturating_sub(charge.us);
+        self.used_us = (self.used_us + took_us).saturating_sub(charge.us);
+    }
 }
 
 impl<J> Default for LaneOfJobs<J> {
@@ -129,6 +173,7 @@ impl<J> Default for LaneOfJobs<J> {
             jobs: 0,
             clients: HashMap::new(),
             waiting: 0,
+            busy: 0,
             order: BinaryHeap::new(),
             turn: 0,
             time_us: 0,
@@ -157,8 +202,9 @@ impl<J> Lanes<J> {
         lane.push(place.client, job);
     }
 
-    /// The next job, and what it is charged for.
-    pub(crate) fn pop(&mut self) -> Option<(J, Charge)> {
+    /// The next job, and what it is charged for. `now_us`: 0 if jobs that run are not to be charged for
+    /// more than the mean, since they do not keep their worker all the time.
+    pub(crate) fn pop(&mut self, now_us: u64) -> Option<(J, Charge)> {
         let with_jobs = Lane::ALL
             .into_iter()
             .filter(|lane| self.lanes[*lane as usize].jobs > 0);
@@ -166,10 +212,14 @@ impl<J> Lanes<J> {
         let of_lane = &mut self.lanes[lane as usize];
         self.time_us = of_lane.used_us;
         let us = of_lane.mean_us;
-        let (client, job) = of_lane.pop()?;
+        let (client, job) = of_lane.pop(now_us)?;
         of_lane.used_us += us * lane.cost();
-        let place = Place { lane, client };
-        Some((job, Charge { place, us }))
+        let charge = Charge {
+            place: Place { lane, client },
+            us,
+            taken_us: now_us,
+        };
+        Some((job, charge))
     }
 
     /// A job that was taken out has kept a worker for so long.
@@ -177,9 +227,7 @@ impl<J> Lanes<J> {
         let cost = charge.place.lane.cost();
         let lane = &mut self.lanes[charge.place.lane as usize];
         lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
-        if let Some(line) = lane.clients.get_mut(&charge.place.client) {
-            line.used_us = (line.used_us + took_us).saturating_sub(charge.us);
-        }
+        lane.done(charge, took_us);
         lane.mean_us = (lane.mean_us * (MEAN_WEIGHT - 1) + took_us).div_ceil(MEAN_WEIGHT);
     }
 
@@ -207,6 +255,28 @@ impl<J> Lanes<J> {
         }
     }
 
+    /// Takes the newest job out of the client with most jobs that wait, where it has at least two more than the
+    /// client at `place`: in its lane, or else in a lane with more jobs.
+    pub(crate) fn take_of_heaviest(
+        &mut self,
+        place: Place,
+        may_go: impl Fn(&J) -> bool,
+    ) -> Option<J> {
+        let own_lane = &self.lanes[place.lane as usize];
+        let own = own_lane.clients.get(&place.client);
+        let own = own.map_or(0, |line| line.jobs.len());
+        if own_lane
+            .most_jobs()
+            .is_some_and(|(_, most)| most >= own + 2)
+        {
+            return self.lanes[place.lane as usize].take_newest(may_go);
+        }
+        let fullest = (place.lane.others()).max_by_key(|lane| self.lanes[*lane as usize].jobs)?;
+        let has_more =
+            self.lanes[fullest as usize].jobs >= self.lanes[place.lane as usize].jobs + 2;
+        has_more.then(|| self.lanes[fullest as usize].take_newest(may_go))?
+    }
+
     /// Takes jobs of a lane out that nobody needs any more.
     pub(crate) fn remove_if(&mut self, lane: Lane, is_needless: impl Fn(&J) -> bool) -> Vec<J> {
         let lane = &mut self.lanes[lane as usize];
@@ -222,9 +292,10 @@ impl<J> Lanes<J> {
                 }
             }
             lane.waiting -= usize::from(line.jobs.is_empty());
+            lane.busy -= usize::from(!line.is_busy());
         }
         lane.jobs -= removed.len();
-        lane.forget_if_empty();
+        lane.forget_if_idle();
         removed
     }
 }
@@ -234,42 +305,91 @@ impl<J> LaneOfJobs<J> {
         self.jobs += 1;
         let line = match self.clients.entry(client) {
             Entry::Occupied(line) => line.into_mut(),
-            Entry::Vacant(vacant) => {
-                self.order.push(Reverse((self.time_us, self.turn, client)));
-                self.turn += 1;
-                vacant.insert(Line {
-                    jobs: self.spare.pop().unwrap_or_default(),
-                    used_us: self.time_us,
-                })
-            }
+            Entry::Vacant(vacant) => vacant.insert(Line {
+                jobs: self.spare.pop().unwrap_or_default(),
+                used_us: self.time_us,
+                running: 0,
+                taken_us: 0,
+                charged_us: 0,
+                is_in_order: false,
+            }),
         };
+        if !line.is_busy() {
+            line.used_us = line.used_us.max(self.time_us);
+            self.busy += 1;
+        }
+        if !line.is_in_order {
+            line.is_in_order = true;
+            self.order.push(Reverse((line.used_us, self.turn, client)));
+            self.turn += 1;
+        }
         self.waiting += usize::from(line.jobs.is_empty());
         line.jobs.push_back(job);
     }
 
-    fn pop(&mut self) -> Option<(ClientKey, J)> {
+    fn pop(&mut self, now_us: u64) -> Option<(ClientKey, J)> {
         loop {
             let Reverse((at_us, _, client)) = self.order.pop()?;
             let Some(line) = self.clients.get_mut(&client) else {
                 continue;
             };
             self.turn += 1;
-            if line.used_us > at_us {
-                self.order.push(Reverse((line.used_us, self.turn, client)));
-                continue; // its jobs took longer than they were charged for
+            let used_us = line.used_by(now_us);
+            if used_us > at_us {
+                self.order.push(Reverse((used_us, self.turn, client)));
+                continue; // its jobs take longer than they were charged for
             }
-            let Some(job) = line.jobs.pop_front() else {
-                self.forget(client); // the others have had as much by now
+            let Some(job) = line.take(now_us, self.mean_us) else {
+                line.is_in_order = false;
+                if !line.is_busy() {
+                    self.forget(client); // the others have had as much by now
+                }
                 continue;
             };
-            self.time_us = self.time_us.max(line.used_us);
-            line.used_us += self.mean_us;
-            self.order.push(Reverse((line.used_us, self.turn, client)));
+            self.time_us = self.time_us.max(used_us);
+            let then_us = line.used_us;
+            self.order.push(Reverse((then_us, self.turn, client)));
             self.waiting -= usize::from(line.jobs.is_empty());
             self.jobs -= 1;
-            self.forget_if_empty();
             return Some((client, job));
         }
+    }
+
+    fn done(&mut self, charge: Charge, took_us: u64) {
+        self.time_us += took_us / self.busy.max(1) as u64;
+        let client = charge.place.client;
+        let Some(line) = self.clients.get_mut(&client) else {
+            return;
+        };
+        line.done(charge, took_us);
+        if !line.is_in_order {
+            line.is_in_order = true; // to be forgotten when the others have had as much
+            self.order.push(Reverse((line.used_us, self.turn, client)));
+            self.turn += 1;
+        }
+        self.busy -= usize::from(!line.is_busy());
+        self.forget_if_idle();
+    }
+
+    /// The client with most jobs that wait.
+    fn most_jobs(&self) -> Option<(ClientKey, usize)> {
+        let jobs = self
+            .clients
+            .iter()
+            .map(|(key, line)| (*key, line.jobs.len()));
+        jobs.max_by_key(|(_, jobs)| *jobs)
+    }
+
+    fn take_newest(&mut self, may_go: impl Fn(&J) -> bool) -> Option<J> {
+        let (client, _) = self.most_jobs()?;
+        let line = self.clients.get_mut(&client)?;
+        let newest = line.jobs.iter().rposition(may_go)?;
+        let job = line.jobs.remove(newest);
+        self.jobs -= 1;
+        self.waiting -= usize::from(line.jobs.is_empty());
+        self.busy -= usize::from(!line.is_busy());
+        self.forget_if_idle();
+        job
     }
 
     fn forget(&mut self, client: ClientKey) {
@@ -280,9 +400,9 @@ impl<J> LaneOfJobs<J> {
         }
     }
 
-    /// Where nothing waits, nothing is short.
-    fn forget_if_empty(&mut self) {
-        if self.jobs > 0 {
+    /// Where nothing waits or runs, nothing is short.
+    fn forget_if_idle(&mut self) {
+        if self.busy > 0 {
             return;
         }
         let spare = self.clients.drain().map(|(_, line)| line.jobs);
@@ -307,7 +427,7 @@ mod tests {
     /// Takes so many, each of which takes `took_us` by lane and client; says of whom they were.
     fn serve(lanes: &mut Lanes<Place>, jobs: usize, took_us: impl Fn(Place) -> u64) -> Vec<Place> {
         let next = || {
-            let (job, charge) = lanes.pop().unwrap();
+            let (job, charge) = lanes.pop(0).unwrap();
             assert_eq!(charge.place, job);
             lanes.done(charge, took_us(job));
             job
@@ -324,7 +444,7 @@ mod tests {
         let mut lanes = Lanes::default();
         (0..100).for_each(|job| lanes.push(of(FILES, 1), job));
         let order = std::iter::from_fn(|| {
-            let (job, charge) = lanes.pop()?;
+            let (job, charge) = lanes.pop(0)?;
             lanes.done(charge, job % 7);
             Some(job)
         });
@@ -356,6 +476,72 @@ mod tests {
         let served = serve(&mut lanes, 500, took_us);
         let (slow, quick) = (count(&served, of(FILES, 1)), count(&served, of(FILES, 2)));
         assert!((40..60).contains(&slow), "{slow} and {quick}");
+    }
+
+    /// For a minute: eight workers, 50 clients that always have one job of 10 ms, and one with eight of
+    /// 900 ms. The share of the workers' time that this one has.
+    fn share_of_long_jobs(is_time_known: bool) -> f64 {
+        const LONG: u8 = 200;
+        let took_us = |place| {
+            if place == of(FILES, LONG) {
+                900_000
+            } else {
+                10_000
+            }
+        };
+        let mut lanes = Lanes::default();
+        (0..50).for_each(|client| lanes.push(of(FILES, client), of(FILES, client)));
+        (0..8).for_each(|_| lanes.push(of(FILES, LONG), of(FILES, LONG)));
+        let (mut running, mut now_us, mut long_us) = (Vec::new(), 1, 0);
+        while now_us < 60_000_000 {
+            while running.len() < 8 {
+                let (job, charge) = lanes.pop(if is_time_known { now_us } else { 0 }).unwrap();
+                running.push((now_us + took_us(job), charge));
+            }
+            let first = (0..8).min_by_key(|worker| running[*worker].0).unwrap();
+            let (ended_us, charge) = running.swap_remove(first);
+            now_us = ended_us;
+            long_us += if charge.place == of(FILES, LONG) {
+                900_000
+            } else {
+                0
+            };
+            lanes.done(charge, took_us(charge.place));
+            lanes.push(charge.place, charge.place);
+        }
+        long_us as f64 / (8.0 * now_us as f64)
+    }
+
+    #[test]
+    fn long_jobs_of_one_client_take_no_more_than_its_share() {
+        // An equal share is 0.02.
+        let share = share_of_long_jobs(true);
+        assert!((0.01..0.03).contains(&share), "{share}");
+        // Without the time of jobs that run, all workers once, and then nothing for as long.
+        let share = share_of_long_jobs(false);
+        assert!((0.01..0.04).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn clients_that_have_left_are_forgotten_though_somebody_always_waits() {
+        let mut lanes = Lanes::default();
+        let push = |lanes: &mut Lanes<Place>, client: u32| {
+            let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
+            let client = ClientKey::of(std::net::IpAddr::from(address));
+            let place = Place {
+                lane: FILES,
+                client,
+            };
+            lanes.push(place, place);
+        };
+        (0..10).for_each(|client| push(&mut lanes, client));
+        for client in 10..10_000 {
+            push(&mut lanes, client);
+            serve(&mut lanes, 1, |_| 1_000 + u64::from(client % 7) * 1_000);
+        }
+        assert_eq!(lanes.len(), 10);
+        let kept = lanes.lanes[FILES as usize].clients.len();
+        assert!(kept < 100, "{kept}");
     }
 
     #[test]
@@ -415,6 +601,29 @@ mod tests {
     }
 
     #[test]
+    fn the_client_with_most_jobs_makes_room_by_its_newest() {
+        let mut lanes = Lanes::default();
+        (0..10).for_each(|job| lanes.push(of(FILES, 1), job));
+        (10..13).for_each(|job| lanes.push(of(FILES, 2), job));
+        let mut take = |place, may_go: fn(&u8) -> bool| lanes.take_of_heaviest(place, may_go);
+        assert_eq!(take(of(FILES, 3), |_| true), Some(9));
+        assert_eq!(take(of(FILES, 2), |job| *job != 8), Some(7));
+        assert_eq!(
+            take(of(FILES, 1), |_| true),
+            None,
+            "it is the heaviest itself"
+        );
+        assert_eq!(
+            take(of(APPS, 1), |_| true),
+            Some(8),
+            "a lane with more jobs"
+        );
+        assert_eq!(lanes.len(), 10);
+        let rest: Vec<_> = std::iter::from_fn(|| lanes.pop(0).map(|(job, _)| job)).collect();
+        assert_eq!(rest.iter().filter(|job| **job < 10).count(), 7);
+    }
+
+    #[test]
     fn what_nobody_needs_is_taken_out_and_the_rest_keeps_its_order() {
         let mut lanes = Lanes::default();
         (0..10).for_each(|job| lanes.push(of(FILES, job % 2), job));
@@ -424,12 +633,12 @@ mod tests {
         assert_eq!(removed, [0, 1, 2, 3, 5, 7, 9]);
         assert_eq!(lanes.len(), 4);
         assert_eq!(lanes.ahead(of(FILES, 7)).jobs, 1);
-        let rest: Vec<_> = std::iter::from_fn(|| lanes.pop().map(|(job, _)| job)).collect();
+        let rest: Vec<_> = std::iter::from_fn(|| lanes.pop(0).map(|(job, _)| job)).collect();
         assert_eq!(
             rest.iter().filter(|job| **job < 100).collect::<Vec<_>>(),
             [&4, &6, &8]
         );
         lanes.push(of(FILES, 1), 5);
-        assert_eq!(lanes.pop().map(|(job, _)| job), Some(5));
+        assert_eq!(lanes.pop(0).map(|(job, _)| job), Some(5));
     }
 }

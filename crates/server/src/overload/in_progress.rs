@@ -102,6 +102,11 @@ impl InProgress {
         }
     }
 
+    /// Whether a request that has waited for so long is done only for a client that certainly waits for it.
+    pub(crate) fn is_long(&self, waited_us: u64) -> bool {
+        self.lock().delay.is_long(waited_us)
+    }
+
     pub(crate) fn end(&self, now_us: u64, permit: &Permit) {
         let used = permit.measured.and_then(|thread| Used::by(thread, now_us));
         let mut state = self.lock();

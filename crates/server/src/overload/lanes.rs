@@ -64,7 +64,8 @@ impl LaneControl {
         let mut beside = Beside::of(lane);
         for other in lane.others() {
             let jobs = ahead.beside[other as usize];
-            beside.add(other, self.lanes[other as usize].mean_us(), jobs);
+            let lane = &self.lanes[other as usize];
+            beside.add(other, lane.mean_us(), jobs, lane.is_lasting());
         }
         beside
     }
@@ -134,6 +135,23 @@ mod tests {
         assert!(!offer(700, 1_000));
         // Three that wait need 75 ms.
         assert!(offer(8_000, 3));
+    }
+
+    /// A lane that is short because it refuses what is more does not run empty.
+    #[test]
+    fn what_waits_in_a_lane_under_lasting_overload_counts_as_long_as_the_own_lane() {
+        let mut control = after_some_jobs();
+        (0..64).for_each(|index| control.of(Lane::Handshakes).done(index * 5_000, 200));
+        // 5,000 handshakes of 0.1 ms, and 3 apps' requests of 50 ms.
+        let offered = control.offer(500_000, Lane::Handshakes, ahead(5_000, 3));
+        assert_eq!(offered, Ok(()));
+        for now_us in (500_000..800_000).step_by(10_000) {
+            assert!(control.offer(now_us, Lane::Apps, ahead(1_000, 0)).is_err());
+            assert_eq!(control.of(Lane::Handshakes).take(now_us, 0, 0), Ok(()));
+        }
+        let mut offer = |jobs| control.offer(800_000, Lane::Handshakes, ahead(jobs, 3));
+        assert_eq!(offer(500), Ok(())); // 0.05 s, and 16 times as much
+        assert!(offer(700).is_err());
     }
 
     #[test]

@@ -47,9 +47,13 @@ impl Beside {
         (self.lane.others().map(of_lane)).fold(0, u64::saturating_add)
     }
 
-    /// So many jobs of another lane, which take so long in the mean.
-    pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize) {
-        self.work_us[lane as usize] = mean_us.saturating_mul(jobs as u64);
+    /// So many jobs of another lane, which take so long in the mean. Of a lane that `stays_full` as many come
+    /// as are done.
+    pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize, stays_full: bool) {
+        self.work_us[lane as usize] = match stays_full && jobs > 0 {
+            true => u64::MAX,
+            false => mean_us.saturating_mul(jobs as u64),
+        };
         if jobs > 0 {
             self.service_us = self.service_us.max(mean_us);
         }
@@ -114,6 +118,11 @@ impl QueueControl {
         stalled_us.max(service_us / self.workers)
     }
 
+    /// Whether more comes than can be done, and has come for some time.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.delay.is_lasting()
+    }
+
     /// How long a job keeps a worker, in the mean; 0: not known.
     pub(super) fn mean_us(&self) -> u64 {
         self.service.mean_us().unwrap_or(0)
@@ -146,6 +155,12 @@ impl QueueControl {
     /// A worker was busy with `jobs` for `took_us` in all.
     pub(crate) fn done_many(&mut self, now_us: u64, jobs: u64, took_us: u64) {
         self.service.add(now_us, jobs, took_us);
+    }
+
+    /// When the client of a job is to come back that is refused for another reason, in seconds.
+    pub(crate) fn retry_after_s(&mut self, now_us: u64) -> u32 {
+        let service_us = self.service.mean_us().unwrap_or(0);
+        self.retry_after.next_s(now_us, service_us / self.workers)
     }
 
     fn refuse(&mut self, now_us: u64, interval_us: u64) -> u32 {

@@ -156,7 +156,7 @@ impl TurnControl {
     fn refuse(&mut self, now_us: u64) -> u32 {
         self.refused_us.get_or_insert(now_us);
         self.delay.refused(now_us);
-        self.retry_after.next_s(now_us, 0)
+        self.retry_after.next_s(now_us, self.answer_us as u64)
     }
 }
 

@@ -322,6 +322,21 @@ impl<J> JobQueue<J> {
         }
     }
 
+    /// Makes room in a queue that is full by a job of the client that has most, unless this is about as much as
+    /// the client at `place` has; never in deques, which only pass jobs on.
+    pub(crate) fn take_of_heaviest(&self, place: Place, may_go: impl Fn(&J) -> bool) -> Option<J> {
+        let Kind::Shared { state, .. } = &self.kind else {
+            return None;
+        };
+        let mut state = lock(state);
+        if state.closed || state.jobs.len() < self.bound {
+            return None;
+        }
+        let job = state.jobs.take_of_heaviest(place, may_go);
+        self.depth.store(state.jobs.len(), Relaxed);
+        job
+    }
+
     /// Takes jobs of a lane out that nobody needs any more; none of deques, which only pass jobs on.
     pub(crate) fn remove_if(&self, lane: Lane, is_needless: impl Fn(&J) -> bool) -> Vec<J> {
         let Kind::Shared { state, .. } = &self.kind else {

@@ -18,7 +18,7 @@ fn a_full_queue_gives_the_job_back() {
             [Ok(()), Ok(()), Ok(()), Err(3), Err(4)]
         );
         assert_eq!(queue.depth(), 3);
-        assert_eq!(sources[0].take().map(|taken| taken.job), Some(0));
+        assert_eq!(sources[0].take(|| 0).map(|taken| taken.job), Some(0));
         assert_eq!(
             (queue.depth(), queue.push(Place::default(), 5)),
             (2, Ok(()))
@@ -33,9 +33,9 @@ fn a_closed_queue_is_emptied_first() {
         queue.push(Place::default(), 1).unwrap();
         queue.close();
         assert_eq!(queue.push(Place::default(), 2), Err(2));
-        assert_eq!(sources[1].take().map(|taken| taken.job), Some(1));
-        assert_eq!(sources[0].take(), None);
-        assert_eq!(sources[1].take(), None);
+        assert_eq!(sources[1].take(|| 0).map(|taken| taken.job), Some(1));
+        assert_eq!(sources[0].take(|| 0), None);
+        assert_eq!(sources[1].take(|| 0), None);
     }
 }
 
@@ -49,7 +49,7 @@ fn every_job_is_done_once_and_no_worker_sleeps_through_one() {
             .map(|source| {
                 let done = done.clone();
                 thread::spawn(move || {
-                    while let Some(taken) = source.take() {
+                    while let Some(taken) = source.take(|| 0) {
                         done.send(taken.job).unwrap();
                     }
                 })
@@ -79,9 +79,9 @@ fn idle_workers_steal_what_a_busy_one_has_hoarded() {
     (0..JOBS).for_each(|job| queue.push(Place::default(), job).unwrap());
     // The first worker fetches a batch and is busy with its first job for ever.
     let (thief, busy) = (sources.pop().unwrap(), sources.pop().unwrap());
-    assert_eq!(busy.take().map(|taken| taken.job), Some(0));
+    assert_eq!(busy.take(|| 0).map(|taken| taken.job), Some(0));
     queue.close();
-    let rest: Vec<_> = std::iter::from_fn(|| thief.take()).collect();
+    let rest: Vec<_> = std::iter::from_fn(|| thief.take(|| 0)).collect();
     assert_eq!(rest.len(), JOBS - 1);
     assert!(rest.iter().filter(|taken| taken.stolen).count() > 0);
 }
@@ -96,7 +96,7 @@ fn a_lane_that_is_full_of_slow_jobs_does_not_hold_the_other_up() {
         };
         (0..100).for_each(|_| queue.push(place(Lane::Apps), Lane::Apps).unwrap());
         let take = || {
-            let taken = sources[0].take().unwrap();
+            let taken = sources[0].take(|| 0).unwrap();
             let took_us = match taken.job {
                 Lane::Files | Lane::Handshakes => 100,
                 Lane::Apps => 10_000,

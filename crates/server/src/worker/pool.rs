@@ -21,6 +21,7 @@ use loadline_base::{Millis, Token};
 use loadline_proto::Handler;
 
 use crate::admission::Refusing;
+use crate::fairness::lanes::Place;
 use crate::overload::LaneControl;
 use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
@@ -34,7 +35,8 @@ use crate::worker::meter::Meter;
 
 pub(crate) use desk::WorkerDesk;
 
-/// When clients are to come back to a queue that is full: it bounds a number, and says nothing of time.
+/// When clients are to come back to a queue that is full if there is no goal: nobody has measured how long
+/// jobs take then.
 const RETRY_AFTER_FULL_S: u32 = 1;
 
 /// A pool of workers.
@@ -164,19 +166,29 @@ impl Workers {
         }
         // Before the push: a worker must not take away what was not added yet.
         self.row.queue_depth.add(1);
-        self.queue.push(place, job).map_err(|job| {
+        let queued = (self.queue.push(place, job))
+            .or_else(|job| self.push_in_the_place_of_another(place, job));
+        queued.map_err(|job| {
             self.row.queue_depth.sub(1);
             // Of a connection its requests are counted, when they are answered.
             let is_request = !matches!(job.work, Work::Serve(_));
             self.row.queue_full.add(u64::from(is_request));
             let refusing = Refusing {
-                retry_after_s: RETRY_AFTER_FULL_S,
+                retry_after_s: self.retry_after_full_s(place, job.queued_us),
                 is_queue_full: true,
             };
             Refused { job, refusing }
         })?;
         self.free_for_job();
         Ok(())
+    }
+
+    /// When a client is to come back whose job finds the queue full.
+    fn retry_after_full_s(&self, place: Place, now_us: u64) -> u32 {
+        let control = self.control.as_ref();
+        control.map_or(RETRY_AFTER_FULL_S, |control| {
+            lock(control).of(place.lane).retry_after_s(now_us)
+        })
     }
 
     /// A job was queued: if no worker is free, one gives up its connection that waits for its client.

@@ -62,7 +62,7 @@ impl Held {
                 "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
             ),
             Manner::SlowReader => "GET /big HTTP/1.1\r\nHost: h\r\n\r\n".into(),
-            Manner::Expensive => "GET /work HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+            Manner::Expensive => "GET /long-work HTTP/1.1\r\nHost: h\r\n\r\n".into(),
         };
         stream.set_nonblocking(true)?;
         stream.write_all(begin.as_bytes())?;
@@ -83,7 +83,7 @@ impl Held {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => self
                     .stream
-                    .write_all(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n"),
+                    .write_all(b"GET /long-work HTTP/1.1\r\nHost: h\r\n\r\n"),
                 Err(error) => Err(error),
             },
         }

@@ -56,9 +56,17 @@ pub(crate) struct Permit {
     count: u32,
     /// If it has waited for others.
     charge: Option<Charge>,
+    waited_us: u64,
     /// Whose use of the CPU is measured.
     pub(super) measured: Option<ThreadUsage>,
     pub(super) is_to_be_measured: bool,
+}
+
+impl Permit {
+    /// How long it has waited for others to end; 0: it began at once.
+    pub(crate) fn waited_us(&self) -> u64 {
+        self.waited_us
+    }
 }
 
 /// What becomes of a request that would begin.
@@ -109,7 +117,7 @@ impl State {
         }
         *self.clients.entry(client).or_default() += 1;
         if self.waiting.len() == 0 && self.has_room() {
-            return Begin::Now(self.permit(client, None, now_us));
+            return Begin::Now(self.permit(client, now_us));
         }
         if self.waiting.len() == 0 {
             self.looked_us = now_us;
@@ -200,7 +208,7 @@ impl State {
     /// refused, unless nothing else waits.
     fn let_begin(&mut self, now_us: u64) {
         while self.waiting.len() > 0 && self.has_room() {
-            let Some((waiter, charge)) = self.waiting.pop() else {
+            let Some((waiter, charge)) = self.waiting.pop(now_us) else {
                 return;
             };
             let waited_us = now_us.saturating_sub(waiter.since_us) + waiter.waited_us;
@@ -215,21 +223,26 @@ impl State {
                 }
                 false => {
                     self.delay.waited_in_no_order(waited_us, now_us);
-                    Ok(self.permit(client, Some(charge), now_us))
+                    Ok(Permit {
+                        charge: Some(charge),
+                        waited_us,
+                        ..self.permit(client, now_us)
+                    })
                 }
             };
             waiter.ticket.decide(decided);
         }
     }
 
-    fn permit(&mut self, client: ClientKey, charge: Option<Charge>, now_us: u64) -> Permit {
+    fn permit(&mut self, client: ClientKey, now_us: u64) -> Permit {
         self.count += 1;
         let at_once = self.at_once.as_ref();
         Permit {
             began_us: now_us,
             client,
             count: self.count,
-            charge,
+            charge: None,
+            waited_us: 0,
             measured: None,
             is_to_be_measured: at_once.is_some_and(|it| it.wants(now_us, self.count)),
         }

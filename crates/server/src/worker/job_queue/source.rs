@@ -52,9 +52,10 @@ impl<J> JobSource<J> {
     }
 
     /// The next job; waits for one. `None`: closed, and nothing waits any more, or it is one too many.
-    pub(crate) fn take(&self) -> Option<Taken<J>> {
+    /// `now_us`: for `Lanes::pop`.
+    pub(crate) fn take(&self, now_us: impl Fn() -> u64) -> Option<Taken<J>> {
         match &self.queue.kind {
-            Kind::Shared { state, changed } => self.take_shared(state, changed),
+            Kind::Shared { state, changed } => self.take_shared(state, changed, now_us),
             Kind::Stealing { .. } => self.take_stealing(),
         }
     }
@@ -71,14 +72,14 @@ impl<J> JobSource<J> {
 
     /// The next job, if there is one.
     #[cfg(test)]
-    pub(crate) fn try_take(&self) -> Option<Taken<J>> {
+    pub(crate) fn try_take(&self, now_us: u64) -> Option<Taken<J>> {
         match &self.queue.kind {
             Kind::Shared { state, .. } => {
                 let mut state = lock(state);
                 if let Some((charge, took_us)) = self.done.take() {
                     state.jobs.done(charge, took_us);
                 }
-                let (job, charge) = state.jobs.pop()?;
+                let (job, charge) = state.jobs.pop(now_us)?;
                 self.queue.depth.store(state.jobs.len(), Relaxed);
                 let stolen = false;
                 Some(Taken {
@@ -95,7 +96,12 @@ impl<J> JobSource<J> {
         }
     }
 
-    fn take_shared(&self, state: &Mutex<SharedState<J>>, changed: &Condvar) -> Option<Taken<J>> {
+    fn take_shared(
+        &self,
+        state: &Mutex<SharedState<J>>,
+        changed: &Condvar,
+        now_us: impl Fn() -> u64,
+    ) -> Option<Taken<J>> {
         let mut state = lock(state);
         if let Some((charge, took_us)) = self.done.take() {
             state.jobs.done(charge, took_us);
@@ -108,7 +114,7 @@ impl<J> JobSource<J> {
                 }
                 return None;
             }
-            if let Some((job, charge)) = state.jobs.pop() {
+            if let Some((job, charge)) = state.jobs.pop(now_us()) {
                 self.queue.depth.store(state.jobs.len(), Relaxed);
                 self.queue.note_peaks(state.asleep, state.jobs.len());
                 let stolen = false;

@@ -10,13 +10,14 @@ use std::task::Poll;
 use loadline_base::{LogLimit, MemoryAccount, Token};
 use loadline_proto::{Exchange, Handler, Status};
 
-use super::{Control, RETRY_AFTER_FULL_S, Workers, lock};
+use super::{Control, Workers, lock};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
 use crate::fairness::lanes::Lane;
 use crate::memory::thread_bytes;
 use crate::options::SocketIo;
+use crate::overload::RETRY_AFTER_LEFT_S;
 use crate::site::Site;
 use crate::telemetry::counters::{Registry, Role, Row};
 use crate::telemetry::log;
@@ -97,7 +98,13 @@ impl<H: Handler> WorkerDesk<H> {
             log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
         }
         let metered = self.meter.as_ref().map(|meter| meter.enter(&self.row));
-        while let Some(taken) = self.source.take() {
+        // A connection that a worker keeps does not keep the worker busy all the time.
+        let keeps_connections = self.seats.is_some();
+        let now_us = || match keeps_connections {
+            true => 0,
+            false => site.clock.now_us(),
+        };
+        while let Some(taken) = self.source.take(&now_us) {
             self.carry_out(taken, site);
         }
         // A job may have counted on this worker: then another one gives up its connection for it.
@@ -126,7 +133,7 @@ impl<H: Handler> WorkerDesk<H> {
         let waited_long = control_of_lane.is_long(waited_us);
         drop(control);
         if work.is_abandoned(waited_long) {
-            work.refuse(RETRY_AFTER_FULL_S);
+            work.refuse(RETRY_AFTER_LEFT_S);
             let is_request = !matches!(work, Work::Serve(_));
             self.row.abandoned.add(u64::from(is_request));
             return is_request; // a connection may have been half-closed only: its requests get their 503
@@ -145,8 +152,8 @@ impl<H: Handler> WorkerDesk<H> {
 
     /// The next job, if there is one.
     #[cfg(test)]
-    pub(crate) fn try_take(&self) -> Option<Taken<Job>> {
-        self.source.try_take()
+    pub(crate) fn try_take(&self, now_us: u64) -> Option<Taken<Job>> {
+        self.source.try_take(now_us)
     }
 
     /// Carries a job out, and gives it back to its loop, unless it is a task that waits.

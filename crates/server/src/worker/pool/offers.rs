@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use super::{RETRY_AFTER_FULL_S, Workers, lock};
+use super::{Workers, lock};
 use crate::fairness::lanes::{Lane, Place};
 use crate::overload::{LaneControl, Refusal};
 use crate::worker::job::{Job, Message, Work};
@@ -44,6 +44,31 @@ impl Workers {
         lock(control).offer(now_us, place.lane, ahead)
     }
 
+    /// Queues a job in a queue that was full, in the place of one of the client that has most. Gives it back if
+    /// none has more.
+    #[cold]
+    pub(super) fn push_in_the_place_of_another(&self, place: Place, job: Job) -> Result<(), Job> {
+        let may_go = |job: &Job| match job.work {
+            Work::Serve(_) => false, // it would have to be served first, to be answered
+            _ => job.work.can_be_refused(),
+        };
+        let other = match self.is_fair {
+            true => self.queue.take_of_heaviest(place, may_go),
+            false => None,
+        };
+        let Some(mut other) = other else {
+            return Err(job);
+        };
+        self.row.queue_depth.sub(1);
+        self.row.queue_full.add(1);
+        self.row.refused_over_share.add(1);
+        let retry_after_s = self.retry_after_full_s(self.place(&other), job.queued_us);
+        other.work.refuse(retry_after_s);
+        let (token, work) = (other.token, other.work);
+        other.reply.post(Message::Done { token, work });
+        self.queue.push(place, job)
+    }
+
     /// Gives jobs back whose clients have left, or that come too late.
     #[cold]
     fn sweep(&self, control: &Mutex<LaneControl>, now_us: u64, lane: Lane) {
@@ -57,16 +82,15 @@ impl Workers {
         {
             return;
         }
-        let mut control = *lock(control);
-        let control = control.of(lane);
+        let now = *lock(control).of(lane);
         let fate = |job: &Job| {
             if let Work::Serve(_) = job.work {
                 return Fate::Awaited; // only a system call could say more
             }
             let waited_us = now_us.saturating_sub(job.queued_us);
-            match job.work.is_abandoned(control.is_long(waited_us)) {
+            match job.work.is_abandoned(now.is_long(waited_us)) {
                 true => Fate::Abandoned,
-                false if control.is_late(waited_us) && job.work.can_be_refused() => Fate::Late,
+                false if now.is_late(waited_us) && job.work.can_be_refused() => Fate::Late,
                 false => Fate::Awaited,
             }
         };
@@ -77,7 +101,8 @@ impl Workers {
                 Fate::Late => self.row.refused_late.add(1),
                 _ => self.row.abandoned.add(1),
             }
-            job.work.refuse(RETRY_AFTER_FULL_S);
+            job.work
+                .refuse(lock(control).of(lane).retry_after_s(now_us));
             let (token, work) = (job.token, job.work);
             job.reply.post(Message::Done { token, work });
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use loadline_server::{Architecture, ServerOptions};
 
-use super::util::{ChildServer, Client, as_child, eventually, options, start};
+use super::util::{ChildServer, Client, as_child, eventually, options, reset, start};
 
 const GOAL: Duration = Duration::from_millis(200);
 const DESCRIPTORS: u64 = 100;
@@ -64,6 +64,28 @@ fn a_connection_whose_request_came_too_late_is_served_again() {
     for client in &mut late {
         assert_eq!(client.get("/nap").status, 200);
     }
+}
+
+/// Of requests that wait for others to end; those of clients that have only half-closed are carried out.
+#[test]
+fn requests_of_clients_that_have_left_are_not_carried_out() {
+    let server = start(options(Architecture::ThreadPerConnection));
+    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.ask("/compute-long"); // 1.2 s of CPU time in all
+    }
+    let staying = clients.split_off(40);
+    let half_closed = clients.split_off(30);
+    clients.into_iter().for_each(reset);
+    for client in &half_closed {
+        client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+    for mut client in staying.into_iter().chain(half_closed) {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    eventually(|| server.handle.snapshot().total.connections == 0);
+    let total = server.handle.snapshot().total;
+    assert!((1..=30).contains(&total.abandoned), "{total:?}");
 }
 
 #[test]

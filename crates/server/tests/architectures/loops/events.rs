@@ -74,12 +74,6 @@ fn a_client_that_vanishes_while_its_request_is_worked_on(architecture: Architect
     }
 }
 
-/// Closes with a reset instead of a regular end.
-pub(crate) fn reset(client: Client) {
-    let at_once = Some(std::time::Duration::ZERO);
-    rustix::net::sockopt::set_socket_linger(&client.stream, at_once).unwrap();
-}
-
 fn resets_in_the_middle_of_everything_leave_nothing_behind(architecture: Architecture) {
     for socket_io in socket_ios(architecture) {
         let server = start(ServerOptions {

@@ -11,10 +11,12 @@ use super::util::*;
 on_loops! {
     a_quiet_client_gets_in_though_one_has_every_connection,
     a_client_with_many_idle_connections_makes_room_for_itself,
+    a_client_makes_room_for_more_of_its_own_than_are_chosen_at_once,
     without_fairness_who_was_there_first_stays,
     a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another,
     a_queue_that_is_full_of_one_clients_streams_takes_jobs_of_another,
     a_queue_that_is_full_of_one_proxied_clients_jobs_takes_those_of_another,
+    a_queue_that_is_full_by_number_takes_jobs_of_another,
     a_proxied_client_gets_in_though_another_has_every_connection,
     without_fairness_a_full_queue_is_full,
     jobs_whose_clients_have_left_keep_nobody_out,
@@ -74,6 +76,23 @@ fn a_client_with_many_idle_connections_makes_room_for_itself(architecture: Archi
     }
     assert_eq!(quiet.get("/").status, 200, "idle for longer than those");
     drop(greedy);
+}
+
+/// Within the time for which those that go are chosen.
+fn a_client_makes_room_for_more_of_its_own_than_are_chosen_at_once(architecture: Architecture) {
+    let server = start(ServerOptions {
+        connections_max: 200,
+        ..options(architecture, 1, 0)
+    });
+    let idle: Vec<_> = (0..200).map(|_| server.connect_from(GREEDY)).collect();
+    let mut quiet = server.connect_from(QUIET);
+    assert_eq!(quiet.get("/").status, 200);
+    for _ in 0..150 {
+        let mut client = server.connect_from(GREEDY);
+        assert_eq!(client.get("/").status, 200);
+    }
+    assert_eq!(server.total().refused_over_share, 0);
+    drop(idle);
 }
 
 fn without_fairness_who_was_there_first_stays(architecture: Architecture) {
@@ -193,6 +212,35 @@ fn takes_jobs_of_another(
     drop(greedy);
 }
 
+/// The newest jobs of the client that has most make room.
+fn a_queue_that_is_full_by_number_takes_jobs_of_another(architecture: Architecture) {
+    let server = start(ServerOptions {
+        queue_max: 50,
+        latency_goal: None,
+        ..options(architecture, 1, 1)
+    });
+    let mut held = server.connect();
+    held.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut greedy: Vec<_> = (0..60).map(|_| server.connect_from(GREEDY)).collect();
+    greedy.iter_mut().for_each(|client| client.ask("/nap"));
+    eventually(|| server.total().queue_full == 10);
+    let mut quiet: Vec<_> = (0..3).map(|_| ask_quietly(&server)).collect();
+    eventually(|| server.total().queue_full == 13);
+    assert_eq!(server.total().queue_depth, 50);
+    server.handler.gate.open();
+    assert_eq!(held.answer().unwrap().status, 200);
+    for client in &mut quiet {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    let answers = greedy
+        .iter_mut()
+        .map(|client| client.answer().unwrap().status);
+    let refused = answers.filter(|status| *status == 503).count();
+    assert_eq!(refused, 13);
+    assert_eq!(server.total().refused_over_share, 3);
+}
+
 fn a_proxied_client_gets_in_though_another_has_every_connection(architecture: Architecture) {
     let options = ServerOptions {
         connections_max: 20,
@@ -231,7 +279,7 @@ fn jobs_whose_clients_have_left_keep_nobody_out(architecture: Architecture) {
     let mut greedy: Vec<_> = (0..100).map(|_| server.connect_from(GREEDY)).collect();
     greedy.iter_mut().for_each(|client| client.ask("/nap"));
     eventually(|| server.total().queue_depth == 100);
-    greedy.into_iter().for_each(super::events::reset);
+    greedy.into_iter().for_each(reset);
     eventually(|| server.total().connections == 1);
     are_abandoned(&server, &mut held);
 }

@@ -194,7 +194,7 @@ fn a_full_queue_answers_503_with_retry_after(architecture: Architecture) {
             let mut refused = server.connect();
             let answer = refused.get(path);
             assert_eq!(answer.status, 503, "{answer:?}");
-            assert!(answer.says("retry-after: 1") && !answer.says("connection: close"));
+            assert!(answer.says("retry-after: ") && !answer.says("connection: close"));
             assert_eq!(refused.get("/").status, 200, "the connection goes on");
             assert_eq!(server.total().queue_full, 1);
             server.handler.gate.open();
@@ -224,7 +224,7 @@ fn a_full_queue_refuses_whole_connections_as_well(architecture: Architecture) {
     let mut refused = server.connect();
     let answer = refused.get("/");
     assert_eq!(answer.status, 503);
-    assert!(answer.says("retry-after: 1"));
+    assert!(answer.says("retry-after: "));
     server.handler.gate.open();
     assert_eq!(working.answer().unwrap().status, 200);
     assert_eq!(waiting.answer().unwrap().status, 200);

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use loadline_server::{Architecture, ServerOptions, SocketIo};
 
-use super::events::reset;
 use super::util::*;
 
 on_loops! {

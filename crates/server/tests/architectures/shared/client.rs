@@ -144,3 +144,9 @@ fn take_first(bytes: &mut Vec<u8>, count: usize) -> Vec<u8> {
     let rest = bytes.split_off(count);
     std::mem::replace(bytes, rest)
 }
+
+/// Closes with a reset instead of a regular end.
+pub(crate) fn reset(client: Client) {
+    let at_once = Some(std::time::Duration::ZERO);
+    net::sockopt::set_socket_linger(&client.stream, at_once).unwrap();
+}

@@ -19,6 +19,8 @@ use super::Gate;
 /// | `/compute` | blocking | the same after 1 ms of CPU time |
 /// | `/nap` | blocking | the same after 2 ms |
 /// | `/work` | blocking | the same after 10 ms |
+/// | `/long-work` | blocking | the same after 500 ms |
+/// | `/compute-long` | blocking | the same after 20 ms of CPU time |
 /// | `/upload` | blocking | the same, with content that is collected |
 /// | `/encoded` | blocking | has its answer encoded first |
 /// | `/panic`, `/panic-blocking` | either | panics |
@@ -55,6 +57,14 @@ pub(crate) const BIG_BYTES: usize = 8 << 20;
 pub(crate) const UPLOAD_BYTES: u64 = 60_000;
 
 static BIG: LazyLock<Arc<[u8]>> = LazyLock::new(|| vec![b'x'; BIG_BYTES].into());
+
+/// Until this thread has used so much CPU time.
+fn compute(cpu: Duration) {
+    let before = loadline_sys::usage::thread_cpu();
+    while loadline_sys::usage::thread_cpu() - before < cpu {
+        std::hint::spin_loop();
+    }
+}
 
 fn thread_name() -> Vec<u8> {
     let name = std::thread::current().name().unwrap_or("?").to_owned();
@@ -138,12 +148,9 @@ impl Handler for TestHandler {
             b"/second-gate" => self.second_gate.pass(),
             b"/nap" => std::thread::sleep(Duration::from_millis(2)),
             b"/work" | b"/upload" => std::thread::sleep(Duration::from_millis(10)),
-            b"/compute" => {
-                let before = loadline_sys::usage::thread_cpu();
-                while loadline_sys::usage::thread_cpu() - before < Duration::from_millis(1) {
-                    std::hint::spin_loop();
-                }
-            }
+            b"/long-work" => std::thread::sleep(Duration::from_millis(500)),
+            b"/compute" => compute(Duration::from_millis(1)),
+            b"/compute-long" => compute(Duration::from_millis(20)),
             b"/encoded" => {
                 self.gate.pass();
                 return;

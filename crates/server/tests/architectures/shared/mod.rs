@@ -18,7 +18,7 @@ use loadline_server::{
 };
 
 pub(crate) use child::{ChildServer, as_child, test_in};
-pub(crate) use client::{Answer, Client};
+pub(crate) use client::{Answer, Client, reset};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
 pub(crate) use http2::Http2Client;
 
