@@ -93,7 +93,7 @@ impl Handler for TestHandler {
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         exchange.response.body = match exchange.request.path() {
             b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/lost-blocking" | b"/blocking"
-            | b"/nap" | b"/work" | b"/compute" => {
+            | b"/nap" | b"/work" | b"/long-work" | b"/compute" | b"/compute-long" => {
                 return Outcome::Blocking;
             }
             b"/upload" => {
