@@ -218,15 +218,14 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub struct RequestSpec {
-        /// Within which time those get their response whose requests are accepted. Requests that could
-        /// not be answered by then are refused at once (503, with Retry-After). off: nothing is
-        /// refused for its time.
+        /// Accepted requests get their response within this time. Requests that would take longer are
+        /// refused at once (503, with Retry-After). off: no request is refused for this reason.
         #[arg(long, value_name = "TIME", default_value = "1s")]
         pub latency_goal: Preset<OrOff<AnyTime>>,
 
-        /// Whether the client that holds most gives up first where connections, workers or memory run
-        /// short, and files and apps have the workers in turn: on or off. A client is an IPv4 address or a
-        /// /64 network of IPv6, behind a trusted proxy the one that the proxy names.
+        /// When connections, workers or memory run short, take from the client that holds most, and share
+        /// workers between files and apps: on or off. A client is an IPv4 address or a /64 network of
+        /// IPv6; behind a trusted proxy it is the client that the proxy names.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub fairness: OnOff,
 
@@ -325,9 +324,9 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub precompressed: OnOff,
 
-        /// Whether text, and what is like it, is compressed on the fly for clients that accept it, in files of 1 KiB
-        /// to 4 MiB: on or off. A worker does it once, and the file cache keeps it; so not with --workers 0 or
-        /// --cache-bytes 0. Accounts are never compressed.
+        /// Compress text-like files of 1 KiB to 4 MiB when requested: on or off. A worker compresses each
+        /// file once for the file cache, so this needs workers and --cache-bytes. Accounts are never
+        /// compressed.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub compress: OnOff,
 

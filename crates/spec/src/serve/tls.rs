@@ -102,8 +102,8 @@ spec! {
         #[arg(long)]
         pub https_redirect: bool,
 
-        /// Tell browsers to use https alone for so many days (Strict-Transport-Security); 365 is usual.
-        /// A browser keeps to it until they are over, or until it has seen a 0.
+        /// Tell browsers to use only https for this number of days (Strict-Transport-Security); 365 is
+        /// usual. 0 ends it.
         #[arg(long, value_name = "DAYS")]
         pub hsts: Option<Count<0, 3650>>,
     }
