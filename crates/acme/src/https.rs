@@ -298,7 +298,7 @@ fn words(fault: ReplyFault) -> &'static str {
             "the connection was closed within it"
         }
         ReplyFault::Malformed(what) => what,
-        ReplyFault::Unsolicited => "bytes that nobody has asked for",
+        ReplyFault::Unsolicited => "bytes without a request",
     }
 }
 

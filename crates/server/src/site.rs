@@ -70,8 +70,8 @@ impl<H: Handler> Site<H> {
         };
         log::say(|| {
             tracing::warn!(
-                "a request came with {name} through a proxy on this machine that nobody named, so all \
-                 its clients are taken for one, in logs, limits and accounts; right would be \
+                "a request came with {name} through a proxy on this machine that is not trusted, so all its \
+                 clients count as one, in logs, limits and accounts; right would be \
                  --trust-proxy {proxy}{option}"
             );
         });

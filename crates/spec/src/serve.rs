@@ -60,7 +60,7 @@ spec! {
         /// What a request may cost.
         #[command(flatten)]
         pub requests: RequestSpec,
-        /// Who is a proxy.
+        /// Which connections come from proxies.
         #[command(flatten)]
         pub proxy: ProxySpec,
         /// Which files, and how.
@@ -194,8 +194,8 @@ spec! {
     #[command(next_help_heading = "Memory")]
     pub struct MemorySpec {
         /// Memory for connections, their buffers, threads and the file cache. When it runs short, idle
-        /// connections are closed, then those that wait for their clients; then new connections and
-        /// large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the control group or the machine has; off: no limit.
+        /// connections are closed, then connections that wait for their clients; then new connections
+        /// and large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the control group or the machine has; off: no limit.
         #[arg(long, value_name = "SIZE", default_value = "auto")]
         pub memory_max: Preset<OrOff<Auto<Size<MEMORY_LEAST>>>>,
 
@@ -229,12 +229,13 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub fairness: OnOff,
 
-        /// Whether HTTP/2 is served, too: over TLS to clients that ask for it (ALPN), in plain text to those
-        /// that begin with it; only: HTTP/1 is not served [default: on].
+        /// Whether HTTP/2 is served, too: over TLS to clients that ask for it (ALPN), in plain text to
+        /// clients that begin with it; only: HTTP/1 is not served [default: on].
         #[arg(long, value_name = "USE", value_parser = named::<Http2>())]
         pub http2: Option<Named<Http2>>,
 
-        /// Requests of one HTTP/2 connection at one time; further ones are refused (REFUSED_STREAM).
+        /// The most requests in progress on one HTTP/2 connection; further ones are refused
+        /// (REFUSED_STREAM).
         #[arg(long, value_name = "N", default_value = "128")]
         pub streams_max: Preset<Count<1, 10_000>>,
 
@@ -353,7 +354,7 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub service_time: Option<AnyTime>,
 
-        /// How that time passes: asleep, or computing, as CPU time [default: sleep].
+        /// How that time passes: asleep, or computing (CPU time) [default: sleep].
         #[arg(long, value_name = "KIND",
             value_parser = named::<ServiceKind>())]
         pub service_kind: Option<Named<ServiceKind>>,
@@ -386,8 +387,8 @@ spec! {
         #[arg(long, value_name = "PATH")]
         pub status_path: Option<StatusPath>,
 
-        /// Where the status page, the live page and the probes are served alone: an address as for
-        /// --listen; may be given several times. They have a thread, connections and limits of their own there, and are no
+        /// Serve the status page, the live page and the probes only here: an address as for --listen; may
+        /// be given several times. They have a thread, connections and limits of their own, and are no
         /// longer served at --listen. Without --status-path the status page is /-/status.
         #[arg(long, value_name = "ADDRESS")]
         pub admin_listen: Vec<Listen>,

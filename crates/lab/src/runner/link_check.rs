@@ -96,7 +96,7 @@ pub fn check_link(link: &LinkSpec, seed: u64, each: Duration) -> Result<LinkChec
     let ends = Ends::make(&cpus, &cpus).map_err(|error| {
         RunnerError::from(format!(
             "links are not testable here: {error}; right would be a /dev/net/tun that may be opened, and \
-             root or user namespaces for everybody"
+             root or user namespaces for all users"
         ))
     })?;
     let failed = |error: io::Error| RunnerError::from(format!("the link failed: {error}"));

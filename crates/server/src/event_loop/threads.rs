@@ -148,7 +148,7 @@ impl Pools {
             let left_ms = site.shutdown.cut_at().map_or(0, |at| at.since(now)) + leave_ms;
             if !pool.wait(Duration::from_millis(left_ms)) {
                 log::say(|| {
-                    tracing::warn!("a worker is still busy with a request that nobody awaits");
+                    tracing::warn!("a worker is still busy with a request whose connection has ended");
                 });
             }
         }
