@@ -192,7 +192,11 @@ fn who_is_not_to_be_trusted_is_not_asked_for_anything() {
     for (line, parts) in [
         (
             format!("https://{address}/"),
-            &["not signed by a trusted authority", "--cacert", "--insecure"][..],
+            &[
+                "not signed by a trusted authority",
+                "--cacert",
+                "--insecure",
+            ][..],
         ),
         (
             format!("https://{address}/ --new-connection --rate 50"),

@@ -42,7 +42,7 @@ pub(crate) fn run<H: Handler>(
         threads: ThreadGroup::new()?,
         shared: Arc::new(Shared::new(site)),
     };
-    started.tell();
+    started.notify();
     loop {
         let seen = site.shutdown.stage();
         if site.shutdown.is_cut(thread.tick()) {
@@ -188,7 +188,7 @@ impl<H: Handler> Shared<H> {
             let Served { held, verdict } = served;
             let accepted = &held.slot.accepted;
             thread.tick();
-            let record = thread.journal_accepted(accepted.peer);
+            let record = thread.log_accepted(accepted.peer);
             connection_thread::serve(accepted, site, &mut thread, &held, verdict, record);
             if site.memory.pressure() >= MemoryPressure::Spare {
                 return drop((thread, held));

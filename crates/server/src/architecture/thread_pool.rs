@@ -66,7 +66,7 @@ fn run_to_the_end<H: Handler>(
             return Err(too_few(index, site.options.threads, &error));
         }
     }
-    started.tell();
+    started.notify();
     let result = site.guarded("the accepting thread", || {
         accept_all(site, &mut acceptor, &queue, &mut thread)
     });
@@ -107,7 +107,7 @@ fn accept_all<H: Handler>(
         }
         match acceptor.next(now, &row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
-                let record = thread.journal_accepted(accepted.peer);
+                let record = thread.log_accepted(accepted.peer);
                 thread.offer_log(); // before the line of its end, which another thread writes
                 queue.push(Waiting {
                     accepted,
