@@ -82,6 +82,12 @@ mod accept {
 }
 mod admission;
 mod architecture;
+/// Parts of the architectures whose threads block.
+mod blocking {
+    pub(crate) mod connection_queue;
+    pub(crate) mod connection_slots;
+    pub(crate) mod spare_threads;
+}
 mod builder;
 mod config;
 mod connection;

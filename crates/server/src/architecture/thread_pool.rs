@@ -18,7 +18,7 @@ use loadline_sys::wait_readable;
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::connection_queue::{ConnectionQueue, Waiting};
+use crate::blocking::connection_queue::{ConnectionQueue, Waiting};
 use crate::connection_thread;
 use crate::event_loop;
 use crate::shutdown::Stage;
