@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
         Method::Head
     };
     let at_once = read(method, bytes, bytes.len().max(1));
-    // Bytes behind an answer are told with it only if they come with it.
+    // Bytes behind an answer are reported with it only if they come with it.
     let behind = match &at_once.result {
         Some(Ok(reply)) => reply.excess_bytes as usize,
         _ => 0,

@@ -83,13 +83,13 @@ fn run(mode: u8, bytes: &[u8], piece: usize) {
     };
     let mut session = Http2Session::new(&CONFIG, None, None, cx);
     for piece in bytes.chunks(piece) {
-        connection.tell(&mut session, |session, cx| {
+        connection.with_session(&mut session, |session, cx| {
             session.received(&mut piece.to_vec(), cx)
         });
     }
-    connection.tell(&mut session, |session, cx| session.received_eof(cx));
-    connection.tell(&mut session, |session, cx| session.draining(cx));
-    connection.tell(&mut session, |session, cx| {
+    connection.with_session(&mut session, |session, cx| session.received_eof(cx));
+    connection.with_session(&mut session, |session, cx| session.draining(cx));
+    connection.with_session(&mut session, |session, cx| {
         session.abort(loadline_proto::CloseReason::Vanished);
         session.ended(cx);
     });
@@ -106,7 +106,7 @@ struct Connection {
 }
 
 impl Connection {
-    fn tell(
+    fn with_session(
         &mut self,
         session: &mut Http2Session,
         event: impl FnOnce(&mut Http2Session, &mut Context<'_>),

@@ -11,15 +11,15 @@ use loadline_proto::Method;
 
 fuzz_target!(|bytes: &[u8]| {
     whole_log(bytes);
-    let Ok(told) = parse(bytes) else { return };
-    let target = &*told.target;
+    let Ok(parsed) = parse(bytes) else { return };
+    let target = &*parsed.target;
     assert!(target.starts_with(b"/"), "{}", as_text(bytes));
     assert!(
         target.iter().all(|byte| *byte > b' ' && *byte != 0x7f),
         "{}",
         as_text(bytes)
     );
-    let method = told.method.map_or("BREW", Method::as_str);
+    let method = parsed.method.map_or("BREW", Method::as_str);
     let mut common = b"h - - [10/Oct/2000:13:55:36 +0000] \"".to_vec();
     common.extend_from_slice(method.as_bytes());
     common.push(b' ');
@@ -30,27 +30,27 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     common.extend_from_slice(b" HTTP/1.1\" 200 5");
-    same(&common, &told);
+    same(&common, &parsed);
     common.extend_from_slice(b" \"-\" \"agent\"");
-    same(&common, &told);
+    same(&common, &parsed);
     if let Ok(text) = std::str::from_utf8(target) {
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         same(
             format!("{{\"request\":\"{method} {text} HTTP/1.1\"}}").as_bytes(),
-            &told,
+            &parsed,
         );
         same(
             format!("{{\"request\":{{\"uri\":\"{text}\",\"method\":\"{method}\"}}}}").as_bytes(),
-            &told,
+            &parsed,
         );
     }
 });
 
-fn same(line: &[u8], told: &LogLine<'_>) {
+fn same(line: &[u8], parsed: &LogLine<'_>) {
     match parse(line) {
         Ok(again) => {
-            assert_eq!(again.method, told.method, "{}", as_text(line));
-            assert_eq!(again.target, told.target, "{}", as_text(line));
+            assert_eq!(again.method, parsed.method, "{}", as_text(line));
+            assert_eq!(again.target, parsed.target, "{}", as_text(line));
         }
         Err(reason) => panic!("{}: {reason}", as_text(line)),
     }

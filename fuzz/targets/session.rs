@@ -1,4 +1,4 @@
-//! Operations on a session, told in any order: its promises hold (see `driver`), it comes to an
+//! Operations on a session, in any order: its promises hold (see `driver`), it comes to an
 //! end, and how the bytes were cut does not matter.
 //!
 //! The first byte sets flags, the rest of the first line is the operations, everything behind it

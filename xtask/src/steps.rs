@@ -135,7 +135,7 @@ impl Steps {
             }
             drop(sender);
             for done in done {
-                failed.extend(self.tell(done).err());
+                failed.extend(self.show_ended(done).err());
             }
         });
         match failed.is_empty() {
@@ -145,7 +145,7 @@ impl Steps {
     }
 
     /// A command that has ended: its output, its time, and what it skipped.
-    fn tell(&mut self, done: Done) -> Result<(), String> {
+    fn show_ended(&mut self, done: Done) -> Result<(), String> {
         println!("\n\u{25b6} {}", done.line);
         (self.show)(&done.output);
         println!("\u{25b6} {:.1} s", done.took_s);

@@ -40,7 +40,7 @@ pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
 /// Once the database was found gone, requests are answered at once for so long instead of waiting.
 pub(crate) const GONE_FOR_MS: u64 = 500;
 /// A connection that more places need is waited for so long.
-pub(crate) const OPEN_PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Once the database granted no more connections, no more are tried for so long.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// Pauses between tries to reach the database at the start: doubled from the first to the last.

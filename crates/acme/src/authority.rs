@@ -20,7 +20,7 @@ use crate::{AcmeError, ExternalAccount, Reason, UnixTime, Window};
 
 /// How long an order is waited for at a time; after that it is gone on with later. Authorities take
 /// seconds.
-const ORDER_PATIENCE: Duration = Duration::from_secs(180);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two looks at an order, at most, whatever the authority says.
 const LOOK_MOST: Duration = Duration::from_secs(15);
 
@@ -111,7 +111,7 @@ impl Authority {
     ) -> Result<String, Failed> {
         let (mut order, key) = self.order(wanted)?;
         let mut has_answered = false;
-        let until = Instant::now() + ORDER_PATIENCE;
+        let until = Instant::now() + ORDER_TIMEOUT;
         loop {
             match order.state().status {
                 OrderStatus::Pending if !has_answered => {

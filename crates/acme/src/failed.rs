@@ -83,8 +83,8 @@ impl From<Error> for Failed {
         };
         let message = match &error {
             Error::Api(problem) if kind(problem) == "externalAccountRequired" => format!(
-                "{}: it issues certificates only to those who have an account with it already (external \
-                 account binding)",
+                "{}: it issues certificates only to holders of an account with it (external account \
+                 binding)",
                 said(problem)
             ),
             Error::Api(problem) => said(problem),

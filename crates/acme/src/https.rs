@@ -23,9 +23,9 @@ use crate::error::HttpError;
 
 /// From the look-up of the host to the last byte: authorities respond within seconds, and nobody waits
 /// for this thread.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// For one of a host's addresses.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Certificates with their chain are some KiB, directories less.
 const RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Who asks: RFC 8555 section 6.1 wants it known.
@@ -37,7 +37,7 @@ const PIECE_BYTES: usize = 16 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: TlsClient,
-    heard: Arc<Mutex<Option<Duration>>>,
+    retry_after: Arc<Mutex<Option<Duration>>>,
 }
 
 /// A response: its head, and all of its content.
@@ -52,14 +52,17 @@ impl Http {
     pub(crate) fn new(trusted: &Authorities) -> Result<Self, TlsError> {
         Ok(Self {
             client: TlsClient::new(trusted, Profile::Intermediate)?,
-            heard: Arc::default(),
+            retry_after: Arc::default(),
         })
     }
 
     /// What the last response said about when to ask again (`Retry-After`); only once.
     pub(crate) fn take_retry_after(&self) -> Option<Duration> {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.take()
+        let mut retry_after = self
+            .retry_after
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        retry_after.take()
     }
 
     /// The JSON at a URL, for everybody to read.
@@ -94,7 +97,7 @@ impl Http {
             host: host(uri),
             source,
         };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let socket = connect(name, uri.port_u16().unwrap_or(443), until).map_err(failed)?;
         let stream = self.client.stream(bare(name), socket);
         let mut stream = stream.map_err(|source| HttpError::Tls {
@@ -155,8 +158,11 @@ impl Http {
         };
         let response = response.body(whole.content).map_err(failed)?;
         let text = |name: &str| response.headers().get(name)?.to_str().ok();
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        *heard = text("retry-after").and_then(|text| duration(text, SystemTime::now()));
+        let mut retry_after = self
+            .retry_after
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *retry_after = text("retry-after").and_then(|text| duration(text, SystemTime::now()));
         let is_problem = text("content-type").is_some_and(|it| it.contains("json"));
         if status >= StatusCode::BAD_REQUEST.as_u16() && !is_problem {
             let host = host(uri);
@@ -224,7 +230,7 @@ fn content(mut body: BodyWrapper<bytes::Bytes>) -> Vec<u8> {
 fn connect(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     let mut failed = None;
     for address in (bare(name), port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(until)?.min(CONNECT_PATIENCE)) {
+        match TcpStream::connect_timeout(&address, left(until)?.min(CONNECT_TIMEOUT)) {
             Ok(stream) => {
                 limit_time(&stream, until)?;
                 stream.set_write_timeout(Some(left(until)?))?;
@@ -246,7 +252,7 @@ fn left(until: Instant) -> io::Result<Duration> {
     match until.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("no whole response within {} s", PATIENCE.as_secs()),
+            format!("no whole response within {} s", TIMEOUT.as_secs()),
         )),
         left => Ok(left),
     }
@@ -298,7 +304,7 @@ fn words(fault: ReplyFault) -> &'static str {
             "the connection was closed within it"
         }
         ReplyFault::Malformed(what) => what,
-        ReplyFault::Unsolicited => "bytes that nobody has asked for",
+        ReplyFault::Unsolicited => "bytes without a request",
     }
 }
 

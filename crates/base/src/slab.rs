@@ -1,4 +1,4 @@
-//! Slots for connections: reused, found by token, blind to tokens of earlier tenants.
+//! Slots for connections: reused, found by token, blind to tokens of earlier connections.
 //!
 //! Every operation is O(1). Memory grows by doubling and is never given back: a server that once
 //! held many connections will hold many again.
@@ -92,7 +92,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The value of this token, if its slot has no later tenant.
+    /// The value of this token, if its slot has no later value.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         let slot = self.slots.get_mut(token.index as usize)?;
@@ -102,7 +102,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The value of this token, if its slot has no later tenant.
+    /// The value of this token, if its slot has no later value.
     #[must_use]
     #[inline]
     pub fn get(&self, token: Token) -> Option<&T> {

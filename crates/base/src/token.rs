@@ -1,11 +1,11 @@
 //! A name for a connection that cannot be mistaken for its successor's.
 
-/// Index of a slot plus the generation of its tenant: a token of an earlier tenant misses.
+/// Index of a slot plus the generation of its value: a token of an earlier value misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Token {
     /// Which slot.
     pub index: u32,
-    /// Which tenant of the slot.
+    /// Which value of the slot, counted from the first.
     pub generation: u32,
 }
 

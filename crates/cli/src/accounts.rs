@@ -18,7 +18,7 @@ use loadline_spec::values::Auto;
 /// Where the pages are.
 pub(crate) const BASE: &str = "/accounts";
 /// How long the end waits for statements that are still running.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Accounts with their database open.
 #[derive(Clone)]
@@ -112,7 +112,7 @@ impl Mounted {
 
     /// Ends every connection to the database.
     pub(crate) fn close(&self) {
-        let closing = async { timeout(CLOSE_PATIENCE, self.accounts.close()).await };
+        let closing = async { timeout(CLOSE_TIMEOUT, self.accounts.close()).await };
         if self.runtime.block_on(closing).is_err() {
             tracing::warn!("accounts: connections to the database were cut");
         }

@@ -179,11 +179,11 @@ impl Tls {
         let report = report.map(|it| it.unwrap_or_else(PoisonError::into_inner));
         match report {
             Some(report) if report.names_without > 0 => {
-                "loadline: there are names without a certificate: their handshakes fail until the \
+                "loadline: some names have no certificate: their handshakes fail until the \
                  authority has issued one\n"
             }
             _ if self.is_self_signed => {
-                "loadline: the certificate is signed by nobody: clients warn of it, or take it with \
+                "loadline: the certificate is self-signed: clients warn of it, or accept it with \
                  an option such as curl --insecure\n"
             }
             _ => "",

@@ -46,7 +46,7 @@ pub(crate) struct Exchange {
     session: ClientSession,
     stamps: Stamps,
     phase: u16,
-    standing: RequestState,
+    state: RequestState,
 }
 
 /// What a piece of an answer came to. What is over has been counted.
@@ -69,8 +69,8 @@ impl Exchange {
 
     /// A request has become due, unless one has already.
     pub(crate) fn due(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
-        if self.standing == RequestState::None {
-            self.standing = RequestState::Due;
+        if self.state == RequestState::None {
+            self.state = RequestState::Due;
             self.phase = context.phase;
             self.stamps = Stamps {
                 due_ns,
@@ -82,7 +82,7 @@ impl Exchange {
 
     /// The first byte of the request is about to be given to the kernel.
     pub(crate) fn sent(&mut self, request: &Prepared, context: &mut UserContext<'_>) {
-        self.standing = RequestState::Out;
+        self.state = RequestState::Out;
         self.stamps.sent_ns = context.now_ns;
         self.session.requested(request.method);
         context.recorder.tally(self.phase).sent += 1;
@@ -110,7 +110,7 @@ impl Exchange {
         spec: &RequestSpec,
         context: &mut UserContext<'_>,
     ) -> Progress {
-        let received = match self.standing {
+        let received = match self.state {
             RequestState::Due => Received::Fault(ReplyFault::ClosedEarly),
             _ if is_cut => self.session.received_cut(),
             _ => self.session.received_eof(),
@@ -149,13 +149,13 @@ impl Exchange {
         tally.answered(reply.status, reply.content_bytes);
         tally.judged(fault, reply.status);
         context.recorder.completed(self.phase, &self.stamps);
-        self.standing = RequestState::None;
+        self.state = RequestState::None;
     }
 
     /// The request has failed; no change without one.
     pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         if self.has_request() {
-            self.standing = RequestState::None;
+            self.state = RequestState::None;
             let after_ns = context.now_ns.saturating_sub(self.stamps.due_ns);
             context.recorder.failed(self.phase, kind, after_ns);
         }
@@ -164,19 +164,19 @@ impl Exchange {
     /// The client gives the request up; no change without one.
     pub(crate) fn given_up(&mut self, context: &mut UserContext<'_>) {
         if self.has_request() {
-            self.standing = RequestState::None;
+            self.state = RequestState::None;
             context.recorder.tally(self.phase).unfinished += 1;
         }
     }
 
     /// Whether there is a request, sent or not.
     pub(crate) fn has_request(&self) -> bool {
-        self.standing != RequestState::None
+        self.state != RequestState::None
     }
 
     /// Whether a request is out.
     pub(crate) fn is_out(&self) -> bool {
-        self.standing == RequestState::Out
+        self.state == RequestState::Out
     }
 
     /// Bytes of content that are known to come.

@@ -81,7 +81,7 @@ fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), SpecEr
     let unvisited = unvisited.unwrap_or_default();
     Err(SpecError::new(
         "connections",
-        format!("nobody would ask {unvisited}, each connection goes to one server"),
+        format!("{unvisited} would get no request: each connection goes to one server"),
         format!("at least {}", servers.len()),
     )
     .with_value(plain))

@@ -280,7 +280,7 @@ fn what_is_open_at_the_end_is_held() {
 }
 
 /// What may happen to a virtual user that has given this order, by a number.
-fn happen(client: &mut Client, order: Order, what: u8) {
+fn carry_out(client: &mut Client, order: Order, what: u8) {
     let fail = |client: &mut Client, kind| {
         client.on_event(Event::Failed(kind));
     };
@@ -334,7 +334,7 @@ proptest! {
             let order = client.order();
             prop_assert_ne!(&order, &Order::Done);
             failed_to_connect += u64::from(order == Order::Connect && what % 8 == 0);
-            happen(&mut client, order, what);
+            carry_out(&mut client, order, what);
         }
         client.is_ending = true;
         let mut orders = 0;

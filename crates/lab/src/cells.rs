@@ -269,9 +269,8 @@ impl Maker<'_> {
         for factor in &series.factors {
             let mut next = Vec::new();
             if drafts.len().saturating_mul(factor.levels.len()) > CELLS_MAX {
-                return Err(SpecError::from(format!(
-                    "more than {CELLS_MAX} cells; right would be fewer levels"
-                )));
+                let problem = format!("more than {CELLS_MAX} cells");
+                return Err(ValueError::new(problem, "fewer levels").into());
             }
             for draft in &drafts {
                 for level in &factor.levels {
@@ -316,12 +315,13 @@ impl Maker<'_> {
         let placement = placement.ok_or_else(|| format!("no cpus {}", draft.cpus))?;
         for cpu in placement.server.iter().chain(&placement.client) {
             if !self.cpus.contains(cpu) {
-                return Err(SpecError::from(format!(
-                    "cpus {}: CPU {cpu} is not one of this process ({}); right would be split, one or \
-                     shared, which every machine has",
+                let problem = format!(
+                    "cpus {}: CPU {cpu} is not one of this process ({})",
                     draft.cpus,
                     cpus_text(self.cpus)
-                )));
+                );
+                let right = "split, one or shared, which every machine has";
+                return Err(ValueError::new(problem, right).into());
             }
         }
         Ok(Cell {
@@ -360,9 +360,8 @@ impl Draft {
         names.extend(has_path.then(|| "the path".to_owned()));
         for name in names {
             if let Some(other) = self.set.insert(name.clone(), factor.to_owned()) {
-                return Err(SpecError::from(format!(
-                    "the factors {other} and {factor} both set {name}; right would be one of them"
-                )));
+                let problem = format!("the factors {other} and {factor} both set {name}");
+                return Err(ValueError::new(problem, "one of them").into());
             }
         }
         self.serve.extend(sets.serve.clone());

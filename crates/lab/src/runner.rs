@@ -23,6 +23,7 @@ mod quota;
 mod reach;
 pub mod relay;
 mod relayed;
+mod report;
 mod servers;
 mod site;
 mod start;

@@ -334,7 +334,7 @@ impl ClientSession {
     fn interim(&mut self, status: u16, limits: &Limits) -> Result<(), &'static str> {
         self.interim_count += 1;
         if status == 101 {
-            return Err("another protocol that nobody asked for");
+            return Err("a change of protocol without a request");
         }
         if self.interim_count > limits.interim_answers_max {
             return Err("more interim responses than allowed");

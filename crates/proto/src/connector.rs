@@ -36,7 +36,7 @@ pub struct LayerFailure {
 /// What has made a layer's connection fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
-    /// The server's certificate is signed by nobody who is trusted.
+    /// The server's certificate is not signed by a trusted authority.
     Authority,
     /// It is not accepted for another reason: its name, its time.
     Certificate,

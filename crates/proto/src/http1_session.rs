@@ -31,7 +31,7 @@ use loadline_base::{Millis, Segment, Transmit};
 use crate::peer::Peer;
 use crate::progress::{BodyReader, Progress};
 use crate::session_state::State;
-use crate::trusted_proxies::Standing;
+use crate::trusted_proxies::PeerKind;
 use crate::{
     CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Method, Outcome,
     Pace, SessionConfig, Status,
@@ -84,7 +84,7 @@ impl Http1Session {
         Self {
             config: Arc::clone(config),
             progress: None,
-            peer: Peer::new(peer, config.trusted_proxies.standing(peer)),
+            peer: Peer::new(peer, config.trusted_proxies.peer_kind(peer)),
             since: cx.now,
             moved: 0,
             state: State::Idle,
@@ -392,7 +392,7 @@ impl Http1Session {
 
     /// Whether the other end is a proxy whose word about its clients is taken.
     fn peer_is_trusted(&self) -> bool {
-        self.peer.standing == Standing::Proxy
+        self.peer.kind == PeerKind::Proxy
     }
 
     /// Between requests with nothing received: may be closed to make room.

@@ -42,7 +42,7 @@ use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
 use crate::http2::state::State;
 use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
-use crate::trusted_proxies::Standing;
+use crate::trusted_proxies::PeerKind;
 use crate::{
     Body, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill,
     Http1Session, Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
@@ -251,7 +251,7 @@ impl Http2Session {
     }
 
     fn peer_is_trusted(&self) -> bool {
-        self.peer.standing == Standing::Proxy
+        self.peer.kind == PeerKind::Proxy
     }
 
     fn begin_period(&mut self, cx: &Context<'_>) {

@@ -3,7 +3,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use crate::trusted_proxies::Standing;
+use crate::trusted_proxies::PeerKind;
 
 /// An address, or none on a Unix socket.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Peer {
     port: u16,
     family: Family,
     /// What it counts as.
-    pub(crate) standing: Standing,
+    pub(crate) kind: PeerKind,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,13 @@ enum Family {
 }
 
 impl Peer {
-    pub(crate) fn new(address: Option<SocketAddr>, standing: Standing) -> Self {
+    pub(crate) fn new(address: Option<SocketAddr>, kind: PeerKind) -> Self {
         let mut peer = Self {
             address: [0; 16],
             scope_id: 0,
             port: address.map_or(0, |address| address.port()),
             family: Family::Unix,
-            standing,
+            kind,
         };
         match address {
             None => {}
@@ -79,11 +79,11 @@ mod tests {
         ] {
             let address = Some(text.parse().unwrap());
             assert_eq!(
-                Peer::new(address, Standing::Client).address(),
+                Peer::new(address, PeerKind::Client).address(),
                 address,
                 "{text}"
             );
         }
-        assert_eq!(Peer::new(None, Standing::Client).address(), None);
+        assert_eq!(Peer::new(None, PeerKind::Client).address(), None);
     }
 }

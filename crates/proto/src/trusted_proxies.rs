@@ -66,7 +66,7 @@ pub struct TrustedProxies {
 
 /// What a connection's peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PeerKind {
     /// A client.
     Client,
     /// A trusted proxy.
@@ -105,25 +105,25 @@ impl TrustedProxies {
         }
     }
 
-    pub(crate) fn standing(&self, peer: Option<SocketAddr>) -> Standing {
+    pub(crate) fn peer_kind(&self, peer: Option<SocketAddr>) -> PeerKind {
         let is_local = || peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback());
         match () {
-            () if self.trusts(peer) => Standing::Proxy,
-            () if is_local() => Standing::Unnamed,
-            () => Standing::Client,
+            () if self.trusts(peer) => PeerKind::Proxy,
+            () if is_local() => PeerKind::Unnamed,
+            () => PeerKind::Client,
         }
     }
 
     /// What a request from this peer says of its client. Whether it is a proxy that nobody has named is looked
     /// at once for a connection.
     #[inline]
-    pub(crate) fn note(&self, standing: &mut Standing, exchange: &mut Exchange) {
-        match standing {
-            Standing::Client => {}
-            Standing::Proxy => exchange.forwarded = self.forwarded(&exchange.request),
-            Standing::Unnamed => {
+    pub(crate) fn note(&self, kind: &mut PeerKind, exchange: &mut Exchange) {
+        match kind {
+            PeerKind::Client => {}
+            PeerKind::Proxy => exchange.forwarded = self.forwarded(&exchange.request),
+            PeerKind::Unnamed => {
                 exchange.unnamed_proxy = forwarded::field_of_a_proxy(&exchange.request);
-                *standing = Standing::Client;
+                *kind = PeerKind::Client;
             }
         }
     }

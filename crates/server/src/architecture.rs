@@ -1,13 +1,10 @@
 //! Which threads there are, by architecture: the one match from a name to what runs.
 
-pub(crate) mod connection_queue;
-pub(crate) mod connection_slots;
 #[cfg(test)]
 mod leader_followers;
 mod proactor;
 mod reactor;
 mod sequential;
-mod spare_threads;
 mod thread_per_connection;
 mod thread_pool;
 

@@ -173,7 +173,7 @@ impl<H: Handler> Server<H> {
         self
     }
 
-    /// The journal of connections.
+    /// The connection log.
     #[must_use]
     pub fn connection_log(mut self, log: ConnectionLogging) -> Self {
         self.connection_log = Some(log);

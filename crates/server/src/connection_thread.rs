@@ -167,7 +167,7 @@ pub(crate) fn next_accepted<H: Handler>(
     }
 }
 
-/// Serves a connection that keeps this thread until its end. The caller has noted it in the journal,
+/// Serves a connection that keeps this thread until its end. The caller has noted it in the connection log,
 /// with this record.
 pub(crate) fn serve_accepted<H: Handler>(
     accepted: &Accepted,
@@ -181,7 +181,7 @@ pub(crate) fn serve_accepted<H: Handler>(
     serve(accepted, site, thread, &hold, Verdict::Admit, record);
 }
 
-/// Serves a connection until its end. The caller has noted it in the journal, and closes the socket.
+/// Serves a connection until its end. The caller has noted it in the connection log, and closes the socket.
 pub(crate) fn serve<H: Handler, T: Hold>(
     accepted: &Accepted,
     site: &Site<H>,
@@ -207,7 +207,7 @@ pub(crate) fn serve<H: Handler, T: Hold>(
     // Before the close is counted: a reader that sees all closed sees none connected.
     thread.row.connections.sub(1);
     let record = connection.end(&mut (), &mut thread.cx());
-    thread.journal_closed(record);
+    thread.log_closed(record);
     thread.end_visit();
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
     thread: &mut ThreadContext<H>,
 ) {
     thread.tick();
-    let record = thread.journal_accepted(accepted.peer);
+    let record = thread.log_accepted(accepted.peer);
     let transport = Socket::of_thread(accepted.socket.as_fd());
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
     connection.refuse(&mut thread.cx());
@@ -284,7 +284,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
         connection.abort(CloseReason::Refused); // no thread waits for it
     }
     let record = connection.end(&mut (), &mut thread.cx());
-    thread.journal_closed(record);
+    thread.log_closed(record);
 }
 
 /// A thread and its connection.

@@ -5,7 +5,7 @@
 //!
 //! 1. wait, until the earliest deadline at most, and not at all while a connection is queued
 //! 2. take the time, once
-//! 3. sockets: connections to which something happened
+//! 3. sockets: connections with events
 //! 4. mailbox: results of workers, new connections from elsewhere
 //! 5. accept, a bounded batch
 //! 6. expired deadlines
@@ -46,7 +46,7 @@ use crate::site::Site;
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::Readiness;
-use crate::transport::{Driver, Happened, LoopTransport, Reported};
+use crate::transport::{Driver, DriverEvent, LoopTransport, Reported};
 use crate::worker::dispatcher::{Dispatcher, LoopTasks};
 use crate::worker::job::Message;
 use crate::worker::job::Served;
@@ -81,13 +81,13 @@ struct Slot<T> {
     queued: bool,
     /// The session knows that the server is draining.
     knows_drain: bool,
-    standing: Standing,
+    acceptance: Acceptance,
     footprint: Footprint,
 }
 
 /// How a connection counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Acceptance {
     /// Towards the cap of the server and the capacity of the loop.
     Served,
     /// Over the loop's capacity: closed at its first read.
@@ -336,7 +336,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         &self.group.members()[self.index].load
     }
 
-    /// Connections to which something happened; says whether there was anything at the listeners.
+    /// Connections with events; says whether a listener is ready.
     fn sockets(&mut self) -> bool {
         let mut is_accept_ready = false;
         for count in 1_u32.. {
@@ -355,7 +355,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     if let Some(listeners) = &mut self.listeners {
                         listeners.accepted();
                     }
-                    self.seat(accepted);
+                    self.assign(accepted);
                 }
                 Some(Next::AcceptReady) => is_accept_ready = true,
                 Some(Next::Nothing) => {}
@@ -372,14 +372,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         is_accept_ready
     }
 
-    /// Tells the next thing that happened to its connection.
+    /// Reports the next event to its connection.
     #[inline]
     fn next_event(&mut self) -> Option<Next> {
         Some(match self.driver.next()? {
-            Happened::Woken => Next::Nothing,
-            Happened::AcceptReady => Next::AcceptReady,
-            Happened::Arrived(accepted) => Next::Accepted(accepted),
-            Happened::To(token, event) => {
+            DriverEvent::Woken => Next::Nothing,
+            DriverEvent::AcceptReady => Next::AcceptReady,
+            DriverEvent::Arrived(accepted) => Next::Accepted(accepted),
+            DriverEvent::To(token, event) => {
                 // A slot that was closed earlier in the batch misses: its generation has passed.
                 let slot = self.slots.get_mut(token);
                 match slot.map(|slot| (&mut slot.connection, &mut slot.missed)) {
@@ -404,7 +404,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
-        if slot.standing == Standing::OverCapacity {
+        if slot.acceptance == Acceptance::OverCapacity {
             // It has nothing to do before its first read: an event for writing must not begin one.
             if reported.is_input {
                 if let Some(connection) = &slot.connection {

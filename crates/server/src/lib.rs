@@ -82,6 +82,12 @@ mod accept {
 }
 mod admission;
 mod architecture;
+/// Parts of the architectures whose threads block.
+mod blocking {
+    pub(crate) mod connection_queue;
+    pub(crate) mod connection_slots;
+    pub(crate) mod spare_threads;
+}
 mod builder;
 mod config;
 mod connection;
@@ -99,8 +105,8 @@ mod site;
 mod sync;
 mod task;
 mod telemetry {
+    pub(crate) mod connection_log;
     pub(crate) mod counters;
-    pub(crate) mod journal;
     pub(crate) mod log;
 }
 mod thread {
@@ -153,7 +159,7 @@ pub(crate) use accept::listener::Listener;
 use overload::InProgress;
 use shutdown::Shutdown;
 use site::{Clock, Site, Started};
-use telemetry::journal::Journal;
+use telemetry::connection_log::SharedConnectionLog;
 
 /// Takes lines of a log from serving threads.
 pub trait AccessSink: Send + Sync {
@@ -171,7 +177,7 @@ pub struct AccessLogging {
     pub sink: Arc<dyn AccessSink>,
 }
 
-/// Where the journal of connections goes, and in which form.
+/// Where the connection log goes, and in which form.
 #[derive(Clone)]
 pub struct ConnectionLogging {
     /// The form of a line.
@@ -192,7 +198,7 @@ pub struct ServerConfig {
     pub unix_mode: Option<u32>,
     /// The access log, if there is one.
     pub access_log: Option<AccessLogging>,
-    /// The journal of connections, if there is one.
+    /// The connection log, if there is one.
     pub connection_log: Option<ConnectionLogging>,
 }
 
@@ -254,7 +260,7 @@ fn start<H: Handler>(
         warned_of_unnamed_proxy: Default::default(),
         failure: Default::default(),
         access: config.access_log.map(|access| (access.format, access.sink)),
-        journal: config.connection_log.map(Journal::new),
+        connection_log: config.connection_log.map(SharedConnectionLog::new),
         options: config.options.with_parts(),
     });
     let (started, starting) = sync_channel(1);

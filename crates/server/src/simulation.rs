@@ -34,7 +34,7 @@ use crate::shutdown::Shutdown;
 use crate::site::{Clock, Site, tests::config_of};
 use crate::worker::job::Job;
 use crate::worker::job_queue::source::Taken;
-use crate::worker::pool::{WorkerDesk, Workers};
+use crate::worker::pool::{WorkerThread, Workers};
 use client::{Client, Manner, content};
 use driver::{SimDriver, enter, lock};
 use network::Network;
@@ -51,7 +51,7 @@ const MOVE_CHANCE: f64 = 0.3;
 /// What a turn takes.
 const TURN_US: u64 = 20;
 
-/// Turns of loops between two happenings: more is no progress.
+/// Turns of loops between two events: more is no progress.
 const TURNS_MAX: u32 = 100_000;
 
 /// Answers with content that names the request.
@@ -131,7 +131,7 @@ impl Handler for Echo {
 
 /// What happens next outside of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum SimEvent {
     Connect,
     Send(usize),
     Read(usize),
@@ -142,7 +142,7 @@ enum Happening {
 
 /// One simulated worker.
 struct SimWorker {
-    desk: WorkerDesk<Echo>,
+    thread: WorkerThread<Echo>,
     job: Option<Taken<Job>>,
 }
 
@@ -158,8 +158,8 @@ struct Simulation {
     /// Until when each of them sleeps.
     sleeps_until_us: Vec<Option<u64>>,
     workers: Vec<SimWorker>,
-    happenings: BinaryHeap<Reverse<(u64, u64, Happening)>>,
-    happened: u64,
+    events: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
+    events_begun: u64,
     clients: Vec<Client>,
     still_to_connect: usize,
 }
@@ -206,16 +206,16 @@ impl Simulation {
             local_addresses: Default::default(),
             warned_of_unnamed_proxy: Default::default(),
             access: None,
-            journal: None,
+            connection_log: None,
             failure: Default::default(),
             options,
         });
         let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
-        let (pool, desks) = match workers {
+        let (pool, threads) = match workers {
             0 => (None, Vec::new()),
             count => {
-                let (pool, desks) = Workers::new(&site, count, 0).expect("wakers");
-                (Some(pool), desks)
+                let (pool, threads) = Workers::new(&site, count, 0).expect("wakers");
+                (Some(pool), threads)
             }
         };
         let event_loop = |index| {
@@ -232,17 +232,17 @@ impl Simulation {
             group,
             sleeps_until_us: vec![Some(0); loops.len()],
             loops,
-            workers: (desks.into_iter())
-                .map(|desk| SimWorker { desk, job: None })
+            workers: (threads.into_iter())
+                .map(|thread| SimWorker { thread, job: None })
                 .collect(),
-            happenings: BinaryHeap::new(),
-            happened: 0,
+            events: BinaryHeap::new(),
+            events_begun: 0,
             clients: Vec::with_capacity(connections),
             still_to_connect: connections,
             site,
             luck,
         };
-        simulation.after(0, Happening::Connect);
+        simulation.after(0, SimEvent::Connect);
         simulation
     }
 
@@ -250,17 +250,17 @@ impl Simulation {
         self.now_us.load(Relaxed)
     }
 
-    fn after(&mut self, delay_us: u64, what: Happening) {
-        self.happened += 1;
+    fn after(&mut self, delay_us: u64, what: SimEvent) {
+        self.events_begun += 1;
         let at_us = self.now() + delay_us;
-        self.happenings.push(Reverse((at_us, self.happened, what)));
+        self.events.push(Reverse((at_us, self.events_begun, what)));
     }
 
     /// Until nothing happens any more.
     fn run(mut self) -> Summary {
         loop {
             self.run_server();
-            let next = self.happenings.peek().map(|Reverse((at_us, ..))| *at_us);
+            let next = self.events.peek().map(|Reverse((at_us, ..))| *at_us);
             let lazy = lock(&self.network).report_lazy();
             let waking = self.sleeps_until_us.iter().copied().flatten().min();
             let Some(at_us) = [next, lazy, waking].into_iter().flatten().min() else {
@@ -268,11 +268,11 @@ impl Simulation {
             };
             self.now_us.fetch_max(at_us, Relaxed);
             lock(&self.network).report_lazy();
-            while let Some(Reverse((at_us, _, what))) = self.happenings.peek().copied()
+            while let Some(Reverse((at_us, _, what))) = self.events.peek().copied()
                 && at_us <= self.now()
             {
-                self.happenings.pop();
-                self.happen(what);
+                self.events.pop();
+                self.handle(what);
             }
         }
         self.finish()
@@ -301,7 +301,7 @@ impl Simulation {
                 self.take_job(worker);
             }
             self.stir();
-            let next = self.happenings.peek();
+            let next = self.events.peek();
             if next.is_some_and(|Reverse((at_us, ..))| *at_us <= self.now()) {
                 break;
             }
@@ -338,11 +338,11 @@ impl Simulation {
         let now_us = self.now();
         let one = &mut self.workers[worker];
         if one.job.is_none()
-            && let Some(taken) = one.desk.try_take(now_us)
+            && let Some(taken) = one.thread.try_take(now_us)
         {
             one.job = Some(taken);
             let takes_us = self.luck.random_range(10..3_000);
-            self.after(takes_us, Happening::WorkerDone(worker));
+            self.after(takes_us, SimEvent::WorkerDone(worker));
         }
     }
 
@@ -355,30 +355,30 @@ impl Simulation {
                     Manner::ReadsSlowly => self.luck.random_range(1_000..20_000),
                     _ => self.luck.random_range(0..500),
                 };
-                self.after(delay_us, Happening::Read(pipe));
+                self.after(delay_us, SimEvent::Read(pipe));
             }
         }
     }
 
-    fn happen(&mut self, what: Happening) {
+    fn handle(&mut self, what: SimEvent) {
         match what {
-            Happening::Connect => self.connect(),
-            Happening::Send(client) => self.send(client),
-            Happening::Read(client) => self.read(client),
-            Happening::Reset(client) => {
+            SimEvent::Connect => self.connect(),
+            SimEvent::Send(client) => self.send(client),
+            SimEvent::Read(client) => self.read(client),
+            SimEvent::Reset(client) => {
                 let one = &mut self.clients[client];
                 if !std::mem::replace(&mut one.is_over, true) {
                     lock(&self.network).reset(client);
                 }
             }
-            Happening::WorkerDone(worker) => {
+            SimEvent::WorkerDone(worker) => {
                 let one = &mut self.workers[worker];
                 if let Some(taken) = one.job.take() {
-                    one.desk.carry_out(taken, &self.site);
+                    one.thread.carry_out(taken, &self.site);
                 }
                 self.take_job(worker);
             }
-            Happening::Drain => {
+            SimEvent::Drain => {
                 let now = self.site.clock.now();
                 self.site
                     .shutdown
@@ -399,14 +399,14 @@ impl Simulation {
         self.schedule_send(pipe);
         if resets {
             let delay_us = self.luck.random_range(0..10_000);
-            self.after(delay_us, Happening::Reset(pipe));
+            self.after(delay_us, SimEvent::Reset(pipe));
         }
         self.still_to_connect -= 1;
         match self.still_to_connect {
-            0 => self.after(1_000, Happening::Drain),
+            0 => self.after(1_000, SimEvent::Drain),
             _ => {
                 let delay_us = self.luck.random_range(0..600);
-                self.after(delay_us, Happening::Connect);
+                self.after(delay_us, SimEvent::Connect);
             }
         }
     }
@@ -423,7 +423,7 @@ impl Simulation {
         if !one.is_sending && !one.is_over && one.answers.len() >= part.after_answers {
             one.is_sending = true;
             let delay_us = part.delay_us;
-            self.after(delay_us, Happening::Send(client));
+            self.after(delay_us, SimEvent::Send(client));
         }
     }
 
@@ -474,7 +474,7 @@ impl Simulation {
         if !is_empty {
             self.clients[client].is_reading = true;
             let delay_us = if slowly { 3_000 } else { 10 };
-            return self.after(delay_us, Happening::Read(client));
+            return self.after(delay_us, SimEvent::Read(client));
         }
         let is_done = one_is_done(&self.clients[client]);
         if is_end || is_done {

@@ -16,8 +16,8 @@ use crate::accept::acceptor::LogAfter;
 use crate::config::SharedConfig;
 use crate::overload::InProgress;
 use crate::shutdown::Shutdown;
+use crate::telemetry::connection_log::SharedConnectionLog;
 use crate::telemetry::counters::Registry;
-use crate::telemetry::journal::Journal;
 use crate::telemetry::log::{self, drop_panic, log_panic, panic_text};
 use crate::transport::local_address::LocalAddresses;
 use crate::{AccessSink, ServerOptions};
@@ -40,7 +40,7 @@ pub(crate) struct Site<H: Handler> {
     /// Whether it was said that a proxy on this machine is not trusted.
     pub(crate) warned_of_unnamed_proxy: AtomicBool,
     pub(crate) access: Option<(AccessFormat, Arc<dyn AccessSink>)>,
-    pub(crate) journal: Option<Arc<Journal>>,
+    pub(crate) connection_log: Option<Arc<SharedConnectionLog>>,
     /// Why the server ends though nobody has asked it to: the first reason.
     pub(crate) failure: Mutex<Option<io::Error>>,
 }
@@ -70,8 +70,8 @@ impl<H: Handler> Site<H> {
         };
         log::say(|| {
             tracing::warn!(
-                "a request came with {name} through a proxy on this machine that nobody named, so all \
-                 its clients are taken for one, in logs, limits and accounts; right would be \
+                "a request came with {name} through a proxy on this machine that is not trusted, so all its \
+                 clients count as one, in logs, limits and accounts; right would be \
                  --trust-proxy {proxy}{option}"
             );
         });
@@ -184,8 +184,8 @@ pub(crate) struct Started(pub(crate) SyncSender<()>);
 
 impl Started {
     /// From here on connections are served; errors are no longer those of the start.
-    pub(crate) fn tell(self) {
-        let _ = self.0.send(()); // nobody waits any more: nothing to tell
+    pub(crate) fn notify(self) {
+        let _ = self.0.send(()); // an error: nothing waits any more
     }
 }
 
@@ -233,7 +233,7 @@ pub(crate) mod tests {
             local_addresses: LocalAddresses::default(),
             warned_of_unnamed_proxy: AtomicBool::default(),
             access: None,
-            journal: None,
+            connection_log: None,
             failure: Mutex::default(),
         })
     }

@@ -118,7 +118,7 @@ pub(crate) trait Transport<D>: Sized {
 }
 
 /// Something that a wait brought.
-pub(crate) enum Happened<F> {
+pub(crate) enum DriverEvent<F> {
     /// There is mail, or the shutdown has moved on: a turn looks at both in any case.
     Woken,
     /// A listener is ready: connections are to be accepted.
@@ -161,11 +161,11 @@ pub(crate) trait Driver: Watch + Send + Sized {
     /// Wakes up when this (an eventfd) is written.
     fn watch_waker(&mut self, waker: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Waits for something to happen; `next` tells it.
+    /// Waits for an event; `next` returns it.
     fn wait(&mut self, timeout_ms: Option<u64>) -> io::Result<()>;
 
     /// The next thing that the last wait brought.
-    fn next(&mut self) -> Option<Happened<Self::Event<'_>>>;
+    fn next(&mut self) -> Option<DriverEvent<Self::Event<'_>>>;
 
     /// Events that are still to be reported.
     fn left(&self) -> usize;

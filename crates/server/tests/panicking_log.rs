@@ -28,7 +28,7 @@ every_model! {
 }
 
 /// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// More than there are threads of any kind.
 const TIMES: usize = 20;
@@ -168,7 +168,7 @@ fn start(model: Model, root: &std::path::Path) -> Server<Site> {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

@@ -89,8 +89,8 @@ spec! {
         #[arg(short, long, value_name = "N")]
         pub connections: Option<Count<0, CLIENTS_MAX>>,
 
-        /// Requests that a connection carries at one time, at most; the server may take fewer (with
-        /// --http2) [default: 1; in an open loop 100].
+        /// The most requests in flight on a connection; the server may allow fewer (with --http2)
+        /// [default: 1; in an open loop 100].
         #[arg(long, value_name = "N")]
         pub streams: Option<Count<1, STREAMS_MAX>>,
 
@@ -132,7 +132,7 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub deadline: Option<Timeout>,
 
-        /// Count good responses apart that came within this time after their attempt was due.
+        /// Also count the good responses that came within this time after their attempt was due.
         #[arg(long, value_name = "TIME")]
         pub latency_goal: Option<Timeout>,
     }
@@ -229,7 +229,7 @@ spec! {
             value_parser = http_version())]
         pub http: Preset<HttpVersion>,
 
-        /// Speak HTTP/2: by https where the server agrees to it (ALPN), by http from the first byte on
+        /// Speak HTTP/2: over https if the server agrees to it (ALPN), over http from the first byte on
         /// (prior knowledge). Plain clients only.
         #[arg(long)]
         pub http2: bool,

@@ -60,7 +60,7 @@ spec! {
         /// What a request may cost.
         #[command(flatten)]
         pub requests: RequestSpec,
-        /// Who is a proxy.
+        /// Which connections come from proxies.
         #[command(flatten)]
         pub proxy: ProxySpec,
         /// Which files, and how.
@@ -194,8 +194,8 @@ spec! {
     #[command(next_help_heading = "Memory")]
     pub struct MemorySpec {
         /// Memory for connections, their buffers, threads and the file cache. When it runs short, idle
-        /// connections are closed, then those that wait for their clients; then new connections and
-        /// large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the control group or the machine has; off: no limit.
+        /// connections are closed, then connections that wait for their clients; then new connections
+        /// and large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the control group or the machine has; off: no limit.
         #[arg(long, value_name = "SIZE", default_value = "auto")]
         pub memory_max: Preset<OrOff<Auto<Size<MEMORY_LEAST>>>>,
 
@@ -218,24 +218,24 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub struct RequestSpec {
-        /// Within which time those get their response whose requests are accepted. Requests that could
-        /// not be answered by then are refused at once (503, with Retry-After). off: nothing is
-        /// refused for its time.
+        /// Accepted requests get their response within this time. Requests that would take longer are
+        /// refused at once (503, with Retry-After). off: no request is refused for this reason.
         #[arg(long, value_name = "TIME", default_value = "1s")]
         pub latency_goal: Preset<OrOff<AnyTime>>,
 
-        /// Whether the client that holds most gives up first where connections, workers or memory run
-        /// short, and files and apps have the workers in turn: on or off. A client is an IPv4 address or a
-        /// /64 network of IPv6, behind a trusted proxy the one that the proxy names.
+        /// When connections, workers or memory run short, take from the client that holds most, and share
+        /// workers between files and apps: on or off. A client is an IPv4 address or a /64 network of
+        /// IPv6; behind a trusted proxy it is the client that the proxy names.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub fairness: OnOff,
 
-        /// Whether HTTP/2 is served, too: over TLS to clients that ask for it (ALPN), in plain text to those
-        /// that begin with it; only: HTTP/1 is not served [default: on].
+        /// Whether HTTP/2 is served, too: over TLS to clients that ask for it (ALPN), in plain text to
+        /// clients that begin with it; only: HTTP/1 is not served [default: on].
         #[arg(long, value_name = "USE", value_parser = named::<Http2>())]
         pub http2: Option<Named<Http2>>,
 
-        /// Requests of one HTTP/2 connection at one time; further ones are refused (REFUSED_STREAM).
+        /// The most requests in progress on one HTTP/2 connection; further ones are refused
+        /// (REFUSED_STREAM).
         #[arg(long, value_name = "N", default_value = "128")]
         pub streams_max: Preset<Count<1, 10_000>>,
 
@@ -325,9 +325,9 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub precompressed: OnOff,
 
-        /// Whether text, and what is like it, is compressed on the fly for clients that accept it, in files of 1 KiB
-        /// to 4 MiB: on or off. A worker does it once, and the file cache keeps it; so not with --workers 0 or
-        /// --cache-bytes 0. Accounts are never compressed.
+        /// Compress text-like files of 1 KiB to 4 MiB when requested: on or off. A worker compresses each
+        /// file once for the file cache, so this needs workers and --cache-bytes. Accounts are never
+        /// compressed.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub compress: OnOff,
 
@@ -354,7 +354,7 @@ spec! {
         #[arg(long, value_name = "TIME")]
         pub service_time: Option<AnyTime>,
 
-        /// How that time passes: asleep, or computing, as CPU time [default: sleep].
+        /// How that time passes: asleep, or computing (CPU time) [default: sleep].
         #[arg(long, value_name = "KIND",
             value_parser = named::<ServiceKind>())]
         pub service_kind: Option<Named<ServiceKind>>,
@@ -387,8 +387,8 @@ spec! {
         #[arg(long, value_name = "PATH")]
         pub status_path: Option<StatusPath>,
 
-        /// Where the status page, the live page and the probes are served alone: an address as for
-        /// --listen; may be given several times. They have a thread, connections and limits of their own there, and are no
+        /// Serve the status page, the live page and the probes only here: an address as for --listen; may
+        /// be given several times. They have a thread, connections and limits of their own, and are no
         /// longer served at --listen. Without --status-path the status page is /-/status.
         #[arg(long, value_name = "ADDRESS")]
         pub admin_listen: Vec<Listen>,

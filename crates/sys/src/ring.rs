@@ -247,7 +247,7 @@ struct Watched {
     wanted: bool,
     /// A listener that is only polled: it is reported when a connection can be accepted.
     polls: bool,
-    standing: Operation,
+    operation: Operation,
 }
 
 impl Watched {
@@ -255,7 +255,7 @@ impl Watched {
         fd: -1,
         wanted: false,
         polls: false,
-        standing: Operation::Idle,
+        operation: Operation::Idle,
     };
 }
 

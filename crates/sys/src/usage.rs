@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn others_read_what_a_thread_uses_until_it_ends() {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             let before = thread_cpu();
@@ -191,11 +191,12 @@ mod tests {
             while thread_cpu() - before < Duration::from_millis(2) {
                 sum = std::hint::black_box(sum.wrapping_mul(3) + 1);
             }
-            tell.send((ThreadUsage::of_this_thread(), thread_cpu()))
+            sender
+                .send((ThreadUsage::of_this_thread(), thread_cpu()))
                 .unwrap();
             ended.recv().unwrap_err();
         });
-        let (usage, cpu) = told.recv().unwrap();
+        let (usage, cpu) = receiver.recv().unwrap();
         assert!(usage.cpu() >= Some(cpu));
         assert_eq!(
             usage.run_delay_ns().is_some(),

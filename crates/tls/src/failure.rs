@@ -35,7 +35,7 @@ fn of_certificate(error: &CertificateError) -> (FailureCause, String) {
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             return (
                 FailureCause::Authority,
-                "its certificate is signed by nobody who is trusted".to_owned(),
+                "its certificate is not signed by a trusted authority".to_owned(),
             );
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
@@ -57,7 +57,7 @@ fn of_certificate(error: &CertificateError) -> (FailureCause, String) {
             "its certificate is not valid yet".to_owned()
         }
         CertificateError::Other(other) if is_of_authority(other) => {
-            "its certificate is that of an authority (CA:TRUE), not of a server".to_owned()
+            "its certificate is for an authority (CA:TRUE), not for a server".to_owned()
         }
         error => format!("its certificate is not accepted: {error}"),
     };

@@ -35,7 +35,7 @@ const FIRST_MESSAGE_BYTES_MAX: usize = 68 << 10;
 /// takes ten, with a message to a record; each record beyond that would be a job for nothing.
 const STEPS_MAX: u8 = 16;
 
-/// What a client is told that speaks HTTP to a port of TLS.
+/// The response to a client that speaks plain HTTP to a port of TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\
 Content-Type: text/plain\r\nContent-Length: 54\r\n\r\n\
 This port speaks HTTPS: the address begins with https.";

@@ -25,7 +25,7 @@ use log::Log;
 use model::Model;
 
 /// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// That this, and nothing else, has come since the last time.
 fn is_one_line(log: &Log, model: Model, text: &str) {
@@ -46,7 +46,7 @@ async fn fails<B>(_: Request<B>) -> Result<axum::response::Response, io::Error> 
 /// The whole answer to one request on a connection of its own.
 fn answer(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut text = String::new();

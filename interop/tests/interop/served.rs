@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use crate::model::Model;
 
 /// The longest wait for anything before a test fails: every architecture is tested at once.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What HTTP/2 is spoken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,13 +139,13 @@ pub fn run<T>(clients: impl Future<Output = T>) -> T {
         .enable_all()
         .build()
         .unwrap();
-    let limited = async { tokio::time::timeout(PATIENCE, clients).await };
+    let limited = async { tokio::time::timeout(TIMEOUT, clients).await };
     runtime.block_on(limited).expect("in time")
 }
 
 /// Waits for what comes about on another thread.
 pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "it never came about that {what}");
         tokio::time::sleep(Duration::from_millis(1)).await;

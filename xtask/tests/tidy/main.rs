@@ -300,6 +300,31 @@ fn words_that_break_a_promise() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
+/// What two architectures share is in other modules, so that each file can be read alone.
+#[test]
+fn architectures_do_not_import_each_other() {
+    let mut files = rust_files();
+    files.retain(|file| file.path.starts_with("crates/server/src/architecture/"));
+    let name = |file: &Rust| {
+        Path::new(&file.path)
+            .file_stem()?
+            .to_str()
+            .map(str::to_owned)
+    };
+    let names: Vec<String> = files.iter().filter_map(name).collect();
+    assert!(names.len() > 1, "{names:?}");
+    let mut broken = Vec::new();
+    for file in &files {
+        for (number, line) in file.code_lines() {
+            let mut siblings = names.iter().map(|name| format!("super::{name}"));
+            if line.contains("crate::architecture") || siblings.any(|path| line.contains(&path)) {
+                broken.push(format!("{}:{number}: {}", file.path, line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
 #[test]
 fn only_sys_may_allow_unsafe_code() {
     for manifest in manifests() {

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::places::PoolPlaces;
-use crate::limits::{OPEN_PATIENCE, REFUSED_FOR};
+use crate::limits::{OPEN_TIMEOUT, REFUSED_FOR};
 use crate::log::failed;
 use crate::options::PoolRange;
 
@@ -130,7 +130,7 @@ impl<D: Driver> Resized<D> {
     async fn open(&self, size: usize) -> Result<(), Error> {
         let (mut held, mut result) = (Vec::new(), Ok(()));
         for _ in self.pool.size() as usize..size {
-            let opening = timeout(OPEN_PATIENCE, self.pool.acquire()).await;
+            let opening = timeout(OPEN_TIMEOUT, self.pool.acquire()).await;
             match opening.unwrap_or(Err(Error::PoolTimedOut)) {
                 Ok(connection) => held.push(connection),
                 Err(error) => {
@@ -205,12 +205,12 @@ mod tests {
     use super::*;
 
     /// Longer than no connection is tried where one took too long to open.
-    const PATIENCE: Duration = Duration::from_secs(180);
+    const TIMEOUT: Duration = Duration::from_secs(180);
 
     async fn eventually(is_so: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_so() {
-            assert!(began.elapsed() < PATIENCE);
+            assert!(began.elapsed() < TIMEOUT);
             sleep(Duration::from_millis(1)).await; // a number announces itself nowhere
         }
     }

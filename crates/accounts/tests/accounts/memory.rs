@@ -21,7 +21,7 @@ const HASHES_MAX: usize = 3;
 /// threads and pieces that an allocator keeps are about 5 MiB.
 const REST_BYTES_MAX: u64 = 12 << 20;
 /// How long memory may take to be given back.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const LOGINS: &str = "LOADLINE_TEST_LOGINS";
 
 #[test]
@@ -113,7 +113,7 @@ async fn at_rest(bytes_max: u64) -> u64 {
         if used <= bytes_max {
             return used;
         }
-        assert!(began.elapsed() < PATIENCE, "{used} bytes, not {bytes_max}");
+        assert!(began.elapsed() < TIMEOUT, "{used} bytes, not {bytes_max}");
         tokio::time::sleep(Duration::from_millis(20)).await; // the kernel says nothing when it takes memory back
     }
 }

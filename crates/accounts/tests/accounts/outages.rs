@@ -12,7 +12,7 @@ use super::servers::{Kind, Server};
 use super::site::{Site, Time, options};
 
 /// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) async fn all(server: &mut Server) {
     drains(server).await;
@@ -41,7 +41,7 @@ async fn drains(server: &Server) {
     site.accounts.close().await;
     let began = Instant::now();
     while server.count(control, connected).await > 0 {
-        assert!(began.elapsed() < PATIENCE, "a connection was left");
+        assert!(began.elapsed() < TIMEOUT, "a connection was left");
         tokio::task::yield_now().await; // the server notices an end in its own time
     }
 }
@@ -120,7 +120,7 @@ async fn is_down_at_the_start(server: &mut Server) {
         options
     };
     let missing = server.url("missing");
-    let error = Accounts::open(with_patience(&missing, PATIENCE))
+    let error = Accounts::open(with_patience(&missing, TIMEOUT))
         .await
         .err()
         .expect("no database");
@@ -134,7 +134,7 @@ async fn is_down_at_the_start(server: &mut Server) {
         .err();
     let said = error.expect("nobody answers").to_string();
     assert!(said.contains("is the database running there?"), "{said}");
-    let waiting = tokio::spawn(Accounts::open(with_patience(&url, PATIENCE)));
+    let waiting = tokio::spawn(Accounts::open(with_patience(&url, TIMEOUT)));
     server.run().await;
     let accounts = waiting
         .await
@@ -146,7 +146,7 @@ async fn is_down_at_the_start(server: &mut Server) {
 async fn until(is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain");
+        assert!(began.elapsed() < TIMEOUT, "waited in vain");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

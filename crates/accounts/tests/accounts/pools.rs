@@ -61,7 +61,7 @@ async fn a_pool_cannot_begin_with_more_than_it_may_have() {
 }
 
 /// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A site whose pool changes its size ten times as often as usual.
 async fn changing(url: &str, most: u32) -> Site {
@@ -77,7 +77,7 @@ async fn until(site: &Site, is_so: impl Fn(&Counters) -> bool) {
     let began = Instant::now();
     while !is_so(&site.accounts.counters()) {
         let counters = site.accounts.counters();
-        assert!(began.elapsed() < PATIENCE, "{counters:?}");
+        assert!(began.elapsed() < TIMEOUT, "{counters:?}");
         tokio::time::sleep(Duration::from_millis(1)).await; // a count announces itself nowhere
     }
 }

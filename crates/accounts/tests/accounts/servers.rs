@@ -14,7 +14,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 use tempfile::TempDir;
 
 /// How long a server may take to answer after its start.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server; ends with the value.
 pub(crate) struct Server {
@@ -195,7 +195,7 @@ impl Server {
                 return;
             };
             // PostgreSQL does not start before the last process of the one that was killed is gone.
-            let may_pass = why.contains("is still in use") && began.elapsed() < PATIENCE;
+            let may_pass = why.contains("is still in use") && began.elapsed() < TIMEOUT;
             assert!(may_pass, "{:?}: {why}", self.kind);
         }
     }
@@ -205,7 +205,7 @@ impl Server {
         while let Err(error) = self.ask("SELECT 1").await {
             let child = self.child.as_mut();
             let ended = child.and_then(|child| child.try_wait().ok().flatten());
-            if ended.is_some() || began.elapsed() > PATIENCE {
+            if ended.is_some() || began.elapsed() > TIMEOUT {
                 let log = fs::read(self.folder.path().join("log")).unwrap_or_default();
                 let log = String::from_utf8_lossy(&log);
                 return Err(format!("{error}, {ended:?}; it said:\n{log}"));

@@ -309,7 +309,7 @@ fn a_dip_below_the_capacity() {
 }
 
 #[test]
-fn a_dip_is_told() {
+fn a_dip_is_reported() {
     let right = (0..100).filter(|seed| {
         let mut luck = Luck(Pcg64Mcg::seed_from_u64(*seed));
         let server = with_dip(&mut luck);

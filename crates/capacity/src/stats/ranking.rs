@@ -114,9 +114,9 @@ mod tests {
     /// Families of alternatives that are all the same, of 1000, in which any is distinguished from the
     /// best; each run has noise of its own, and each block an effect.
     #[test]
-    fn alternatives_that_are_the_same_are_not_told_apart() {
+    fn alternatives_that_are_the_same_are_not_distinguished() {
         let normal = Normal::new(0.0, 1.0).unwrap();
-        let told_apart = |alternatives: usize, blocks: usize, seed: u64| {
+        let distinguishes = |alternatives: usize, blocks: usize, seed: u64| {
             let mut generator = Pcg64Mcg::seed_from_u64(seed);
             let mut drawn = || normal.inverse_cdf(generator.random_range(1e-12..1.0));
             let of_blocks: Vec<f64> = (0..blocks).map(|_| 0.1 * drawn()).collect();
@@ -131,7 +131,7 @@ mod tests {
         };
         for alternatives in [2, 3, 6] {
             for blocks in [3, 5] {
-                let wrong = (0..1000).filter(|seed| told_apart(alternatives, blocks, *seed));
+                let wrong = (0..1000).filter(|seed| distinguishes(alternatives, blocks, *seed));
                 let wrong = wrong.count();
                 // 5 % and three standard deviations of what is counted.
                 assert!(

@@ -141,7 +141,7 @@ fn check_acme(spec: &ServeSpec) -> Result<(), SpecError> {
     let names = &spec.acme.acme_domain;
     if names.len() > ACME_NAMES_MAX {
         let problem = format!("{} names", names.len());
-        let right = format!("at most {ACME_NAMES_MAX}, each of which has a certificate of its own");
+        let right = format!("at most {ACME_NAMES_MAX}: each has a certificate of its own");
         return Err(SpecError::new("acme-domain", problem, right));
     }
     let asks_all = spec.tls.tls_client_ca.is_some()

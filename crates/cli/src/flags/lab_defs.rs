@@ -93,7 +93,7 @@ pub(crate) struct LabRunFlags {
     #[arg(long)]
     pub(crate) until_decided: bool,
 
-    /// The most blocks with --until-decided, including those of the plan.
+    /// The most blocks with --until-decided, the plan's blocks included.
     #[arg(
         long,
         value_name = "N",
@@ -126,11 +126,11 @@ pub(crate) struct GuardFlags {
     #[arg(long)]
     pub(crate) group: Option<PathBuf>,
 
-    /// Its network namespace, if it is not that of this process.
+    /// Its network namespace, if it differs from this process's.
     #[arg(long)]
     pub(crate) network: Option<PathBuf>,
 
-    /// The user namespace that this one belongs to, if it is not that of this process.
+    /// The user namespace that owns it, if it differs from this process's.
     #[arg(long)]
     pub(crate) user: Option<PathBuf>,
 

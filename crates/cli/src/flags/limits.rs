@@ -30,7 +30,7 @@ fn idle_timeouts(connections: &ConnectionSpec) -> Result<(u64, u64), SpecError> 
     if proxy_idle_ms < idle_ms {
         let error = SpecError::new(
             "proxy-idle-timeout",
-            "shorter than that of others",
+            "shorter than for other connections",
             "at least --idle-timeout",
         );
         return Err(error.with_value(of_proxies));

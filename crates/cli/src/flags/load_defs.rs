@@ -68,7 +68,7 @@ pub(crate) struct LoadFlags {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputFlags {
-    /// The form of the result: Loadline's own, or that of another tool (docs/load-output.md).
+    /// The form of the result: Loadline's own, or another tool's (docs/load-output.md).
     #[arg(long, value_name = "FORM", default_value = "summary",
         value_parser = one_of(&Style::ALL, Style::name))]
     pub(crate) style: Style,

@@ -38,8 +38,8 @@ pub(crate) struct PrecompressFlags {
     )]
     pub(crate) encodings: Vec<Encoding>,
 
-    /// The media types of files to compress: image/svg+xml,font/*, for instance [default: text, and what
-    /// is like it].
+    /// The media types of files to compress: image/svg+xml,font/*, for instance [default: text-like
+    /// ones].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) types: Vec<TypePattern>,
 

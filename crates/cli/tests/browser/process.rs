@@ -24,7 +24,7 @@ pub(crate) fn address() -> &'static str {
 
 /// Starts the process, says its address, and reads what it writes for as long as it runs: a full
 /// pipe would stop it.
-fn keep(tell: &Sender<String>) {
+fn keep(sender: &Sender<String>) {
     let profile = new_profile();
     let (reader, writer) = io::pipe().expect("a pipe");
     let mut command = command(&profile);
@@ -36,7 +36,9 @@ fn keep(tell: &Sender<String>) {
     let mut said = String::new();
     for line in BufReader::new(reader).lines().map_while(Result::ok) {
         match line.split_once("DevTools listening on ") {
-            Some((_, address)) => tell.send(address.trim().to_owned()).expect("it is awaited"),
+            Some((_, address)) => sender
+                .send(address.trim().to_owned())
+                .expect("it is awaited"),
             None if said.len() < 10_000 => said += &(line + "\n"),
             None => {}
         }

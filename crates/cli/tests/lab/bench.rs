@@ -83,11 +83,11 @@ impl Bench {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         thread::spawn(move || {
             let mut lines = stderr.lines().map_while(Result::ok);
-            lines.try_for_each(|line| tell.send(line))
+            lines.try_for_each(|line| sender.send(line))
         });
         Running { child, lines }
     }

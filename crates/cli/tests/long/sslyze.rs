@@ -14,7 +14,7 @@ const INSTALLED: &str = concat!(
     "/../../target/sslyze/bin/sslyze"
 );
 /// Seconds that it may take; one is usual.
-const PATIENCE_S: &str = "120";
+const TIMEOUT_S: &str = "120";
 /// The certificate is made for trying things out.
 const EXPECTED: &str = "certificate_path_validation";
 
@@ -48,7 +48,7 @@ fn sslyze_finds_mozillas_intermediate_profile_under_every_architecture() {
 /// How the server differs from a profile of Mozilla's: what is wrong, and a text.
 fn deviations(port: u16, profile: &str) -> Vec<String> {
     let output = Command::new("timeout")
-        .args([PATIENCE_S, INSTALLED, "--mozilla_config", profile])
+        .args([TIMEOUT_S, INSTALLED, "--mozilla_config", profile])
         .arg(format!("127.0.0.1:{port}"))
         .stdin(Stdio::null())
         .output()

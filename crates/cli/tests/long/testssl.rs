@@ -15,7 +15,7 @@ use crate::{ARCHITECTURES, alone, options};
 /// The names that it has: Debian's, and its own.
 const PROGRAMS: [&str; 2] = ["testssl", "testssl.sh"];
 /// Seconds that it may take; a minute or two are usual.
-const PATIENCE_S: &str = "1800";
+const TIMEOUT_S: &str = "1800";
 const SEVERE: [&str; 4] = ["MEDIUM", "HIGH", "CRITICAL", "FATAL"];
 /// What it finds that is not the server's.
 const EXPECTED: [&str; 3] = [
@@ -78,7 +78,7 @@ fn findings(program: &str, port: u16) -> Vec<Value> {
     let path = folder.path().join("findings.json");
     let output = Command::new("timeout")
         .args([
-            PATIENCE_S,
+            TIMEOUT_S,
             program,
             "--quiet",
             "--color",

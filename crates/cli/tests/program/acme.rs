@@ -58,7 +58,7 @@ fn refusal(all: &[String]) -> String {
 
 #[test]
 fn a_certificate_comes_while_plain_requests_are_redirected() {
-    let (tell, address) = channel::<SocketAddr>();
+    let (sender, address) = channel::<SocketAddr>();
     let server_address = OnceLock::new();
     let (played, folder) = authority(Box::new(move |path| {
         let address = server_address.get_or_init(|| address.recv().unwrap());
@@ -70,7 +70,7 @@ fn a_certificate_comes_while_plain_requests_are_redirected() {
     let mut all = options(&played, folder.path());
     all.extend(["--https-redirect", "--status-path", "/-/status"].map(str::to_owned));
     let server = Server::start_with(site.path(), &words(&all), Stdio::null());
-    tell.send(server.address()).unwrap();
+    sender.send(server.address()).unwrap();
     let line = server.line_with("a certificate until");
     assert!(line.contains(played.name()), "{line}");
     let pem = kept.join(format!("{}.pem", played.name()));

@@ -302,7 +302,7 @@ fn machines_with_the_same_ticket_key_resume_each_others_sessions() {
 }
 
 #[test]
-fn a_broken_one_is_told_and_the_old_one_stays() {
+fn a_broken_one_is_logged_and_the_old_one_stays() {
     let site = site();
     let (server, folder) = start(site.path(), &[]);
     fs::write(folder.path().join("k.pem"), "nothing").unwrap();
@@ -318,8 +318,8 @@ fn a_certificate_for_trying_things_out() {
     write_pair(folder.path());
     let more = ["--tls", "self-signed", "--listen", "https://127.0.0.1:0"];
     let server = Server::start_with(site.path(), &more, Stdio::null());
-    server.line_with("signed by nobody");
-    // Nobody trusts it, and who speaks HTTP is told.
+    server.line_with("the certificate is self-signed");
+    // No client trusts it, and one that speaks HTTP gets a response that says so.
     assert!(get_by_https(&server, folder.path(), "/").is_none());
     let mut stream = TcpStream::connect(https_address(&server)).unwrap();
     stream

@@ -81,13 +81,13 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {
             stderr
                 .lines()
                 .map_while(Result::ok)
-                .try_for_each(|line| tell.send(line))
+                .try_for_each(|line| sender.send(line))
         });
         let mut server = Self {
             child,

@@ -60,7 +60,9 @@ pub(super) fn count(spec: &LoadSpec) -> Result<Counts, SpecError> {
         hostile: slow.iter().flatten().map(|slow| slow.count).sum::<u64>() + others as u64,
     };
     if counts.total() == 0 || (spec.is_open() && plain == 0) {
-        return Err(SpecError::new("connections", "nobody would send", "at least 1").with_value(0));
+        return Err(
+            SpecError::new("connections", "no client would send", "at least 1").with_value(0),
+        );
     }
     Ok(counts)
 }
@@ -144,7 +146,7 @@ fn users(
     let [url] = spec.url.as_slice() else {
         return Err(unfit(
             "scenario",
-            "it goes with one URL, that of the server".to_owned(),
+            "it goes with one URL, the server's".to_owned(),
         ));
     };
     let url = Url::parse(url)?;

@@ -26,7 +26,7 @@ pub struct Runs {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OtherSearch {
     /// They are for different things.
-    #[error("its {what} was '{then}', that of this search is '{now}'")]
+    #[error("its {what} was '{then}', this search has '{now}'")]
     Differs {
         /// In what they differ.
         what: &'static str,

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use loadline_spec::load::LoadSpec;
 use loadline_spec::rules::refuse;
-use loadline_spec::{SpecError, Table, Value};
+use loadline_spec::{SpecError, Table, Value, ValueError};
 
 /// Options of a load that the lab sets itself, and what a plan has in their place.
 const OWN: [(&str, &str); 8] = [
@@ -64,9 +64,8 @@ fn multiple_of(value: &Value, beside: &Table) -> Result<(f64, Option<String>), S
     let is_given =
         |name: &&&str| (beside.get(**name)).is_some_and(|it| *it != Value::Switch(false));
     if let Some(other) = OTHER_RATES.iter().find(is_given) {
-        return Err(SpecError::from(format!(
-            "load {other} and rate_of_capacity exclude each other; right would be one of them"
-        )));
+        let problem = format!("load {other} and rate_of_capacity exclude each other");
+        return Err(ValueError::new(problem, "one of them").into());
     }
     let text = value.text().unwrap_or_default();
     let (multiple, server) = match text.split_once(" of ") {
@@ -76,11 +75,12 @@ fn multiple_of(value: &Value, beside: &Table) -> Result<(f64, Option<String>), S
     let multiple = multiple.trim().parse::<f64>().ok();
     let multiple = multiple.filter(|multiple| MULTIPLES.contains(multiple));
     multiple.map(|it| (it, server)).ok_or_else(|| {
-        SpecError::from(format!(
-            "rate_of_capacity is no multiple; right would be {} to {}: 0.9 for nine tenths of what the \
-             server carries, \"0.9 of NAME\" for what another one does",
+        let right = format!(
+            "{} to {}: 0.9 for nine tenths of what the server carries, \"0.9 of NAME\" for what another \
+             one does",
             MULTIPLES.start(),
             MULTIPLES.end()
-        ))
+        );
+        ValueError::new("rate_of_capacity is no multiple", right).into()
     })
 }

@@ -3,7 +3,7 @@
 use loadline_base::choice;
 use loadline_spec::rules::refuse;
 use loadline_spec::serve::ServeSpec;
-use loadline_spec::{SpecError, Table, Value, fill, given};
+use loadline_spec::{SpecError, Table, Value, ValueError, fill, given};
 
 /// Options of `loadline serve` that the lab sets itself, and what a plan has in their place.
 const OWN: [(&str, &str); 3] = [
@@ -117,12 +117,14 @@ impl Server {
         let is_known = |name: &&String| FOREIGN_OPTIONS.contains(&name.as_str());
         match options.keys().find(|name| !is_known(name)) {
             None => Ok(()),
-            Some(name) => Err(SpecError::from(format!(
-                "{} has no option {name} here; right would be {}, or a server of its own with command \
-                 and configuration",
-                self.kind.name(),
-                FOREIGN_OPTIONS.join(", ")
-            ))),
+            Some(name) => {
+                let problem = format!("{} has no option {name} here", self.kind.name());
+                let right = format!(
+                    "{}, or a server of its own with command and configuration",
+                    FOREIGN_OPTIONS.join(", ")
+                );
+                Err(ValueError::new(problem, right).into())
+            }
         }
     }
 
@@ -135,11 +137,11 @@ impl Server {
         });
         match unused {
             None => Ok(()),
-            Some((name, _)) => Err(SpecError::from(format!(
-                "nothing in the command of {} asks for {name}; right would be {{{}}} in a word of it",
-                self.name,
-                name.replace('-', "_")
-            ))),
+            Some((name, _)) => {
+                let problem = format!("nothing in the command of {} asks for {name}", self.name);
+                let right = format!("{{{}}} in a word of it", name.replace('-', "_"));
+                Err(ValueError::new(problem, right).into())
+            }
         }
     }
 }

@@ -183,7 +183,7 @@ fn databases(run: &Run) -> String {
     let databases = run.trials.iter().flat_map(|trial| &trial.server.databases);
     distinct(databases.map(|database| {
         format!(
-            "{} on CPUs {}, those of the server ({}; {})",
+            "{} on the CPUs of the server, {} ({}; {})",
             database.name,
             database.cpus,
             database.version,

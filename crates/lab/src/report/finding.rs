@@ -137,7 +137,7 @@ fn lines(
         .collect();
     let second = extremes(chart.metric, figure, &rivals).and_then(|(second, _)| {
         let comparison = compared(chart.metric, best.point, second.point, cells)?;
-        Some((second, told_apart(comparison, rivals.len() + 1)))
+        Some((second, with_correction(comparison, rivals.len() + 1)))
     });
     let Some((second, comparison)) = second else {
         return format!("{}: {best_text}.", word(chart.metric));
@@ -161,7 +161,7 @@ fn lines(
 
 /// The best of several was chosen by the trials that it is compared with: the test holds for each pair
 /// that might have been.
-fn told_apart(mut comparison: Comparison, choices: usize) -> Comparison {
+fn with_correction(mut comparison: Comparison, choices: usize) -> Comparison {
     let pairs = (choices * (choices - 1) / 2) as f64;
     let differs = matches!(comparison.difference, Difference::More | Difference::Less);
     if differs && comparison.p * pairs > 1.0 - stats::LEVEL {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::error::RunnerError;
 use super::guard::GRACE;
 use super::namespaces::Namespaces;
+use super::report::GuardReport;
 use crate::cells::cpus_text;
 
 /// This very program, also if its file has been replaced meanwhile.
@@ -47,7 +48,7 @@ impl<'a> Bounds<'a> {
 pub(super) struct Guarded {
     guard: Child,
     orders: Option<ChildStdin>,
-    lines: Receiver<String>,
+    reports: Receiver<Result<GuardReport, String>>,
     pid: u32,
     ended: Option<String>,
 }
@@ -86,11 +87,14 @@ impl Guarded {
             .spawn()
             .map_err(|error| format!("its guard cannot be started: {error}"))?;
         let orders = guard.stdin.take();
-        let (sender, lines) = channel();
+        let (sender, reports) = channel();
         if let Some(out) = guard.stdout.take() {
             let listen = move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    if sender.send(line).is_err() {
+                    let report = serde_json::from_str(&line);
+                    let report =
+                        report.map_err(|error| format!("its guard reports {line:?}: {error}"));
+                    if sender.send(report).is_err() {
                         break; // the receiver is gone
                     }
                 }
@@ -103,7 +107,7 @@ impl Guarded {
         let mut guarded = Self {
             guard,
             orders,
-            lines,
+            reports,
             pid: 0,
             ended: None,
         };
@@ -112,14 +116,12 @@ impl Guarded {
     }
 
     fn wait_for_start(&self) -> Result<u32, RunnerError> {
-        let line = self.lines.recv_timeout(GUARD_GRACE);
-        let line = line.map_err(|_| "its guard says nothing".to_owned())?;
-        match line.split_once(' ') {
-            Some(("started", pid)) => pid.parse().map_err(|_| format!("its guard says: {line}")),
-            Some(("failed", why)) => Err(why.to_owned()),
-            _ => Err(format!("its guard says: {line}")),
+        let report = self.reports.recv_timeout(GUARD_GRACE);
+        let report = report.map_err(|_| "its guard does not report".to_owned())?;
+        match report? {
+            GuardReport::Started(pid) => Ok(pid),
+            GuardReport::Failed(why) | GuardReport::Ended(why) => Err(why.into()),
         }
-        .map_err(RunnerError::from)
     }
 
     /// The process itself, not its guard.
@@ -131,8 +133,11 @@ impl Guarded {
     pub(super) fn ended_by(&mut self, until: Instant) -> Option<&str> {
         if self.ended.is_none() {
             let rest = until.saturating_duration_since(Instant::now());
-            self.ended = match self.lines.recv_timeout(rest) {
-                Ok(line) => Some(line.trim_start_matches("ended ").to_owned()),
+            self.ended = match self.reports.recv_timeout(rest) {
+                Ok(Ok(GuardReport::Ended(how) | GuardReport::Failed(how)) | Err(how)) => Some(how),
+                Ok(Ok(GuardReport::Started(_))) => {
+                    Some("its guard reports twice that it started".to_owned())
+                }
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some("its guard was killed".to_owned()),
             };

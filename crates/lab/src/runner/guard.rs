@@ -4,8 +4,8 @@
 //! ```text
 //!   runner                          guard                           server
 //!     │ ── stdin: "stop" ────────►    │ ── SIGTERM, later SIGKILL ──►  │──► its processes
-//!     │ ◄─ stdout: "started PID" ──   │ ◄── how it ended ────────────  │
-//!     │          "ended HOW" ──────   │
+//!     │ ◄─ stdout: Started(PID) ───   │ ◄── how it ended ────────────  │
+//!     │          Ended(HOW) ───────   │
 //!     ╳ end of stdin ────────────►    │ ── SIGKILL to all that is left
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! kernel kills the server with it.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,6 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::quota;
+use super::report::{self, GuardReport};
 use loadline_sys::process::{self, Asked, Left};
 use loadline_sys::{affinity, network, usage};
 
@@ -62,17 +63,17 @@ enum Event {
 /// is left of it.
 ///
 /// # Errors
-/// The process cannot be started, or this one cannot be its guard: said on standard output too.
+/// The process cannot be started, or this one cannot be its guard: reported on standard output too.
 pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
     let pid = match start(guarded) {
         Ok(pid) => pid,
         Err(error) => {
             remove(guarded);
-            tell(&format!("failed {error}"));
+            report::send(&GuardReport::Failed(error.to_string()));
             return Err(error);
         }
     };
-    tell(&format!("started {pid}"));
+    report::send(&GuardReport::Started(pid));
     let (sender, events) = channel();
     let ends = sender.clone();
     thread::Builder::new()
@@ -102,7 +103,7 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
     };
     clear_away();
     remove(guarded);
-    tell(&format!("ended {how}"));
+    report::send(&GuardReport::Ended(how));
     Ok(())
 }
 
@@ -180,10 +181,4 @@ fn remove(guarded: &Guarded<'_>) {
     if let Some(group) = guarded.group {
         quota::remove(group);
     }
-}
-
-/// The end of the runner closes standard input.
-fn tell(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -43,7 +43,7 @@ const PARTS: usize = 10;
 /// Beyond it, a thread of this check sends or receives too slowly to say whether the bandwidth is there.
 const DATAGRAMS_BPS_MAX: f64 = 200e6;
 /// Beyond the delays and what waits in buffers: a machine that is busy, and TCP's retransmissions.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How far a round trip may be off: a busy machine is late by some milliseconds.
 const ROUND_TRIP_OFF_MS: f64 = 2.0;
 const ROUND_TRIP_OFF: f64 = 0.02;
@@ -96,7 +96,7 @@ pub fn check_link(link: &LinkSpec, seed: u64, each: Duration) -> Result<LinkChec
     let ends = Ends::make(&cpus, &cpus).map_err(|error| {
         RunnerError::from(format!(
             "links are not testable here: {error}; right would be a /dev/net/tun that may be opened, and \
-             root or user namespaces for everybody"
+             root or user namespaces for all users"
         ))
     })?;
     let failed = |error: io::Error| RunnerError::from(format!("the link failed: {error}"));
@@ -179,7 +179,7 @@ impl Check<'_> {
             };
             direction.delay + direction.jitter + Duration::from_secs_f64(waiting)
         };
-        PATIENCE + way(&self.link.up) + way(&self.link.down)
+        TIMEOUT + way(&self.link.up) + way(&self.link.down)
     }
 
     fn pings(&self) -> io::Result<Vec<Row>> {

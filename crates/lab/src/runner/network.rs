@@ -92,7 +92,7 @@ impl Link {
         let relayed = relayed.map_err(|why| {
             format!(
                 "{why}; right would be a /dev/net/tun that may be opened, and root or user namespaces for \
-                 everybody"
+                 all users"
             )
         })?;
         Ok(Self::Relayed(Box::new(relayed)))

@@ -21,6 +21,7 @@ use loadline_sys::clock::monotonic_ns;
 use loadline_sys::{Events, Interest, Poller, affinity, network, tun, usage};
 
 use super::namespaces::{CLIENT, PREFIX_BITS, SERVER, settings, steer, take_over};
+use super::report::{self, RelayReport};
 use crate::journal::{DirectionFacts, LinkFacts};
 use crate::link::{Direction, LinkSpec, Pipe};
 
@@ -282,15 +283,15 @@ fn keep(spare: &mut Vec<Vec<u8>>, packet: Vec<u8>) {
     }
 }
 
-/// The process of a relay: says on standard output where its namespaces are, carries packets until standard
-/// input ends or has something, and says what became of them.
+/// The process of a relay: reports on standard output where its namespaces are, carries packets until standard
+/// input ends or has something, and reports what it has carried.
 ///
 /// # Errors
 /// Devices or namespaces cannot be made, or a device fails. Standard output has the error, too.
 pub fn relay(options: &RelayOptions) -> io::Result<()> {
     let done = run(options);
     if let Err(error) = &done {
-        print_line(&format!("failed {error}"));
+        report::send(&RelayReport::Failed(error.to_string()));
     }
     done
 }
@@ -303,21 +304,14 @@ fn run(options: &RelayOptions) -> io::Result<()> {
         affinity::pin_thread(&cpus)?;
     }
     let ends = Ends::make(&options.server_cpus, &options.client_cpus)?;
-    print_line(&format!(
-        "ready {} {} {}",
-        if ends.has_own_user { "own" } else { "shared" },
-        ends.server.namespace.as_raw_fd(),
-        ends.client.namespace.as_raw_fd()
-    ));
+    report::send(&RelayReport::Ready {
+        has_own_user: ends.has_own_user,
+        server: ends.server.namespace.as_raw_fd(),
+        client: ends.client.namespace.as_raw_fd(),
+    });
     let facts = ends.relay(&options.link, options.seed, io::stdin().as_fd())?;
-    print_line(&serde_json::to_string(&facts)?);
+    report::send(&RelayReport::Ended(facts));
     Ok(())
-}
-
-/// A runner that is gone reads nothing.
-fn print_line(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use loadline_sys::{process, wait_readable};
 
 use super::child::THIS_PROGRAM;
 use super::namespaces::Namespaces;
+use super::report::RelayReport;
 use crate::cells::cpus_text;
 use crate::journal::LinkFacts;
 use crate::link::LinkSpec;
 use crate::plan::Placement;
 
 /// How long a relay may take to begin and to end, on a machine that is busy.
-const ANSWERS_WITHIN_MS: u64 = 20_000;
+const REPORTS_WITHIN_MS: u64 = 20_000;
 
 /// Killed when dropped.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Relayed {
     relay: Child,
     /// Its end is an order to end.
     orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    reports: BufReader<ChildStdout>,
     pub(super) server: Namespaces,
     pub(super) client: Namespaces,
 }
@@ -47,8 +48,8 @@ impl Relayed {
             |error: &dyn std::fmt::Display| format!("its relay cannot be started: {error}");
         let mut relay = command.spawn().map_err(|error| cannot(&error))?;
         let orders = relay.stdin.take();
-        let answers = relay.stdout.take();
-        let answers = answers.ok_or_else(|| cannot(&"no standard output"))?;
+        let reports = relay.stdout.take();
+        let reports = reports.ok_or_else(|| cannot(&"no standard output"))?;
         let nowhere = Namespaces {
             network: PathBuf::new(),
             user: None,
@@ -56,7 +57,7 @@ impl Relayed {
         let mut relayed = Self {
             relay,
             orders,
-            answers: BufReader::new(answers),
+            reports: BufReader::new(reports),
             server: nowhere.clone(),
             client: nowhere,
         };
@@ -65,42 +66,46 @@ impl Relayed {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let line = self.answer()?;
-        let words: Vec<&str> = line.split(' ').collect();
-        let [user, server, client] = match words.as_slice() {
-            ["ready", rest @ ..] => <[&str; 3]>::try_from(rest).ok(),
-            _ => None,
-        }
-        .ok_or_else(|| line.strip_prefix("failed ").unwrap_or(&line).to_owned())?;
+        let (has_own_user, server, client) = match self.report()? {
+            RelayReport::Ready {
+                has_own_user,
+                server,
+                client,
+            } => (has_own_user, server, client),
+            RelayReport::Failed(why) => return Err(why),
+            RelayReport::Ended(_) => return Err("its relay has ended".to_owned()),
+        };
         let folder = PathBuf::from(format!("/proc/{}", self.relay.id()));
-        let of = |descriptor: &str| Namespaces {
-            network: folder.join("fd").join(descriptor),
-            user: (user == "own").then(|| folder.join("ns/user")),
+        let of = |descriptor: i32| Namespaces {
+            network: folder.join("fd").join(descriptor.to_string()),
+            user: has_own_user.then(|| folder.join("ns/user")),
         };
         (self.server, self.client) = (of(server), of(client));
         Ok(())
     }
 
-    fn answer(&mut self) -> Result<String, String> {
-        let nothing = || "its relay says nothing".to_owned();
-        let readable = wait_readable(&[self.answers.get_ref().as_fd()], Some(ANSWERS_WITHIN_MS));
+    fn report(&mut self) -> Result<RelayReport, String> {
+        let nothing = || "its relay does not report".to_owned();
+        let readable = wait_readable(&[self.reports.get_ref().as_fd()], Some(REPORTS_WITHIN_MS));
         let mut line = String::new();
         match readable {
-            Ok([true]) => _ = self.answers.read_line(&mut line).map_err(|_| nothing())?,
+            Ok([true]) => _ = self.reports.read_line(&mut line).map_err(|_| nothing())?,
             _ => return Err(nothing()),
         }
-        match line.trim_end() {
-            "" => Err("its relay has ended".to_owned()),
-            line => Ok(line.to_owned()),
+        if line.is_empty() {
+            return Err("its relay has ended".to_owned());
         }
+        serde_json::from_str(&line).map_err(|error| format!("its relay reports {line:?}: {error}"))
     }
 
-    /// Ends it, and says what it has carried.
+    /// Ends it. Returns what it has carried.
     pub(super) fn stop(mut self) -> Result<LinkFacts, String> {
         drop(self.orders.take());
-        let answer = self.answer()?;
-        serde_json::from_str(&answer)
-            .map_err(|_| answer.strip_prefix("failed ").unwrap_or(&answer).to_owned())
+        match self.report()? {
+            RelayReport::Ended(facts) => Ok(facts),
+            RelayReport::Failed(why) => Err(why),
+            RelayReport::Ready { .. } => Err("its relay reports twice that it is ready".to_owned()),
+        }
     }
 }
 

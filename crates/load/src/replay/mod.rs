@@ -66,7 +66,7 @@ pub struct Timing {
 /// One line: what is wrong, where, and what would be right.
 pub fn prepare(replay: &ReplayOptions, options: &RequestOptions) -> Result<Replay, ValueError> {
     let [url] = options.urls.as_slice() else {
-        return Err("a log is replayed against one URL, that of the server".into());
+        return Err("a log is replayed against one URL, the server's".into());
     };
     if options.list.is_some() || options.method.is_some() || options.body.is_some() {
         return Err("a log says itself what is asked for: no list, method or body".into());

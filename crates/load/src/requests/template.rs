@@ -196,7 +196,7 @@ fn field(header: &str) -> Result<Field, ValueError> {
         return Err(format!("the header `{shown}` has a control character in it").into());
     }
     let reason = match name.to_ascii_lowercase().as_str() {
-        "content-length" => "the length is that of the body",
+        "content-length" => "the length follows from the body",
         "transfer-encoding" => "a body is sent with its length",
         "connection" | "keep-alive" | "proxy-connection" => {
             "how long a connection stays open is chosen by the client's options"

@@ -93,7 +93,7 @@ impl Merger {
         let phases = group.phases.len();
         let place = |phase: u16| usize::from(phase).min(phases - 1);
         group.phases[place(interval.phase)].due(interval);
-        group.phases[place(interval.at_phase)].happened(interval);
+        group.phases[place(interval.at_phase)].add_during(interval);
         group.series.add(interval);
         group.so_far.merge(&interval.tally);
     }

@@ -80,7 +80,7 @@ impl PhaseSums {
     }
 
     /// Adds what happened in this phase.
-    pub(super) fn happened(&mut self, interval: &Interval) {
+    pub(super) fn add_during(&mut self, interval: &Interval) {
         if !interval.after_end {
             self.during.merge(&interval.tally);
             self.in_flight_ns += interval.in_flight_ns;

@@ -7,11 +7,11 @@ use loadline_load::{Arrivals, Plan};
 use loadline_record::Distribution;
 use loadline_stub::{Draw, Latency, Stub, StubOptions, Times};
 
-use crate::run::{self, MS, Outcome, SECOND, closed, open};
-use crate::statistics::quantile;
-use crate::witness::{
+use crate::observer::{
     Lateness, PASSES_FROM_DUE, PASSES_GRANTED, PASSES_OF_ANSWER, TooLong, judged,
 };
+use crate::run::{self, MS, Outcome, SECOND, closed, open};
+use crate::statistics::quantile;
 
 const REQUESTS: u64 = 10_000;
 const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];

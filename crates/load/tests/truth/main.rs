@@ -3,11 +3,11 @@
 //! Two kinds of assertions stand here. What no clock has a part in is exact: counts, and that no time
 //! is reported that is shorter than the true one (kinds of errors are counted in the program `load`,
 //! which need not be alone). What a clock has a part in is held to 2 % or 50 us of what the stub
-//! recorded; a run that is not good is repeated, up to four times, with new seeds. If none was good, a
-//! witness says what a client without fault would have found on this machine (see `witness`): a case
+//! recorded; a run that is not good is repeated, up to four times, with new seeds. If none was good, an
+//! observer says what a client without fault would have found on this machine (see `observer`): a case
 //! that is beyond that has failed; one that is within proves nothing, and is reported as skipped on
 //! standard error, or is a failure, too, if `LOADLINE_TRUTH_STRICT` is set. The quickest requests are
-//! held to 90 us in every run, or to what the witness's quickest wake-ups take, and nothing else excuses
+//! held to 90 us in every run, or to what the observer's quickest wake-ups take, and nothing else excuses
 //! them.
 //!
 //! What is drawn by chance is so by a seed that is printed; `LOADLINE_SEED` repeats it.
@@ -17,9 +17,9 @@
 
 mod distributions;
 mod http2;
+mod observer;
 mod queues;
 mod run;
 mod secured;
 mod stalls;
 mod statistics;
-mod witness;

@@ -15,11 +15,11 @@
 use loadline_load::Arrivals;
 use loadline_stub::{Draw, Latency, StubOptions, Times};
 
-use crate::run::{self, Outcome, SECOND, open};
-use crate::statistics::{Interval, mean};
-use crate::witness::{
+use crate::observer::{
     Lateness, PASSES_FROM_DUE, PASSES_GRANTED, PASSES_OF_ANSWER, TooLong, judged,
 };
+use crate::run::{self, Outcome, SECOND, open};
+use crate::statistics::{Interval, mean};
 
 /// What measuring may add to a mean, in seconds: 75 to 108 us were seen in seven runs on a virtual
 /// machine, where to wake a CPU that sleeps takes 20 to 100 us, twice for each request: once to send

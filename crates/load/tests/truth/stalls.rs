@@ -9,11 +9,11 @@ use loadline_load::{Arrivals, Http2Plan};
 use loadline_record::{Distribution, Results};
 use loadline_stub::{Latency, Stall, Stub, StubOptions, Times};
 
-use crate::run::{self, MS, Outcome, SECOND, US, closed, open, run_from};
-use crate::statistics::quantile;
-use crate::witness::{
+use crate::observer::{
     LATE_NS, Lateness, PASSES_FROM_DUE, PASSES_GRANTED, PASSES_OF_ANSWER, TooLong, judged,
 };
+use crate::run::{self, MS, Outcome, SECOND, US, closed, open, run_from};
+use crate::statistics::quantile;
 
 /// Times above this are long.
 const LONG_NS: u64 = 16 * MS;

@@ -6,7 +6,7 @@ use super::{Http1Session, Over};
 use crate::http1::{HeadScan, check_scheme};
 use crate::progress::{BodyReader, too_much_content};
 use crate::session_state::State;
-use crate::trusted_proxies::Standing;
+use crate::trusted_proxies::PeerKind;
 use crate::{ClientKey, CloseReason, Context, Exchange, Fault, RequestBody, Status};
 
 impl Http1Session {
@@ -56,14 +56,14 @@ impl Http1Session {
         exchange.listener = self.config.listener;
         cx.stamp(exchange);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
-        if self.peer.standing != Standing::Proxy {
+        if self.peer.kind != PeerKind::Proxy {
             check_scheme(&exchange.request, self.over == Over::Layer)?;
         }
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;
         progress.persist = facts.persist && self.config.keep_alive;
-        (self.config.trusted_proxies).note(&mut self.peer.standing, exchange);
-        if self.peer.standing == Standing::Proxy {
+        (self.config.trusted_proxies).note(&mut self.peer.kind, exchange);
+        if self.peer.kind == PeerKind::Proxy {
             progress.client = ClientKey::of_request(exchange);
         }
         exchange.request.body = match progress.body {

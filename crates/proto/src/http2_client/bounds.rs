@@ -2,7 +2,7 @@
 
 use crate::http2::frame::WINDOW_BYTES_MAX;
 
-/// Content of the connection and of each stream that the server may send before it hears of more room:
+/// Content of the connection and of each stream that the server may send before it gets more room:
 /// as much as there can be (RFC 9113 section 6.9.1). What comes is counted and thrown away, so it takes
 /// no memory, and a window that runs out would measure the client.
 pub(super) const WINDOW_BYTES: u32 = WINDOW_BYTES_MAX;

@@ -153,7 +153,7 @@ impl Http2Client {
         let fault = match (fields.fault, stream.status, fields.status) {
             (Some(text), ..) => Some(text),
             (None, 0, 0) => Some("a response without a status"),
-            (None, 0, 101) => Some("another protocol that nobody asked for"),
+            (None, 0, 101) => Some("a change of protocol without a request"),
             (None, 0, ..200) if ends => Some("an interim response that ends the stream"),
             (None, 0, ..200) => {
                 stream.interim_count += 1;

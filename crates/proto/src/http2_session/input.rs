@@ -441,7 +441,7 @@ impl Http2Session {
             },
         };
         stream.priority = Priority::of(&exchange.request);
-        (self.config.trusted_proxies).note(&mut self.peer.standing, &mut exchange);
+        (self.config.trusted_proxies).note(&mut self.peer.kind, &mut exchange);
         if self.peer_is_trusted() {
             stream.client = ClientKey::of_request(&exchange);
         }

@@ -70,7 +70,10 @@ impl Driver<'_> {
         app
     }
 
-    fn tell(&mut self, fact: impl FnOnce(&mut loadline_proto::ServerSession, &mut Context<'_>)) {
+    fn with_session(
+        &mut self,
+        fact: impl FnOnce(&mut loadline_proto::ServerSession, &mut Context<'_>),
+    ) {
         let session = self.session.as_mut().expect("an open connection");
         let mut cx = Context {
             now: self.now,
@@ -90,7 +93,7 @@ impl Driver<'_> {
         if is_whole {
             self.app = None;
         }
-        self.tell(|session, cx| session.answered(exchange, cx));
+        self.with_session(|session, cx| session.answered(exchange, cx));
         self
     }
 
@@ -113,7 +116,7 @@ impl Driver<'_> {
             // A failed one may have to be cancelled: then it is there for that.
             self.ended = self.app.take();
         }
-        self.tell(|session, cx| session.produced(StreamId(0), piece, cx));
+        self.with_session(|session, cx| session.produced(StreamId(0), piece, cx));
         self
     }
 
@@ -122,7 +125,7 @@ impl Driver<'_> {
         let app = self.app();
         app.consumed += bytes;
         assert!(app.consumed <= app.content.len());
-        self.tell(|session, cx| session.consumed(StreamId(0), bytes, cx));
+        self.with_session(|session, cx| session.consumed(StreamId(0), bytes, cx));
         self
     }
 

@@ -144,7 +144,7 @@ fn trailers_end_the_content_of_a_request() {
 }
 
 #[test]
-fn a_client_that_waits_is_told_to_go_on() {
+fn a_client_that_expects_100_gets_it() {
     let mut connection = Connection::new();
     connection.post(
         1,

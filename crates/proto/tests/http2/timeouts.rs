@@ -18,7 +18,7 @@ fn a_client_that_never_begins() {
 }
 
 #[test]
-fn an_idle_connection_is_told_and_ends() {
+fn an_idle_connection_gets_goaway_and_ends() {
     let mut connection = Connection::new();
     connection.get(1, "/a").take();
     connection.pass(14_999).get(3, "/a").take();

@@ -86,7 +86,7 @@ fn a_server_without_room_for_the_table_gets_literals() {
     }
 }
 
-/// Smaller, and large enough: the server wants to hear of it (RFC 7541 section 4.2).
+/// Smaller, and large enough: the server needs an update (RFC 7541 section 4.2).
 #[test]
 fn another_size_of_the_table_is_said_once() {
     let (mut client, mut decoder) = (greeted(3), Decoder::default());

@@ -123,7 +123,7 @@ fn content_that_it_cuts_short_is_malformed() {
 }
 
 #[test]
-fn an_app_that_asked_to_be_told_is_cancelled() {
+fn an_app_is_cancelled_if_it_asked_for_that() {
     let mut driver = driver(true);
     driver.feed(GET).eof();
     assert!(driver.cancelled.is_some() && driver.is_closed());

@@ -1,4 +1,4 @@
-//! How busy each loop is, as it tells itself, and which of them a new connection should go to.
+//! How busy each loop is, by its own reports, and which of them a new connection should go to.
 //!
 //! A loop writes, whoever hands connections over reads. Nothing here is exact to the microsecond,
 //! and need not be: a choice is made for a connection that will live much longer.

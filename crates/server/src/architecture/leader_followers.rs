@@ -35,7 +35,7 @@ fn run<H: Handler>(
             site.guarded_alone("a follower", || follow(&site, &lead));
         })?;
     }
-    started.tell();
+    started.notify();
     threads.wait_empty(site)
 }
 
@@ -47,7 +47,7 @@ fn follow<H: Handler>(site: &Arc<Site<H>>, lead: &Mutex<Acceptor>) -> io::Result
             next_accepted(site, &mut acceptor, &mut thread)
         };
         let Some(accepted) = next? else { return Ok(()) };
-        let record = thread.journal_accepted(accepted.peer);
+        let record = thread.log_accepted(accepted.peer);
         serve_accepted(&accepted, record, site, &mut thread);
     }
 }

@@ -23,9 +23,9 @@ pub(crate) fn run<H: Handler>(
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let mut thread = ThreadContext::new(site, Role::Thread);
-    started.tell();
+    started.notify();
     while let Some(accepted) = next_accepted(site, &mut acceptor, &mut thread)? {
-        let record = thread.journal_accepted(accepted.peer);
+        let record = thread.log_accepted(accepted.peer);
         serve_accepted(&accepted, record, site, &mut thread);
     }
     Ok(())

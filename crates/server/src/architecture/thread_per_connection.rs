@@ -16,8 +16,8 @@ use loadline_sys::Accepted;
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Verdict};
-use crate::architecture::connection_slots::{New, Slot, Slots};
-use crate::architecture::spare_threads::{self, SpareThreads};
+use crate::blocking::connection_slots::{New, Slot, Slots};
+use crate::blocking::spare_threads::{self, SpareThreads};
 use crate::connection_thread::{self, Hold, Resting};
 use crate::fairness::ClientKey;
 use crate::shutdown::Stage;
@@ -42,7 +42,7 @@ pub(crate) fn run<H: Handler>(
         threads: ThreadGroup::new()?,
         shared: Arc::new(Shared::new(site)),
     };
-    started.tell();
+    started.notify();
     loop {
         let seen = site.shutdown.stage();
         if site.shutdown.is_cut(thread.tick()) {
@@ -188,7 +188,7 @@ impl<H: Handler> Shared<H> {
             let Served { held, verdict } = served;
             let accepted = &held.slot.accepted;
             thread.tick();
-            let record = thread.journal_accepted(accepted.peer);
+            let record = thread.log_accepted(accepted.peer);
             connection_thread::serve(accepted, site, &mut thread, &held, verdict, record);
             if site.memory.pressure() >= MemoryPressure::Spare {
                 return drop((thread, held));

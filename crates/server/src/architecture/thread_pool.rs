@@ -18,7 +18,7 @@ use loadline_sys::wait_readable;
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
 use crate::admission::{Admission, Kind, Load, Verdict};
-use crate::architecture::connection_queue::{ConnectionQueue, Waiting};
+use crate::blocking::connection_queue::{ConnectionQueue, Waiting};
 use crate::connection_thread;
 use crate::event_loop;
 use crate::shutdown::Stage;
@@ -66,7 +66,7 @@ fn run_to_the_end<H: Handler>(
             return Err(too_few(index, site.options.threads, &error));
         }
     }
-    started.tell();
+    started.notify();
     let result = site.guarded("the accepting thread", || {
         accept_all(site, &mut acceptor, &queue, &mut thread)
     });
@@ -107,7 +107,7 @@ fn accept_all<H: Handler>(
         }
         match acceptor.next(now, &row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
-                let record = thread.journal_accepted(accepted.peer);
+                let record = thread.log_accepted(accepted.peer);
                 thread.offer_log(); // before the line of its end, which another thread writes
                 queue.push(Waiting {
                     accepted,

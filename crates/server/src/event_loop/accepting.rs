@@ -7,7 +7,7 @@ use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
 use super::loop_group::New;
-use super::{EventLoop, Slot, Standing};
+use super::{Acceptance, EventLoop, Slot};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
@@ -51,13 +51,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 return Ok(());
             };
             match listeners.next(self.thread.now(), &self.thread.row, &mut self.driver)? {
-                Some(NewConnection::Regular(accepted)) => self.seat(accepted),
+                Some(NewConnection::Regular(accepted)) => self.assign(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
                     let new = New {
                         is_last_descriptor: true,
                         ..self.new_connection(&accepted)
                     };
-                    let verdict = self.seat_as(accepted, new);
+                    let verdict = self.assign_as(accepted, new);
                     if let Verdict::EvictIdle | Verdict::EvictOf { .. } = verdict
                         && let Some(listeners) = &mut self.listeners
                     {
@@ -93,7 +93,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Finds the loop for a new connection of our own: this one, unless with a shared listener another
     /// has noticeably fewer, or at the cap another has to make room.
-    pub(super) fn seat(&mut self, accepted: Accepted) {
+    pub(super) fn assign(&mut self, accepted: Accepted) {
         let is_draining = self.stage != Stage::Up;
         let preferred = match self.site.options.accept {
             Accept::Shared if !is_draining => self.group.share(self.index),
@@ -104,7 +104,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             is_draining,
             ..self.new_connection(&accepted)
         };
-        let verdict = self.seat_as(accepted, new);
+        let verdict = self.assign_as(accepted, new);
         self.is_room_short = is_draining || verdict != Verdict::Admit;
         self.want_connections();
     }
@@ -119,7 +119,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    fn seat_as(&mut self, accepted: Accepted, new: New) -> Verdict {
+    fn assign_as(&mut self, accepted: Accepted, new: New) -> Verdict {
         self.show_oldest_idle();
         let (index, verdict) = self.group.place(new);
         let handoff = Handoff {
@@ -142,22 +142,23 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Takes in a new connection that is counted already.
     pub(super) fn take_in(&mut self, handoff: Handoff) {
-        let Some((handoff, mut standing)) = self.make_room(handoff) else {
+        let Some((handoff, mut acceptance)) = self.make_room(handoff) else {
             return; // another loop does, and takes it
         };
         let Handoff {
             accepted, client, ..
         } = handoff;
         let full = |capacity| self.served >= capacity;
-        if standing == Standing::Served && self.site.options.capacity_per_loop.is_some_and(full) {
-            standing = Standing::OverCapacity;
+        if acceptance == Acceptance::Served && self.site.options.capacity_per_loop.is_some_and(full)
+        {
+            acceptance = Acceptance::OverCapacity;
         }
-        let record = self.thread.journal_accepted(accepted.peer);
+        let record = self.thread.log_accepted(accepted.peer);
         let copies_files = copies_for(self.site.options.file_io, accepted.peer);
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);
-        if standing != Standing::Refused {
+        if acceptance != Acceptance::Refused {
             self.group.count_as(client, connection.client());
         }
         let token = self.slots.insert(Slot {
@@ -166,7 +167,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             missed: Readiness::default(),
             queued: false,
             knows_drain: false,
-            standing,
+            acceptance,
             footprint: Footprint::default(),
         });
         self.enter_costs(token, None);
@@ -176,8 +177,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             connection.transport_mut().adopt(token, &mut self.driver);
         }
         self.thread.row.connections.add(1);
-        match standing {
-            Standing::Served => {
+        match acceptance {
+            Acceptance::Served => {
                 self.served += 1;
                 if self.stage != Stage::Up {
                     self.begin_connection_drain(token);
@@ -189,16 +190,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     self.serve(token); // the first read needs no event
                 }
             }
-            Standing::OverCapacity => self.settle(token),
-            Standing::Refused => self.refuse_connection(token),
+            Acceptance::OverCapacity => self.settle(token),
+            Acceptance::Refused => self.refuse_connection(token),
         }
     }
 
     /// Closes another connection for a new one, if one has to go. `None`: another loop does.
-    fn make_room(&mut self, handoff: Handoff) -> Option<(Handoff, Standing)> {
+    fn make_room(&mut self, handoff: Handoff) -> Option<(Handoff, Acceptance)> {
         let is_up = self.stage == Stage::Up;
-        let standing = match handoff.verdict {
-            Verdict::Refuse | Verdict::Drop => Standing::Refused,
+        let acceptance = match handoff.verdict {
+            Verdict::Refuse | Verdict::Drop => Acceptance::Refused,
             Verdict::EvictIdle if is_up && !self.evict_oldest() => {
                 // The loop that sent it here saw an idle connection that is not idle any more.
                 self.show_oldest_idle();
@@ -208,18 +209,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     return None;
                 }
                 self.group.leave(handoff.client);
-                Standing::Refused
+                Acceptance::Refused
             }
             Verdict::EvictOf { client, only_idle }
                 if is_up && !self.find_room_of(client, only_idle) =>
             {
                 self.group.leave(handoff.client);
                 self.thread.row.refused_over_share.add(u64::from(only_idle));
-                Standing::Refused
+                Acceptance::Refused
             }
-            _ => Standing::Served,
+            _ => Acceptance::Served,
         };
-        Some((handoff, standing))
+        Some((handoff, acceptance))
     }
 
     /// A worker has it once there is something to read.

@@ -6,7 +6,7 @@ use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::loop_group::LoopGroup;
-use super::{EventLoop, Standing};
+use super::{Acceptance, EventLoop};
 use crate::accept::listener_set::ListenerSet;
 use crate::connection::Connection;
 use crate::shutdown::Stage;
@@ -124,12 +124,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if slot.knows_drain {
             return;
         }
-        if slot.standing == Standing::OverCapacity {
+        if slot.acceptance == Acceptance::OverCapacity {
             return self.abort(token, CloseReason::OverCapacity);
         }
         let idle_since = slot.idle_since;
         let grace_ends = Millis(idle_since.0 + FIRST_REQUEST_GRACE_MS);
-        let may_wait = slot.standing == Standing::Served && self.thread.now() < grace_ends;
+        let may_wait = slot.acceptance == Acceptance::Served && self.thread.now() < grace_ends;
         if connection.drain(may_wait, &mut self.driver, &mut self.thread.cx()) {
             slot.knows_drain = true;
             self.attend(token);
@@ -146,10 +146,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(super) fn cut(&mut self) {
         let mut mail = std::mem::take(&mut self.mail);
         self.dispatcher.mailbox.take(&mut mail);
-        let mut unseated = 0;
+        let mut in_mail = 0;
         for message in mail {
             match message {
-                Message::Handoff(_) => unseated += 1,
+                Message::Handoff(_) => in_mail += 1,
                 Message::Moving(moving) => self.take_in_moving(*moving),
                 Message::Done {
                     token,
@@ -159,8 +159,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 Message::MakeRoom | Message::MakeRoomOf { .. } | Message::Move { .. } => {}
             }
         }
-        let seated = self.slots.len() as u64;
-        self.site.registry.cut.add(seated + unseated);
+        let taken_in = self.slots.len() as u64;
+        self.site.registry.cut.add(taken_in + in_mail);
         for index in 0..self.slots.slot_count() {
             if let Some(token) = self.slots.token_at(index) {
                 self.abort(token, CloseReason::Drained);
@@ -202,5 +202,5 @@ pub(super) fn close_those_on_their_way<H: Handler>(site: &Site<H>, group: &LoopG
 fn close<H: Handler>(mut connection: Connection<Socket>, thread: &mut ThreadContext<H>) {
     connection.abort(CloseReason::Drained);
     let record = connection.end(&mut (), &mut thread.cx());
-    thread.journal_closed(record);
+    thread.log_closed(record);
 }

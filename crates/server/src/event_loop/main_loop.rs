@@ -15,7 +15,7 @@ use crate::admission::{Handoff, Verdict};
 use crate::site::Site;
 use crate::telemetry::counters::{Role, Row};
 use crate::transport::epoll::Epoll;
-use crate::transport::{Driver, Happened};
+use crate::transport::{Driver, DriverEvent};
 
 /// Connections accepted before the shutdown and the back-off are checked again.
 const ACCEPTS_MAX: usize = 1024;
@@ -62,8 +62,8 @@ impl<H: Handler> MainLoop<H> {
             self.listeners
                 .resume_due(self.site.clock.now(), &mut self.driver)?;
             let mut is_accept_ready = false;
-            while let Some(happened) = self.driver.next() {
-                is_accept_ready |= matches!(happened, Happened::AcceptReady);
+            while let Some(event) = self.driver.next() {
+                is_accept_ready |= matches!(event, DriverEvent::AcceptReady);
             }
             if is_accept_ready {
                 self.accept_up_to(ACCEPTS_MAX)?;

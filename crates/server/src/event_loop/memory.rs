@@ -4,7 +4,7 @@ use loadline_base::{MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::shares::occupation;
-use super::{EventLoop, Standing};
+use super::{Acceptance, EventLoop};
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::memory::{Elsewhere, Holding, Relief, Shortage, Sums};
@@ -30,7 +30,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         let held_bytes = connection.held_bytes();
         let proxied_client = connection.proxied_client();
-        let is_served = slot.standing != Standing::Refused;
+        let is_served = slot.acceptance != Acceptance::Refused;
         let is_short = (self.thread).note_memory(&mut slot.footprint, held_bytes);
         if let Some(client) = proxied_client.filter(|_| is_served) {
             self.count_for(token, client);
@@ -144,7 +144,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let holding = tokens.filter_map(|token| {
             let slot = self.slots.get(token)?;
             let client = self.client_of(slot.connection.as_ref()?);
-            (slot.standing == Standing::Served).then_some(Holding {
+            (slot.acceptance == Acceptance::Served).then_some(Holding {
                 client,
                 occupation: occupation::<D>(slot)?,
                 bytes: slot.footprint.bytes(),

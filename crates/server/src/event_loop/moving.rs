@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_base::{Millis, Token};
 use loadline_proto::Handler;
 
-use super::{EventLoop, Slot, Standing};
+use super::{Acceptance, EventLoop, Slot};
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::memory::Footprint;
@@ -76,7 +76,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(slot) = self.slots.get_mut(one.token) else {
             return Attempt::Over;
         };
-        if is_over || slot.standing != Standing::Served {
+        if is_over || slot.acceptance != Acceptance::Served {
             self.keep(one.token);
             return Attempt::Over;
         }
@@ -127,7 +127,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             missed: Readiness::default(),
             queued: false,
             knows_drain: false,
-            standing: Standing::Served,
+            acceptance: Acceptance::Served,
             footprint: Footprint::default(),
         });
         self.enter_costs(token, Some(moving.name));

@@ -3,7 +3,7 @@
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::{EventLoop, Slot, Standing};
+use super::{Acceptance, EventLoop, Slot};
 use crate::fairness::{ClientKey, Occupation};
 use crate::transport::Driver;
 
@@ -85,7 +85,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 let slot = self.slots.get(token)?;
                 let own = slot.connection.as_ref()?.client();
                 let of = self.proxied.get(&token.index).copied().unwrap_or(own);
-                let is_of = of == client && slot.standing == Standing::Served;
+                let is_of = of == client && slot.acceptance == Acceptance::Served;
                 let occupation = occupation::<D>(slot).filter(|_| is_of)?;
                 let is_wanted = !only_idle || matches!(occupation, Occupation::Idle(_));
                 is_wanted.then_some((occupation, token))

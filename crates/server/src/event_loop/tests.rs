@@ -93,7 +93,7 @@ pub(super) fn event_loops<H: Handler, D: Driver>(handler: H, loops: usize) -> Ve
         local_addresses: Default::default(),
         warned_of_unnamed_proxy: Default::default(),
         access: None,
-        journal: None,
+        connection_log: None,
     });
     let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
     let event_loop = |index| EventLoop::new(index, &site, &group, None, Vec::new()).unwrap();
@@ -108,11 +108,11 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
 pub(super) fn connect<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>) -> UnixStream {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    seat(event_loop, server);
+    take_in(event_loop, server);
     client
 }
 
-fn seat<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, server: UnixStream) {
+fn take_in<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, server: UnixStream) {
     event_loop.group.enter();
     event_loop.load().connections.fetch_add(1, Relaxed);
     event_loop.take_in(Handoff {
@@ -183,7 +183,7 @@ fn allocates_nothing<D: Driver>() {
 
 /// The last answer is queued, and may find no room: the connection is not idle before that is known.
 #[test]
-fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
+fn none_is_evicted_in_the_turn_of_its_last_response() {
     if !has_rings() {
         return;
     }
@@ -194,7 +194,7 @@ fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
     while let Ok(count) = (&server).write(&[b'j'; 1000]) {
         full += count;
     }
-    seat(&mut event_loop, server);
+    take_in(&mut event_loop, server);
     client
         .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
@@ -225,7 +225,7 @@ fn nobody_is_evicted_in_the_turn_of_its_last_answer() {
 
 /// Its request is in the socket, and no completion has reported it yet.
 #[test]
-fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
+fn a_new_connection_with_an_unread_request_is_not_evicted() {
     if !has_rings() {
         return;
     }
@@ -235,7 +235,7 @@ fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
     client
         .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
         .unwrap();
-    seat(&mut event_loop, server);
+    take_in(&mut event_loop, server);
     assert!(!event_loop.evict_oldest());
     while event_loop.thread.row.core.requests() == 0 {
         assert!(!event_loop.turn().unwrap());
@@ -250,9 +250,9 @@ fn a_newcomer_who_has_spoken_is_not_evicted_unheard() {
 }
 
 /// Both are closed in one batch: the event of the second is for a slot that is vacant, or has
-/// a new tenant, when its turn comes.
+/// a new connection, when its turn comes.
 #[test]
-fn events_of_an_earlier_tenant_miss() {
+fn events_of_an_earlier_connection_miss() {
     let mut event_loop = event_loop::<Epoll>();
     let mut old = connect(&mut event_loop);
     let stale = event_loop.slots.token_at(0).unwrap();
@@ -261,12 +261,12 @@ fn events_of_an_earlier_tenant_miss() {
     event_loop.wait().unwrap();
     event_loop.abort(stale, CloseReason::Failed);
     let mut new = connect(&mut event_loop);
-    let tenant = event_loop.slots.token_at(0).unwrap();
-    assert_eq!(tenant.index, stale.index);
+    let successor = event_loop.slots.token_at(0).unwrap();
+    assert_eq!(successor.index, stale.index);
     event_loop.sockets();
     let connection = event_loop
         .slots
-        .get(tenant)
+        .get(successor)
         .and_then(|slot| slot.connection.as_ref());
     assert!(connection.is_some_and(Connection::is_idle::<Epoll>));
     assert_eq!(event_loop.thread.row.core.requests(), 0);

@@ -87,7 +87,7 @@ fn run_threads<H: Handler, D: Driver>(
                 }
             }
         }
-        started.tell();
+        started.notify();
         let result = match (main, here) {
             (Some(main), _) => site.guarded("the accepting thread", || main.run()),
             (None, Some(event_loop)) => site.guarded("a loop", || event_loop.run()),
@@ -148,7 +148,9 @@ impl Pools {
             let left_ms = site.shutdown.cut_at().map_or(0, |at| at.since(now)) + leave_ms;
             if !pool.wait(Duration::from_millis(left_ms)) {
                 log::say(|| {
-                    tracing::warn!("a worker is still busy with a request that nobody awaits");
+                    tracing::warn!(
+                        "a worker is still busy with a request whose connection has ended"
+                    );
                 });
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_base::{LogLimit, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::{EventLoop, Standing};
+use super::{Acceptance, EventLoop};
 use crate::connection::{Connection, Step};
 use crate::fairness::ClientKey;
 use crate::options::SocketIo;
@@ -83,7 +83,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(deadline) = connection.deadline() {
             self.timers.arm(token, deadline);
         }
-        if connection.is_idle::<D>() && slot.standing == Standing::Served {
+        if connection.is_idle::<D>() && slot.acceptance == Acceptance::Served {
             if !(connection.transport_mut().rests_on() && self.idle.contains(token.index)) {
                 slot.idle_since = self.thread.now();
                 self.idle.push_last(token.index);
@@ -135,15 +135,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 client = connection.client();
             }
             let record = connection.end(&mut self.driver, &mut self.thread.cx());
-            self.thread.journal_closed(record);
+            self.thread.log_closed(record);
         }
         self.timers.disarm(token);
         self.idle.remove(token.index);
         self.load().connections.fetch_sub(1, Relaxed);
-        match slot.standing {
-            Standing::Served => self.served -= 1,
-            Standing::OverCapacity => {}
-            Standing::Refused => {
+        match slot.acceptance {
+            Acceptance::Served => self.served -= 1,
+            Acceptance::OverCapacity => {}
+            Acceptance::Refused => {
                 self.refused -= 1;
                 return; // was not counted
             }

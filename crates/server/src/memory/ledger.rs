@@ -280,7 +280,10 @@ mod tests {
         assert!(elsewhere.is_partial && elsewhere.sums.named.is_empty());
         assert!(ledger.write(1, late, sums(&[])));
         let alone = Ledger::new(1);
-        assert!(!alone.write(0, Millis(0), sums(&[])), "nobody to be told");
+        assert!(
+            !alone.write(0, Millis(0), sums(&[])),
+            "no loop is to be notified"
+        );
         assert!(!alone.is_partial(0, Millis(0)));
     }
 

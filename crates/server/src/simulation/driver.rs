@@ -15,7 +15,7 @@ use super::network::{Event, Network, Owner, Pending};
 use crate::options::ServerOptions;
 use crate::transport::local_address::{Arrived, LocalAddresses};
 use crate::transport::socket::{Readiness, Socket};
-use crate::transport::{Detached, Driver, Happened, LoopTransport, Reported, Watch};
+use crate::transport::{Detached, Driver, DriverEvent, LoopTransport, Reported, Watch};
 use crate::transport::{Io, Pause, Transport};
 
 thread_local! {
@@ -95,10 +95,10 @@ impl Driver for SimDriver {
         Ok(())
     }
 
-    fn next(&mut self) -> Option<Happened<Event>> {
+    fn next(&mut self) -> Option<DriverEvent<Event>> {
         Some(match self.batch.pop()? {
-            Pending::Arrived(accepted) => Happened::Arrived(accepted),
-            Pending::Event(token, event) => Happened::To(token, event),
+            Pending::Arrived(accepted) => DriverEvent::Arrived(accepted),
+            Pending::Event(token, event) => DriverEvent::To(token, event),
         })
     }
 

@@ -19,8 +19,8 @@ use crate::memory::{Footprint, thread_bytes};
 use crate::overload::TurnControl;
 use crate::site::{Clock, Site};
 use crate::task::TaskPool;
+use crate::telemetry::connection_log::ThreadConnectionLog;
 use crate::telemetry::counters::{Registry, Role, Row};
-use crate::telemetry::journal::Page;
 use crate::telemetry::log;
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -54,7 +54,7 @@ pub(crate) struct ThreadContext<H: Handler> {
     files: FileBuffer,
     log: Option<AccessLog>,
     sink: Option<Arc<dyn AccessSink>>,
-    journal: Option<Page>,
+    connection_log: Option<ThreadConnectionLog>,
     /// What wakes a blocking thread for an app's task, once it has had one.
     task_waker: Option<Arc<Waker>>,
     pub(crate) tasks: TaskPool,
@@ -149,7 +149,7 @@ impl<H: Handler> ThreadContext<H> {
                 .as_ref()
                 .map(|(format, _)| AccessLog::new(*format)),
             sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
-            journal: site.journal.as_ref().map(Page::new),
+            connection_log: site.connection_log.as_ref().map(ThreadConnectionLog::new),
             task_waker: None,
             turn: None,
             refusing: None,
@@ -295,8 +295,8 @@ impl<H: Handler> ThreadContext<H> {
             log::harmless(|| sink.offer(lines.lines()));
             lines.lines().clear(); // as the sink leaves it, unless it has panicked
         }
-        if let Some(page) = &mut self.journal {
-            page.offer(); // harmless as well
+        if let Some(log) = &mut self.connection_log {
+            log.offer(); // harmless as well
         }
     }
 
@@ -304,26 +304,29 @@ impl<H: Handler> ThreadContext<H> {
     #[inline]
     pub(crate) fn offer_full_log(&mut self) {
         let requests = self.log.as_mut().map_or(0, |log| log.lines().len());
-        let connections = self.journal.as_mut().map_or(0, Page::len);
+        let connections = self
+            .connection_log
+            .as_mut()
+            .map_or(0, ThreadConnectionLog::len);
         if requests.max(connections) >= LOG_BATCH_BYTES {
             self.offer_log();
         }
     }
 
-    /// Notes a new connection in the journal of connections, if there is one. Its record is the session's
+    /// Notes a new connection in the connection log, if there is one. Its record is the session's
     /// to keep.
-    pub(crate) fn journal_accepted(
+    pub(crate) fn log_accepted(
         &mut self,
         peer: Option<SocketAddr>,
     ) -> Option<Box<ConnectionRecord>> {
-        let page = self.journal.as_mut()?;
-        Some(page.accepted(peer, self.now_us, self.began_unix_us))
+        let log = self.connection_log.as_mut()?;
+        Some(log.accepted(peer, self.now_us, self.began_unix_us))
     }
 
     /// Notes that a connection is closed.
-    pub(crate) fn journal_closed(&mut self, record: Option<Box<ConnectionRecord>>) {
-        if let (Some(page), Some(record)) = (&mut self.journal, record) {
-            page.closed(&record, self.now_us, self.began_unix_us);
+    pub(crate) fn log_closed(&mut self, record: Option<Box<ConnectionRecord>>) {
+        if let (Some(log), Some(record)) = (&mut self.connection_log, record) {
+            log.closed(&record, self.now_us, self.began_unix_us);
         }
     }
 

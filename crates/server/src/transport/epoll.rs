@@ -12,7 +12,7 @@ use loadline_proto::{Context, ServerSession};
 use loadline_sys::{Event, Events, Interest, Poller, socket};
 
 use super::socket::{Readiness, Socket};
-use super::{Detached, Driver, Happened, LoopTransport, Reported, Watch};
+use super::{Detached, Driver, DriverEvent, LoopTransport, Reported, Watch};
 use crate::options::ServerOptions;
 
 /// Bits of events that are no connection's: no slot has these indexes.
@@ -67,16 +67,16 @@ impl Driver for Epoll {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Happened<Event>> {
+    fn next(&mut self) -> Option<DriverEvent<Event>> {
         if self.next == self.events.len() {
             return None;
         }
         let event = self.events.get(self.next);
         self.next += 1;
         Some(match event.bits {
-            WAKER => Happened::Woken,
-            LISTENERS => Happened::AcceptReady,
-            bits => Happened::To(Token::from_bits(bits), event),
+            WAKER => DriverEvent::Woken,
+            LISTENERS => DriverEvent::AcceptReady,
+            bits => DriverEvent::To(Token::from_bits(bits), event),
         })
     }
 

@@ -1,15 +1,17 @@
-//! Workers that keep their connection while it waits for its client, as long as no other connection
-//! waits for a worker, and no worker is too many: the threads of a pool (`--architecture thread-pool`). One
-//! that waits for an app's task, perhaps since that waits for its client, goes to its loop at once.
+//! Workers that keep a connection while it waits for its client: the threads of a pool
+//! (`--architecture thread-pool`).
+//!
+//! A worker keeps its connection only while no other connection waits for a worker, and the pool is not too
+//! large. A connection that waits for an app's task goes back to its loop at once.
 //!
 //! ```text
-//!   worker:     seat says since when it waits ▸ jobs in the queue?  ──┐  so one of the two always
-//!   submitter:  job in the queue ▸ which seat waits the longest?    ──┘  sees the other
+//!   worker:     store when the wait began ▸ jobs in the queue?         ──┐  one of the two
+//!   submitter:  put the job into the queue ▸ which holder waits longest? ┘  always sees the other
 //! ```
 //!
-//! They wait without a timeout, which would cost the kernel 0.5 us for each wait: the loop wakes them at
-//! their deadlines. It looks at the seats when the earliest deadline has come that it knows. Most deadlines
-//! only move on while it sleeps, and nobody has to say so.
+//! Workers wait without a timeout, which would cost the kernel 0.5 us for each wait. The loop wakes them at
+//! their deadlines: it sleeps until the earliest deadline it knows of, then looks at all holders. A deadline
+//! that moves to a later time while the loop sleeps needs no notification.
 
 use std::io;
 use std::sync::Arc;
@@ -24,11 +26,11 @@ use crate::worker::job::{Job, Message};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
 
-/// The workers' seats.
+/// All workers of a pool, as holders of connections.
 #[derive(Debug)]
-pub(crate) struct Seats {
-    seats: Box<[Seat]>,
-    /// When the loop looks at the seats' deadlines next, in ms: not after the earliest of those that wait.
+pub(crate) struct Holders {
+    holders: Box<[Holder]>,
+    /// When the loop looks at the holders' deadlines next, in ms: not after the earliest of those that wait.
     look_at: AtomicU64,
     /// Connections may have to make room for others: their loop wants them all.
     all_wanted: AtomicBool,
@@ -37,7 +39,7 @@ pub(crate) struct Seats {
 /// One worker, seen from outside. On a cache line of its own, since the worker writes it twice for each wait.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Seat {
+struct Holder {
     /// Since when its connection waits for its client, in ms; or one of the two below.
     waits_since: AtomicU64,
     /// When it is to be woken, in ms, if it waits.
@@ -52,17 +54,17 @@ const BUSY: u64 = u64::MAX - 1;
 /// Its connection has lost it to others.
 const LOST: u64 = u64::MAX;
 
-impl Seats {
+impl Holders {
     pub(crate) fn new(count: usize) -> io::Result<Self> {
-        let seat = |_| {
-            Ok(Seat {
+        let holder = |_| {
+            Ok(Holder {
                 waits_since: AtomicU64::new(BUSY),
                 deadline: AtomicU64::new(NEVER),
                 waker: Waker::new()?,
             })
         };
         Ok(Self {
-            seats: (0..count).map(seat).collect::<io::Result<_>>()?,
+            holders: (0..count).map(holder).collect::<io::Result<_>>()?,
             look_at: AtomicU64::new(NEVER),
             all_wanted: AtomicBool::new(false),
         })
@@ -75,10 +77,10 @@ impl Seats {
         }
         self.all_wanted.store(all_wanted, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        for seat in self.seats.iter().filter(|_| all_wanted) {
-            let since = seat.waits_since.load(Ordering::SeqCst);
+        for holder in self.holders.iter().filter(|_| all_wanted) {
+            let since = holder.waits_since.load(Ordering::SeqCst);
             if since < BUSY {
-                seat.free(since);
+                holder.free(since);
             }
         }
     }
@@ -93,14 +95,14 @@ impl Seats {
         // Before the look: who begins to wait after it finds this, and says when it is to be woken.
         self.look_at.store(NEVER, Ordering::SeqCst);
         let mut earliest = NEVER;
-        for seat in &self.seats {
-            if seat.waits_since.load(Ordering::SeqCst) >= BUSY {
+        for holder in &self.holders {
+            if holder.waits_since.load(Ordering::SeqCst) >= BUSY {
                 continue;
             }
-            let deadline = seat.deadline.load(Ordering::SeqCst);
+            let deadline = holder.deadline.load(Ordering::SeqCst);
             match deadline > now.0 {
                 true => earliest = earliest.min(deadline),
-                false => seat.waker.wake(),
+                false => holder.waker.wake(),
             }
         }
         let look_at = self
@@ -113,27 +115,27 @@ impl Seats {
     /// A job waits for which no worker is free: the connection that has waited for its client the
     /// longest loses its worker.
     ///
-    /// Looks at each seat, some ns; for a job for which a worker would have to be woken anyway.
+    /// Looks at each holder, some ns; for a job for which a worker would have to be woken anyway.
     /// `false`: none waits.
     pub(crate) fn free_one(&self) -> bool {
         fence(Ordering::SeqCst);
         loop {
-            let waiting = self.seats.iter().map(|seat| {
-                let since = seat.waits_since.load(Ordering::SeqCst);
-                (since, seat)
+            let waiting = self.holders.iter().map(|holder| {
+                let since = holder.waits_since.load(Ordering::SeqCst);
+                (since, holder)
             });
             let longest = waiting.filter(|(since, _)| *since < BUSY);
-            let Some((since, seat)) = longest.min_by_key(|(since, _)| *since) else {
+            let Some((since, holder)) = longest.min_by_key(|(since, _)| *since) else {
                 return false;
             };
-            if seat.free(since) {
+            if holder.free(since) {
                 return true;
             }
         }
     }
 }
 
-impl Seat {
+impl Holder {
     /// Its connection, which has waited since then, loses it; `false`: it does not wait any more.
     fn free(&self, since: u64) -> bool {
         let order = Ordering::SeqCst;
@@ -145,10 +147,10 @@ impl Seat {
     }
 }
 
-/// A connection's right to the worker of a seat.
+/// One worker's hold on its connection.
 pub(crate) struct Held<'w> {
-    seat: &'w Seat,
-    seats: &'w Seats,
+    holder: &'w Holder,
+    holders: &'w Holders,
     jobs: &'w JobQueue<Job>,
     /// Of the loop that wakes it at its deadline.
     mailbox: &'w Mailbox<Message>,
@@ -158,14 +160,14 @@ pub(crate) struct Held<'w> {
 
 impl<'w> Held<'w> {
     pub(crate) fn new(
-        seats: &'w Seats,
+        holders: &'w Holders,
         index: usize,
         jobs: &'w JobQueue<Job>,
         mailbox: &'w Mailbox<Message>,
     ) -> Self {
         Self {
-            seat: &seats.seats[index],
-            seats,
+            holder: &holders.holders[index],
+            holders,
             jobs,
             mailbox,
             home: None,
@@ -187,13 +189,15 @@ impl Hold for Held<'_> {
 
     fn rest(&self, resting: &Resting) -> bool {
         let deadline = resting.deadline.map_or(NEVER, |at| at.0);
-        self.seat.deadline.store(deadline, Ordering::Relaxed);
-        self.seat.waits_since.swap(resting.now.0, Ordering::SeqCst); // and the deadline is seen with it
+        self.holder.deadline.store(deadline, Ordering::Relaxed);
+        self.holder
+            .waits_since
+            .swap(resting.now.0, Ordering::SeqCst); // and the deadline is seen with it
         if self.is_wanted() {
-            self.seat.waits_since.store(BUSY, Ordering::SeqCst);
+            self.holder.waits_since.store(BUSY, Ordering::SeqCst);
             return false;
         }
-        let look_at = &self.seats.look_at;
+        let look_at = &self.holders.look_at;
         if deadline < look_at.load(Ordering::SeqCst)
             && deadline < look_at.fetch_min(deadline, Ordering::SeqCst)
         {
@@ -203,16 +207,16 @@ impl Hold for Held<'_> {
     }
 
     fn resume(&self) -> bool {
-        self.seat.waits_since.swap(BUSY, Ordering::SeqCst) != LOST
+        self.holder.waits_since.swap(BUSY, Ordering::SeqCst) != LOST
     }
 
     fn is_wanted(&self) -> bool {
-        let all_wanted = &self.seats.all_wanted;
+        let all_wanted = &self.holders.all_wanted;
         self.jobs.depth() > 0 || self.jobs.excess() > 0 || all_wanted.load(Ordering::SeqCst)
     }
 
     fn waker(&self) -> Option<&Waker> {
-        Some(&self.seat.waker)
+        Some(&self.holder.waker)
     }
 
     fn home(&self) -> Option<(&Arc<dyn TaskHome>, Token)> {
@@ -240,21 +244,21 @@ mod tests {
     }
     use crate::options::Queue;
 
-    fn is_woken(seat: &Seat) -> bool {
-        let woken = wait_readable(&[seat.waker.as_fd()], Some(0)).unwrap();
-        seat.waker.clear();
+    fn is_woken(holder: &Holder) -> bool {
+        let woken = wait_readable(&[holder.waker.as_fd()], Some(0)).unwrap();
+        holder.waker.clear();
         woken[0]
     }
 
     #[test]
     fn workers_are_woken_at_their_deadlines_and_the_loop_at_an_earlier_one() {
-        let seats = Seats::new(3).unwrap();
+        let holders = Holders::new(3).unwrap();
         let jobs = JobQueue::new(Queue::Shared, 3, 10);
         let mailbox = Mailbox::new().unwrap();
-        let hold = |index| Held::new(&seats, index, &jobs, &mailbox);
+        let hold = |index| Held::new(&holders, index, &jobs, &mailbox);
         let [first, second, third] = [hold(0), hold(1), hold(2)];
 
-        assert_eq!(seats.wake_expired(Millis(0)), None);
+        assert_eq!(holders.wake_expired(Millis(0)), None);
         assert!(mailbox.fall_asleep());
         assert!(first.rest(&resting(Millis(0), Some(Millis(70)))));
         assert!(!mailbox.fall_asleep(), "the loop knows of no deadline yet");
@@ -267,22 +271,22 @@ mod tests {
         );
         assert!(first.resume() && first.rest(&resting(Millis(20), Some(Millis(90)))));
         assert!(mailbox.fall_asleep(), "later ones are no news");
-        assert_eq!(seats.wake_expired(Millis(69)), Some(Millis(70)));
+        assert_eq!(holders.wake_expired(Millis(69)), Some(Millis(70)));
         assert_eq!(
-            seats.wake_expired(Millis(70)),
+            holders.wake_expired(Millis(70)),
             Some(Millis(80)),
             "it has moved on"
         );
         assert!(second.resume());
         assert_eq!(
-            seats.wake_expired(Millis(80)),
+            holders.wake_expired(Millis(80)),
             Some(Millis(90)),
             "it does not wait"
         );
-        assert!(!seats.seats.iter().any(is_woken));
+        assert!(!holders.holders.iter().any(is_woken));
         assert!(second.rest(&resting(Millis(80), Some(Millis(95)))));
-        assert_eq!(seats.wake_expired(Millis(90)), Some(Millis(95)));
-        let woken = seats.seats.iter().map(is_woken);
+        assert_eq!(holders.wake_expired(Millis(90)), Some(Millis(95)));
+        let woken = holders.holders.iter().map(is_woken);
         assert_eq!(woken.collect::<Vec<_>>(), [true, false, false]);
         assert!(first.resume(), "and has lost nothing");
     }

@@ -7,9 +7,9 @@
 //! The number of workers may change while they work (`resizer.rs`): one that is too many ends between
 //! two jobs.
 
-mod desk;
 mod offers;
 mod size;
+mod thread;
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -27,13 +27,13 @@ use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
 use crate::telemetry::counters::Row;
 use crate::thread::group::{STACK_BYTES, too_few};
-use crate::worker::holding::Seats;
+use crate::worker::holding::Holders;
 use crate::worker::job::{Job, Message, Work};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
 use crate::worker::meter::Meter;
 
-pub(crate) use desk::WorkerDesk;
+pub(crate) use thread::WorkerThread;
 
 /// When clients are to come back to a queue that is full if there is no goal: nobody has measured how long
 /// jobs take then.
@@ -48,7 +48,7 @@ pub(crate) struct Workers {
     alive: Alive,
     control: Control,
     /// If workers keep their connections while nothing else is to be done.
-    seats: Option<Arc<Seats>>,
+    holders: Option<Arc<Holders>>,
     /// Files and apps, and clients, have the workers in turn.
     is_fair: bool,
     /// When it was last looked for jobs that nobody needs, in microseconds.
@@ -83,9 +83,9 @@ impl Workers {
         count: usize,
         number: usize,
     ) -> io::Result<Arc<Self>> {
-        let (workers, desks) = Self::new(site, count, number)?;
-        for (index, desk) in desks.into_iter().enumerate() {
-            if let Err(error) = workers.start_one(site, desk) {
+        let (workers, threads) = Self::new(site, count, number)?;
+        for (index, thread) in threads.into_iter().enumerate() {
+            if let Err(error) = workers.start_one(site, thread) {
                 workers.close();
                 return Err(too_few(index, count, &error));
             }
@@ -98,45 +98,45 @@ impl Workers {
         site: &Arc<Site<H>>,
         count: usize,
         number: usize,
-    ) -> io::Result<(Arc<Self>, Vec<WorkerDesk<H>>)> {
+    ) -> io::Result<(Arc<Self>, Vec<WorkerThread<H>>)> {
         assert!(count > 0, "a pool without workers would never answer");
         let options = &site.options;
         let range = options.changing_sizes();
         let count_max = range.map_or(count, |range| range.max.max(count));
         let queue = JobQueue::new(options.queue, count_max, options.queue_max);
-        let mut desks: Vec<_> = queue
+        let mut threads: Vec<_> = queue
             .resize(count)
             .into_iter()
-            .map(|source| WorkerDesk::new(site, source))
+            .map(|source| WorkerThread::new(site, source))
             .collect();
         let control = options
             .latency_goal
             .map(|goal| Arc::new(Mutex::new(LaneControl::new(goal, count))));
         let keeps_connections = options.threads_share();
-        let seats = keeps_connections.then(|| Seats::new(count_max));
+        let holders = keeps_connections.then(|| Holders::new(count_max));
         let workers = Arc::new(Self {
             queue,
-            row: Arc::clone(&desks[0].row),
+            row: Arc::clone(&threads[0].row),
             clock: site.clock,
             alive: Alive::default(),
             control,
-            seats: seats.transpose()?.map(Arc::new),
+            holders: holders.transpose()?.map(Arc::new),
             is_fair: options.fairness,
             swept_us: AtomicU64::new(0),
             number,
             meter: range.map(|_| Arc::new(Meter::new(keeps_connections))),
         });
-        desks.iter_mut().for_each(|desk| desk.join(&workers));
-        Ok((workers, desks))
+        threads.iter_mut().for_each(|thread| thread.join(&workers));
+        Ok((workers, threads))
     }
 
     fn start_one<H: Handler>(
         self: &Arc<Self>,
         site: &Arc<Site<H>>,
-        desk: WorkerDesk<H>,
+        thread: WorkerThread<H>,
     ) -> io::Result<()> {
-        let index = desk.index();
-        let builder = match self.seats {
+        let index = thread.index();
+        let builder = match self.holders {
             Some(_) => (Builder::new().name(format!("serving {index}"))).stack_size(STACK_BYTES),
             None => Builder::new().name(format!("worker {}.{index}", self.number)),
         };
@@ -144,7 +144,7 @@ impl Workers {
         let work = move || {
             let _leaving = leaving;
             site.guarded_alone("a worker", || {
-                desk.work(&site);
+                thread.work(&site);
                 Ok(())
             });
         };
@@ -193,28 +193,28 @@ impl Workers {
 
     /// A job was queued: if no worker is free, one gives up its connection that waits for its client.
     fn free_for_job(&self) {
-        if let Some(seats) = &self.seats
+        if let Some(holders) = &self.holders
             && !self.queue.has_free_workers()
         {
-            seats.free_one();
+            holders.free_one();
         }
     }
 
     /// Whether connections may have to make room for others: then no worker keeps one that waits.
     pub(crate) fn want_connections(&self, all_wanted: bool) {
-        if let Some(seats) = &self.seats {
-            seats.want_all(all_wanted);
+        if let Some(holders) = &self.holders {
+            holders.want_all(all_wanted);
         }
     }
 
     /// Wakes workers whose connections have waited long enough; says when to look again.
     pub(crate) fn wake_expired(&self, now: Millis) -> Option<Millis> {
-        self.seats.as_ref()?.wake_expired(now)
+        self.holders.as_ref()?.wake_expired(now)
     }
 
     /// Whether a worker is free that keeps a connection while it waits for its client.
     pub(crate) fn has_free_threads(&self) -> bool {
-        self.seats.is_some() && self.queue.has_more_free_workers()
+        self.holders.is_some() && self.queue.has_more_free_workers()
     }
 
     /// Queues a task that was woken, behind what waits. It was admitted before: it fits. In a queue that

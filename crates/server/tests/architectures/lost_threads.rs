@@ -7,7 +7,7 @@ use loadline_proto::Limits;
 use loadline_server::Ending;
 
 use crate::model::Model;
-use crate::shared::{PATIENCE, Server, TestHandler};
+use crate::shared::{Server, TIMEOUT, TestHandler};
 
 every_model! {
     a_server_that_has_lost_a_thread_ends_and_says_why,
@@ -45,6 +45,6 @@ fn a_server_that_has_lost_a_thread_ends_and_says_why(model: Model) {
 fn ending(server: Server) -> io::Result<Ending> {
     let (sender, ended) = channel();
     std::thread::spawn(move || sender.send(server.handle.wait()));
-    let ending = ended.recv_timeout(PATIENCE);
+    let ending = ended.recv_timeout(TIMEOUT);
     ending.expect("it ends")
 }

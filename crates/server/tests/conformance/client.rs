@@ -10,7 +10,7 @@ use loadline_proto::Layer;
 use crate::answers::{Answer, parse_answers};
 
 /// The longest wait for anything before a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Client {
     pub stream: TcpStream,
@@ -31,8 +31,8 @@ impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Self {
             stream,
             layer: None,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use loadline_apps::StaticOptions;
 use loadline_server::Architecture;
 
-use crate::client::{Client, PATIENCE};
+use crate::client::{Client, TIMEOUT};
 use crate::fixture::{Model, Server, eventually, limits};
 
 every_model! {
@@ -128,7 +128,7 @@ fn held(server: &Server, folder: &str, hang: &Hang) -> Vec<Client> {
     let begun = Instant::now();
     let mut held = Vec::new();
     while hang.waiting() == 0 {
-        assert!(begun.elapsed() < PATIENCE, "nobody looks");
+        assert!(begun.elapsed() < TIMEOUT, "nobody looks");
         let mut client = server.connect();
         client.send(request(folder));
         eventually("it is answered, or waits", || {

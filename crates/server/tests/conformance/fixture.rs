@@ -22,7 +22,7 @@ use loadline_tls::{
 };
 use tempfile::TempDir;
 
-use crate::client::{Client, PATIENCE};
+use crate::client::{Client, TIMEOUT};
 use crate::later;
 pub use crate::model::Model;
 use crate::translated::Translated;
@@ -45,7 +45,7 @@ impl Gate {
         let state = self.state.lock().unwrap();
         let (_state, timeout) = self
             .changed
-            .wait_timeout_while(state, PATIENCE, |state| state.1 < count)
+            .wait_timeout_while(state, TIMEOUT, |state| state.1 < count)
             .unwrap();
         assert!(!timeout.timed_out(), "nobody came to the gate");
     }
@@ -293,7 +293,7 @@ impl Server {
         Self::start_logging(root, options, limits, listen, None)
     }
 
-    /// The same with a journal of connections.
+    /// The same with a connection log.
     pub fn start_logging(
         root: TempDir,
         options: ServerOptions,
@@ -458,7 +458,7 @@ impl Drop for Server {
 
 /// Waits for what comes about on another thread.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "it never came about that {what}");
         std::thread::sleep(Duration::from_millis(1));

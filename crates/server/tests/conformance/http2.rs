@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::client::{Client, PATIENCE};
+use crate::client::{Client, TIMEOUT};
 use crate::fixture::{Model, Server, limits, pattern};
 use crate::tls::client_of;
 use crate::translated::Translated;
@@ -92,11 +92,11 @@ every_model_over_http2! {
     slow_uploads::slow_uploads_hold_no_worker,
     slow_uploads::uploads_and_event_streams_leave_every_worker_to_others,
     slow_uploads::as_many_tasks_wait_as_there_are_connections,
-    journal::what_a_client_ends,
-    journal::what_a_drain_ends,
-    journal::who_is_closed_at_capacity,
-    journal::who_is_cut,
-    journal::many_at_once_have_a_line_each,
+    connection_log::what_a_client_ends,
+    connection_log::what_a_drain_ends,
+    connection_log::who_is_closed_at_capacity,
+    connection_log::who_is_cut,
+    connection_log::many_at_once_have_a_line_each,
     #[ignore = "long: half a second for each model, or more"]
     replaced::fifty_renames_under_load_cut_no_answer,
     shutdown::a_drain_closes_idle_connections_at_once,
@@ -127,7 +127,7 @@ some_models_over_http2! {
     config::a_new_configuration_under_load_loses_no_request,
     config::listeners_have_limits_of_their_own,
     elsewhere::a_file_system_that_hung_stopped_every_loop,
-    journal::what_the_server_ends,
+    connection_log::what_the_server_ends,
 }
 
 /// Cases that stay out, and why.
@@ -146,8 +146,8 @@ const STAY_OUT: &[(&str, &[&str])] = &[
             "connections::a_slow_head_gets_408",
             "slow_uploads::a_chunked_upload_of_framing_is_too_slow",
             "regression::content_over_its_limit_was_413_or_400_by_how_it_was_cut",
-            "journal::what_an_http_1_client_ends",
-            "journal::who_is_too_slow",
+            "connection_log::what_an_http_1_client_ends",
+            "connection_log::who_is_too_slow",
         ],
     ),
     (
@@ -160,7 +160,7 @@ const STAY_OUT: &[(&str, &[&str])] = &[
     ),
     (
         "a new connection is refused before it is known what it speaks",
-        &["journal::who_makes_room_and_who_gets_none"],
+        &["connection_log::who_makes_room_and_who_gets_none"],
     ),
     (
         "nothing in it is of a version of HTTP",
@@ -338,7 +338,7 @@ fn connect(server: &Server, mut config: ClientConfig, offered: &[&str]) -> TlsSt
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let socket = TcpStream::connect(server.address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut stream = StreamOwned::new(connection, socket);
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock).unwrap();

@@ -17,13 +17,13 @@ mod translated;
 
 mod compression;
 mod config;
+mod connection_log;
 mod connections;
 mod elsewhere;
 mod failures;
 mod files;
 mod framing;
 mod http2;
-mod journal;
 mod last_words;
 mod later;
 mod layered;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use loadline_server::{Architecture, FileIo, ServerOptions};
 
-use crate::client::PATIENCE;
+use crate::client::TIMEOUT;
 use crate::failures::{LARGE, disturb};
 use crate::fixture::{Model, Server, limits};
 
@@ -90,10 +90,7 @@ fn replace_under_load(options: ServerOptions, renames: usize) {
             // Without this, a busy machine would have all of them between two downloads.
             let begun = Instant::now();
             while answers.load(Ordering::SeqCst) == before && all_alive() {
-                assert!(
-                    begun.elapsed() < PATIENCE,
-                    "no answer after rename {number}"
-                );
+                assert!(begun.elapsed() < TIMEOUT, "no answer after rename {number}");
                 std::thread::sleep(Duration::from_micros(100));
             }
         }

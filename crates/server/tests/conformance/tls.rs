@@ -17,7 +17,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use crate::client::PATIENCE;
+use crate::client::TIMEOUT;
 use crate::failures::LARGE;
 use crate::fixture::{Model, Server, connect_by, eventually, limits, pattern, tls_ends};
 
@@ -138,7 +138,7 @@ fn handshakes_of_tls_1_2_are_full_or_resumed(model: Model) {
             let name = ServerName::try_from("localhost").unwrap();
             let connection = ClientConnection::new(Arc::clone(&config), name).unwrap();
             let socket = TcpStream::connect(server.address).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
             let mut stream = StreamOwned::new(connection, socket);
             write!(stream, "{head}Connection: close\r\n\r\n").unwrap();
             stream.write_all(&content).unwrap();
@@ -194,7 +194,7 @@ fn what_is_no_tls_ends_at_once(model: Model) {
     let (tls, _) = server.tls.as_ref().unwrap();
     for _ in 0..3 {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(GET.as_bytes()).unwrap();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
@@ -211,7 +211,7 @@ fn a_client_that_stops_in_the_middle_is_closed(model: Model) {
     };
     let server = start(model, limits);
     let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(b"\x16\x03\x01\x01\x00\x01").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -286,7 +286,7 @@ fn handshakes_beyond_their_bound_end_at_once(model: Model) {
             let name = ServerName::try_from("localhost").unwrap();
             let mut connection = ClientConnection::new(Arc::clone(&config), name).unwrap();
             let mut socket = TcpStream::connect(server.address).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
             connection.write_tls(&mut socket).unwrap();
             StreamOwned::new(connection, socket)
         })

@@ -172,7 +172,7 @@ fn check_names(spec: &LoadSpec) -> Result<(), SpecError> {
                 _ => continue,
             },
         };
-        let problem = format!("the name is that of process {pid} already, by {other}");
+        let problem = format!("process {pid} has this name already, by {other}");
         return Err(SpecError::new("watch", problem, "another one").with_value(watched));
     }
     Ok(())

@@ -13,16 +13,16 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "TLS")]
     pub struct TlsClientSpec {
-        /// Certificates in PEM of the authorities that are trusted, in place of those of the system.
+        /// Certificates in PEM of the authorities to trust, in place of the system's.
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub cacert: Option<FilePath>,
 
-        /// Trust any certificate: for servers of one's own.
+        /// Trust any certificate: for your own servers.
         #[arg(long)]
         pub insecure: bool,
 
-        /// The client's certificate in PEM, followed by those of its authority, for servers that ask
-        /// for one (with --key).
+        /// The client's certificate in PEM, followed by its authority's, for servers that ask for one
+        /// (with --key).
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub cert: Option<FilePath>,
 
@@ -30,12 +30,12 @@ spec! {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub key: Option<FilePath>,
 
-        /// Whether a connection goes on with the session of an earlier one, by its ticket: on or off. Off:
-        /// each handshake is a full one, as of a client that comes for the first time.
+        /// Whether a connection resumes the session of an earlier one, by its ticket: on or off. Off: each
+        /// handshake is a full one, like a new client's.
         #[arg(long, value_name = "on|off", default_value = "off")]
         pub tls_resume: OnOff,
 
-        /// The only key exchange that is offered, so that servers are compared by the same one
+        /// Offer only this key exchange, so that servers are compared with the same one
         /// [default: all, x25519mlkem768 first].
         #[arg(long, value_name = "NAME",
             value_parser = one_of(KeyExchange::ALL, KeyExchange::name))]

@@ -35,8 +35,8 @@ spec! {
         #[arg(long, value_name = "URL")]
         pub acme_directory: Option<DirectoryUrl>,
 
-        /// Your account with the authority, by its key identifier, if the authority asks for one (external
-        /// account binding). It is needed when an account for certificates is made: at the first start.
+        /// The key identifier of your account with the authority, if it asks for one (external account
+        /// binding). Needed when an account for certificates is made: at the first start.
         #[arg(long, value_name = "KID")]
         pub acme_eab_kid: Option<KeyId>,
 
@@ -44,8 +44,8 @@ spec! {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub acme_eab_key: Option<FilePath>,
 
-        /// Who signs the certificate of the authority's own server, in PEM, if it is an authority within an
-        /// organisation [default: those that the system trusts].
+        /// Certificates in PEM that sign the authority's own server, for an authority within an organisation
+        /// [default: the system's].
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub acme_ca: Option<FilePath>,
 

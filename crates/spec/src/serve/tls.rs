@@ -49,9 +49,9 @@ spec! {
     #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "TLS")]
     pub struct TlsSpec {
-        /// A certificate in PEM for https addresses, followed by those of its authority; may be given
-        /// several times, each with its --tls-key. Clients get one for the name that they ask for, or
-        /// else the first. Files are read again when they change, and on SIGHUP.
+        /// A certificate in PEM for https addresses, followed by its authority's; may be given several
+        /// times, each with its --tls-key. A client gets the one for the name that it asks for, or the
+        /// first. Files are read again when they change, and on SIGHUP.
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub tls_cert: Vec<FilePath>,
 
@@ -66,7 +66,7 @@ spec! {
         pub tls: Option<Named<CertificateSource>>,
 
         /// Which clients are served, by Mozilla's profiles: intermediate is TLS 1.2 and 1.3, modern is
-        /// TLS 1.3 alone [default: intermediate].
+        /// only TLS 1.3 [default: intermediate].
         #[arg(long, value_name = "PROFILE", value_parser = named::<TlsProfile>())]
         pub tls_profile: Option<Named<TlsProfile>>,
 
@@ -76,8 +76,8 @@ spec! {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub tls_ticket_key: Vec<FilePath>,
 
-        /// Whether GET, HEAD and OPTIONS requests are served that come before the handshake is done: on or
-        /// off. Such a request may be a copy that somebody has recorded; apps see Early-Data: 1.
+        /// Serve GET, HEAD and OPTIONS requests that come before the handshake is done: on or off. An
+        /// attacker can send such a request again; apps see Early-Data: 1.
         #[arg(long, value_name = "on|off", default_value = "off")]
         pub tls_early_data: OnOff,
 
@@ -94,7 +94,7 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "10s")]
         pub tls_handshake_timeout: Preset<AnyTime>,
 
-        /// Handshakes that are computed or wait for a worker; further ones end at once.
+        /// The most handshakes that are computed or wait for a worker; further ones end at once.
         #[arg(long, value_name = "N", default_value = "512")]
         pub tls_handshakes_max: Preset<Count<1, 100_000>>,
 
@@ -102,8 +102,8 @@ spec! {
         #[arg(long)]
         pub https_redirect: bool,
 
-        /// Tell browsers to use https alone for so many days (Strict-Transport-Security); 365 is usual.
-        /// A browser keeps to it until they are over, or until it has seen a 0.
+        /// Tell browsers to use only https for this number of days (Strict-Transport-Security); 365 is
+        /// usual. 0 ends it.
         #[arg(long, value_name = "DAYS")]
         pub hsts: Option<Count<0, 3650>>,
     }

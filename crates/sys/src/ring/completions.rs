@@ -151,7 +151,7 @@ impl Ring {
                 if !taken.goes_on() {
                     self.in_flight -= 1;
                     if let Some(watched) = self.watched.get_mut(index as usize) {
-                        watched.standing = Operation::Idle;
+                        watched.operation = Operation::Idle;
                         if watched.wanted {
                             self.arm_watch(index);
                         }
@@ -224,8 +224,8 @@ impl Ring {
         let mut was_stopped = false;
         if ended {
             self.in_flight -= 1;
-            was_stopped = watched.standing == Operation::Stopping;
-            watched.standing = Operation::Idle;
+            was_stopped = watched.operation == Operation::Stopping;
+            watched.operation = Operation::Idle;
         }
         let wanted = watched.wanted;
         let Some(error) = taken.error() else {

@@ -301,14 +301,14 @@ impl Ring {
         watched.wanted = true;
         watched.polls = polls;
         // One that is being stopped is armed again after its last completion.
-        if watched.standing == Operation::Idle {
+        if watched.operation == Operation::Idle {
             self.arm_accept(listener);
         }
     }
 
     pub(super) fn arm_accept(&mut self, listener: u32) {
         let watched = &mut self.listeners[listener as usize];
-        watched.standing = Operation::Armed;
+        watched.operation = Operation::Armed;
         let fd = types::Fd(watched.fd);
         let entry = if watched.polls {
             let events = libc::POLLIN as u32 | libc::EPOLLEXCLUSIVE as u32;
@@ -336,8 +336,8 @@ impl Ring {
             return;
         };
         watched.wanted = false;
-        if watched.standing == Operation::Armed {
-            watched.standing = Operation::Stopping;
+        if watched.operation == Operation::Armed {
+            watched.operation = Operation::Stopping;
             self.cancel(user_data(Kind::Accept, listener));
         }
     }
@@ -351,14 +351,14 @@ impl Ring {
         let watched = &mut self.watched[index];
         watched.fd = fd.as_raw_fd();
         watched.wanted = true;
-        if watched.standing == Operation::Idle {
+        if watched.operation == Operation::Idle {
             self.arm_watch(id);
         }
     }
 
     pub(super) fn arm_watch(&mut self, id: u32) {
         let watched = &mut self.watched[id as usize];
-        watched.standing = Operation::Armed;
+        watched.operation = Operation::Armed;
         let fd = types::Fd(watched.fd);
         let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true);
         self.in_flight += 1;

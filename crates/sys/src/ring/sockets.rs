@@ -75,8 +75,8 @@ impl Socket {
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     slots: Slab<Socket>,
-    /// The token of the tenant of each slot, by index: completions carry the index alone, since a
-    /// slot has no new tenant before the last completion of the old one.
+    /// The token of the socket in each slot, by index: completions carry only the index, since a
+    /// slot has no new socket before the last completion of the old one.
     tokens: Vec<Token>,
 }
 

@@ -176,7 +176,7 @@ fn a_changed_record_ends_the_connection() {
     assert_eq!(pair.server.closes(CloseReason::BadRequest), 1);
     assert!(
         ended.is_err() || pair.client.has_ended(),
-        "it is told by an alert"
+        "it gets an alert"
     );
 }
 

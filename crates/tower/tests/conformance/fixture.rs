@@ -14,7 +14,7 @@ use loadline_server::{
 use loadline_tower::Tower;
 
 use crate::app::{self, Shared};
-use crate::client::{Client, PATIENCE};
+use crate::client::{Client, TIMEOUT};
 use crate::model::Model;
 use crate::translated::Translated;
 
@@ -174,7 +174,7 @@ impl Drop for Running {
 
 /// Waits for what comes about on another thread.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition() {
         assert!(Instant::now() < deadline, "it never came about that {what}");
         std::thread::sleep(Duration::from_millis(1));

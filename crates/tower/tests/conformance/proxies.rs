@@ -12,7 +12,7 @@ use loadline_server::{
 use loadline_tower::Tower;
 
 use crate::app::{self, Shared};
-use crate::client::PATIENCE;
+use crate::client::TIMEOUT;
 use crate::model::Model;
 
 every_model! {
@@ -63,10 +63,10 @@ fn a_client_behind_a_proxy(model: Model) {
             .unwrap();
         // One after the other: a silent connection holds up a sequential server.
         let tcp = TcpStream::connect(server.tcp_address().unwrap()).unwrap();
-        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        tcp.set_read_timeout(Some(TIMEOUT)).unwrap();
         let by_tcp = ask(tcp);
         let unix = UnixStream::connect(&socket).unwrap();
-        unix.set_read_timeout(Some(PATIENCE)).unwrap();
+        unix.set_read_timeout(Some(TIMEOUT)).unwrap();
         let said = [by_tcp, ask(unix)];
         server.drain();
         assert!(server.wait().unwrap().is_clean());

@@ -19,7 +19,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::answers::{Answer, parse_answers};
 use crate::app::pattern;
-use crate::client::{Client, PATIENCE};
+use crate::client::{Client, TIMEOUT};
 use crate::fixture::Running;
 use crate::model::Model;
 
@@ -152,8 +152,8 @@ fn an_echo_in_records_of_odd_sizes(model: Model) {
         ("Transfer-Encoding: chunked".to_owned(), &chunked),
     ] {
         let stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         let mut opened = client.stream("localhost", stream).unwrap();
         opened.conn.complete_io(&mut opened.sock).unwrap();
         let (tls, stream) = (Mutex::new(opened.conn), opened.sock);
@@ -216,7 +216,7 @@ impl EarlyClient {
     fn connect(server: &Running, config: &Arc<ClientConfig>) -> Self {
         let stream = TcpStream::connect(server.address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         Self {
             stream,

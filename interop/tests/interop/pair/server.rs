@@ -118,22 +118,22 @@ impl Server {
     }
 
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.tell(|session, cx| session.received(&mut bytes.to_vec(), cx));
+        self.with_session(|session, cx| session.received(&mut bytes.to_vec(), cx));
     }
 
     pub fn receive_eof(&mut self) {
-        self.tell(|session, cx| session.received_eof(cx));
+        self.with_session(|session, cx| session.received_eof(cx));
     }
 
     pub fn drain(&mut self) {
-        self.tell(|session, cx| session.draining(cx));
+        self.with_session(|session, cx| session.draining(cx));
     }
 
     pub fn pass(&mut self, ms: u64) {
         self.now = Millis(self.now.0 + ms);
         let deadline = self.session.as_ref().and_then(ServerSession::deadline);
         if deadline.is_some_and(|at| at <= self.now) {
-            self.tell(|session, cx| session.expired(cx));
+            self.with_session(|session, cx| session.expired(cx));
         }
     }
 
@@ -152,7 +152,7 @@ impl Server {
         }
         let mut exchange = self.parked.remove(at % self.parked.len());
         respond_with_content(&mut exchange);
-        self.tell(|session, cx| session.completed(exchange, cx));
+        self.with_session(|session, cx| session.completed(exchange, cx));
         true
     }
 
@@ -167,26 +167,26 @@ impl Server {
         let app = self.apps.get_mut(&id).expect("it is ready");
         if let Some(mut exchange) = app.exchange.take() {
             exchange.response.body = Body::Stream { len: None };
-            self.tell(|session, cx| session.consumed(stream, 0, cx));
-            self.tell(|session, cx| session.answered(exchange, cx));
+            self.with_session(|session, cx| session.consumed(stream, 0, cx));
+            self.with_session(|session, cx| session.answered(exchange, cx));
             return true;
         }
         if app.unsent.is_empty() {
             let sum = Fields::default().with("X-Sum", app.len.to_string());
             self.apps.remove(&id);
-            self.tell(|session, cx| session.produced(stream, Piece::Trailers(sum), cx));
-            self.tell(|session, cx| session.produced(stream, Piece::End, cx));
+            self.with_session(|session, cx| session.produced(stream, Piece::Trailers(sum), cx));
+            self.with_session(|session, cx| session.produced(stream, Piece::End, cx));
             return true;
         }
         let len = app.unsent.len().min(app.room).min(most.max(1));
         let piece: Vec<u8> = app.unsent.drain(..len).collect();
         app.room -= len;
-        self.tell(|session, cx| session.produced(stream, Piece::Data(Buffer::from(piece)), cx));
-        self.tell(|session, cx| session.consumed(stream, len, cx));
+        self.with_session(|session, cx| session.produced(stream, Piece::Data(Buffer::from(piece)), cx));
+        self.with_session(|session, cx| session.consumed(stream, len, cx));
         true
     }
 
-    fn tell(&mut self, event: impl FnOnce(&mut ServerSession, &mut Context<'_>)) {
+    fn with_session(&mut self, event: impl FnOnce(&mut ServerSession, &mut Context<'_>)) {
         if let Some(session) = &mut self.session {
             event(session, cx!(self));
             self.drive();

@@ -244,7 +244,7 @@ impl World {
                     job => self.next_phase(job),
                 }
             } else if let Some(Reverse((_, event))) = self.events.pop() {
-                self.happen(event);
+                self.process(event);
             }
         }
     }
@@ -312,7 +312,7 @@ impl World {
         self.now_us = until_us;
     }
 
-    fn happen(&mut self, event: Event) {
+    fn process(&mut self, event: Event) {
         match event {
             Event::Arrives { epoch } if epoch == self.epoch => {
                 if let Arrivals::Open { jobs_per_s } = self.load.arrivals {

@@ -11,7 +11,7 @@ use loadline_sys::{Accepted, Interest, socket};
 use crate::options::ServerOptions;
 use crate::transport::ring::RingSocket;
 use crate::transport::socket::Readiness;
-use crate::transport::{Driver, Happened, Watch};
+use crate::transport::{Driver, DriverEvent, Watch};
 
 /// Waits for what was done.
 pub(crate) struct RingDriver {
@@ -93,8 +93,8 @@ impl Driver for RingDriver {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Happened<RingEvent<'_>>> {
-        let to = |token: Token, event| Happened::To(token, event);
+    fn next(&mut self) -> Option<DriverEvent<RingEvent<'_>>> {
+        let to = |token: Token, event| DriverEvent::To(token, event);
         Some(match self.ring.next_completion()? {
             Completion::Received { token, bytes } => to(token, RingEvent::Received(bytes)),
             Completion::Sent { token, transmit } => to(token, RingEvent::Sent(transmit)),
@@ -110,19 +110,19 @@ impl Driver for RingDriver {
             Completion::ReadAhead { token, bytes } => to(token, RingEvent::ReadAhead(bytes)),
             Completion::HungUp { token } => to(token, RingEvent::HungUp),
             Completion::Accepted { socket, listener } => match socket::peer(socket.as_fd()) {
-                Ok(peer) => Happened::Arrived(Accepted {
+                Ok(peer) => DriverEvent::Arrived(Accepted {
                     socket,
                     peer,
                     listener,
                 }),
                 // Gone: without its address it would pass for a client of a Unix socket.
-                Err(_) => Happened::Woken,
+                Err(_) => DriverEvent::Woken,
             },
             // If it failed, by a descriptor limit, the loop's own accepting knows what to do about it.
             Completion::AcceptReady { .. } | Completion::AcceptFailed { .. } => {
-                Happened::AcceptReady
+                DriverEvent::AcceptReady
             }
-            Completion::AcceptStopped { .. } | Completion::Signal { .. } => Happened::Woken,
+            Completion::AcceptStopped { .. } | Completion::Signal { .. } => DriverEvent::Woken,
         })
     }
 

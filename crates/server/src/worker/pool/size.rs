@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loadline_proto::Handler;
 
-use super::{WorkerDesk, Workers, lock};
+use super::{WorkerThread, Workers, lock};
 use crate::site::Site;
 use crate::telemetry::log::{drop_panic, panic_text};
 use crate::worker::job::Job;
@@ -34,8 +34,8 @@ impl Workers {
         if let Some(control) = &self.control {
             lock(control).set_workers(self.count());
         }
-        if let Some(seats) = &self.seats {
-            let _ = (0..self.queue.excess()).all(|_| seats.free_one());
+        if let Some(holders) = &self.holders {
+            let _ = (0..self.queue.excess()).all(|_| holders.free_one());
         }
         result
     }
@@ -47,9 +47,9 @@ impl Workers {
         source: JobSource<Job>,
     ) -> io::Result<()> {
         let start = AssertUnwindSafe(|| {
-            let mut desk = WorkerDesk::new(site, source);
-            desk.join(self);
-            self.start_one(site, desk)
+            let mut thread = WorkerThread::new(site, source);
+            thread.join(self);
+            self.start_one(site, thread)
         });
         catch_unwind(start).unwrap_or_else(|panic| {
             let text = format!("a handler panicked: {}", panic_text(panic.as_ref()));
@@ -80,7 +80,7 @@ impl Workers {
 
     /// Whether workers keep connections that wait for their clients.
     pub(crate) fn keeps_connections(&self) -> bool {
-        self.seats.is_some()
+        self.holders.is_some()
     }
 
     /// What the workers do, if their number changes.

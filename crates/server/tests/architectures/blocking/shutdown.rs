@@ -143,7 +143,7 @@ fn the_grace_ends_an_answer_that_nobody_takes() {
         });
         let mut client = server.connect();
         client.ask("/big");
-        assert!(client.is_answered_within(super::util::PATIENCE));
+        assert!(client.is_answered_within(super::util::TIMEOUT));
         eventually(|| server.handle.snapshot().total.bytes_out > 0);
         let ending = server.end();
         assert_eq!(ending.connections_cut, 1, "{architecture:?}");

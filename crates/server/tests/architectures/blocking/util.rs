@@ -110,7 +110,7 @@ impl Client {
     pub(crate) fn is_answered_within(&self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let peeked = self.stream.peek(&mut [0]);
-        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         peeked.is_ok()
     }
 }
@@ -118,7 +118,7 @@ impl Client {
 impl Client<UnixStream> {
     pub(crate) fn connect_unix(path: &std::path::Path) -> Self {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self::over(stream)
     }
 }

@@ -42,12 +42,12 @@ fn round_robin_spreads_evenly_and_the_counters_show_it(architecture: Architectur
 
 fn least_connections_fills_up_the_emptiest(architecture: Architecture) {
     let server = handoff(architecture, 3, Balance::LeastConnections);
-    let mut seated: Vec<_> = (0..9).map(|_| server.connect_seated()).collect();
+    let mut taken_in: Vec<_> = (0..9).map(|_| server.connect_taken_in()).collect();
     assert!(server.loops().iter().all(|l| l.connections == 3));
     // The second loop loses its three; the next three are its own.
-    seated.retain(|(_, index)| *index != 1);
+    taken_in.retain(|(_, index)| *index != 1);
     eventually(|| server.loops()[1].connections == 0);
-    let next = [(); 3].map(|()| server.connect_seated());
+    let next = [(); 3].map(|()| server.connect_taken_in());
     assert!(next.iter().all(|(_, index)| *index == 1));
 }
 
@@ -58,7 +58,7 @@ fn to_the_idle_one(architecture: Architecture, balance: Balance) -> usize {
     let (mut busy, mut idle) = (Vec::new(), Vec::new());
     // A client cannot choose its loop: those beyond the share of a loop are closed afterwards.
     while busy.len() < 10 || idle.len() < 200 {
-        let (client, index) = server.connect_seated();
+        let (client, index) = server.connect_taken_in();
         match index {
             0 if busy.len() < 10 => busy.push(client),
             1 if idle.len() < 200 => idle.push(client),
@@ -85,7 +85,7 @@ fn to_the_idle_one(architecture: Architecture, balance: Balance) -> usize {
         // The window of 100 ms has to fill.
         let began_us = server.loops()[0].busy_us;
         eventually(|| server.loops()[0].busy_us > began_us + 150_000);
-        let more: Vec<_> = (0..50).map(|_| server.connect_seated()).collect();
+        let more: Vec<_> = (0..50).map(|_| server.connect_taken_in()).collect();
         stop.store(true, Ordering::Relaxed);
         more.iter().filter(|(_, index)| *index == 1).count()
     })
@@ -109,7 +109,7 @@ fn expensive_connections_of_one_loop_are_spread(architecture: Architecture) {
     let server = handoff(architecture, 2, Balance::Adaptive);
     let (mut busy, mut other) = (Vec::new(), Vec::new());
     while busy.len() < 4 {
-        match server.connect_seated() {
+        match server.connect_taken_in() {
             (client, 0) => busy.push(client),
             (client, _) => other.push(client),
         }

@@ -64,7 +64,7 @@ fn idle_connections_close_at_once(architecture: Architecture) {
 fn a_new_silent_connection_does_not_hold_up_the_end(architecture: Architecture) {
     for options in variants(architecture) {
         let server = start(options);
-        let (mut silent, _) = server.connect_seated();
+        let (mut silent, _) = server.connect_taken_in();
         std::thread::sleep(Duration::from_millis(50));
         let began = Instant::now();
         server.handle.drain();
@@ -88,7 +88,7 @@ fn accepted_requests_are_finished_and_say_close(architecture: Architecture) {
         let mut at_gate = server.connect();
         at_gate.ask("/gate");
         server.handler.gate.await_waiting(1);
-        let mut in_head = server.connect_seated().0;
+        let mut in_head = server.connect_taken_in().0;
         in_head.stream.write_all(b"GET / HTTP/1.1\r\nHos").unwrap();
         let mut reading = server.connect();
         reading.ask("/shared");

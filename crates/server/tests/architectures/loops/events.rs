@@ -64,7 +64,7 @@ fn a_client_that_vanishes_while_its_request_is_worked_on(architecture: Architect
         if *socket_io == SocketIo::Loop {
             eventually(|| server.total().closed_for(CloseReason::Vanished) == 1);
         }
-        // Its slot has a new tenant when the result comes; which must not get it.
+        // Its slot has a new connection when the result comes, which must not get it.
         let mut next = server.connect();
         assert_eq!(next.get("/").status, 200);
         server.handler.gate.open();

@@ -28,8 +28,8 @@ fn over_a_loops_capacity_a_new_connection_is_closed_at_its_first_read(architectu
             accept,
             ..options(architecture, 1, 0)
         });
-        let mut seated = [server.connect_seated().0, server.connect_seated().0];
-        let (mut over, _) = server.connect_seated();
+        let mut taken_in = [server.connect_taken_in().0, server.connect_taken_in().0];
+        let (mut over, _) = server.connect_taken_in();
         assert_eq!(server.total().connections, 3, "not before it is read");
         over.ask("/");
         assert_eq!(
@@ -38,11 +38,11 @@ fn over_a_loops_capacity_a_new_connection_is_closed_at_its_first_read(architectu
             "an end, not a reset"
         );
         assert_eq!(server.total().closed_for(CloseReason::OverCapacity), 1);
-        seated
+        taken_in
             .iter_mut()
             .for_each(|client| assert_eq!(client.get("/").status, 200));
         // Room again.
-        let [first, _second] = seated;
+        let [first, _second] = taken_in;
         drop(first);
         eventually(|| server.total().connections == 1);
         assert_eq!(server.connect().get("/").status, 200);
@@ -55,8 +55,8 @@ fn over_a_loops_capacity_nobody_is_served_by_a_drain_either(architecture: Archit
         capacity_per_loop: Some(1),
         ..options(architecture, 1, 0)
     });
-    let mut first = server.connect_seated().0;
-    let mut over = server.connect_seated().0;
+    let mut first = server.connect_taken_in().0;
+    let mut over = server.connect_taken_in().0;
     first.ask("/gate");
     server.handler.gate.await_waiting(1);
     over.ask("/");
@@ -115,7 +115,7 @@ fn at_the_cap_the_oldest_idle_connection_makes_room(architecture: Architecture) 
         });
         let mut clients: Vec<_> = (0..3)
             .map(|_| {
-                let mut client = server.connect_seated().0;
+                let mut client = server.connect_taken_in().0;
                 get_for_all_to_know(&mut client);
                 client
             })
@@ -265,7 +265,7 @@ fn a_request_moves_the_idle_deadline_on(architecture: Architecture) {
     silent.stream.set_nonblocking(true).unwrap();
     let began = Instant::now();
     while silent.stream.peek(&mut [0]).is_err() {
-        assert!(began.elapsed() < PATIENCE, "it stays");
+        assert!(began.elapsed() < TIMEOUT, "it stays");
         assert_eq!(lively.get("/").status, 200);
     }
     assert_eq!(silent.stream.peek(&mut [0]).unwrap(), 0, "the end");

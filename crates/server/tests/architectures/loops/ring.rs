@@ -80,7 +80,7 @@ fn a_reader_that_stalls_is_cut_off_by_its_pace(architecture: Architecture) {
     };
     let server = start_with(options(architecture, 1, 0), handler, limits);
     for (cut, path) in [(1, "/shared"), (2, "/file")] {
-        let mut stalled = server.connect_seated().0;
+        let mut stalled = server.connect_taken_in().0;
         stalled.ask(path);
         eventually(|| server.total().closed_for(CloseReason::Slow) == cut);
         let mut bytes = Vec::new();

@@ -88,7 +88,7 @@ fn a_pool_grows_while_all_of_its_workers_are_stuck(architecture: Architecture) {
 /// `./x test` runs it behind the other tests (`xtask/src/programs.rs`), since it counts their CPU time as its own.
 fn workers_that_compute_become_hardly_more_than_cpus(architecture: Architecture) {
     let _turn = one_at_a_time();
-    // In intervals of some ms, a thread that waits for a CPU cannot be told from one that is blocked.
+    // In intervals of some ms, a thread that waits for a CPU cannot be distinguished from one that is blocked.
     let cpus = cpu_budget().cpus();
     let max = 16 * cpus;
     let server = start(ServerOptions {
@@ -100,7 +100,7 @@ fn workers_that_compute_become_hardly_more_than_cpus(architecture: Architecture)
     while_asked(&server, 8 * cpus, "/compute", || {
         let neighbours = Neighbours::begin();
         let began = Instant::now();
-        while !is_right() && began.elapsed() < PATIENCE {
+        while !is_right() && began.elapsed() < TIMEOUT {
             std::thread::sleep(Duration::from_millis(20));
         }
         let (share, workers) = (neighbours.share(), workers(&server));

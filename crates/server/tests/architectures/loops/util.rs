@@ -41,7 +41,7 @@ pub(crate) fn start_with(options: ServerOptions, handler: TestHandler, limits: L
 
 impl Server {
     /// A connection that the server has taken in and counts as open, and the index of its loop.
-    pub(crate) fn connect_seated(&self) -> (Client, usize) {
+    pub(crate) fn connect_taken_in(&self) -> (Client, usize) {
         let before = self.loops();
         let client = self.connect();
         let mut index = None;

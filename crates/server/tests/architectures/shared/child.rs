@@ -94,17 +94,17 @@ impl ChildServer {
     }
 
     pub(crate) fn open_the_gate(&self) {
-        self.tell("open the gate");
+        self.send_line("open the gate");
     }
 
-    fn tell(&self, line: &str) {
+    fn send_line(&self, line: &str) {
         writeln!(self.stdin.as_ref().unwrap(), "{line}").unwrap();
     }
 
     /// Open connections, how often accepting was put off, and how many requests have come to the
     /// gate.
     pub(crate) fn counts(&mut self) -> [u64; 3] {
-        self.tell("count");
+        self.send_line("count");
         let line = self.line("counts ");
         let mut counts = line.split(' ').map(|count| count.parse().unwrap());
         std::array::from_fn(|_| counts.next().unwrap())

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use loadline_proto::http2::frame::{Kind, PREFACE, write_frame};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::http2::request;
 
 /// A client over any stream.
@@ -44,8 +44,8 @@ impl Client {
     }
 
     fn patient(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Self::over(stream)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn forwarded_for(client: [u8; 4]) -> String {
 }
 
 /// Longest wait for anything before a test fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A gate that requests for `/gate` wait at, in their blocking step, until it is opened.
 #[derive(Default)]
@@ -160,7 +160,7 @@ pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
 pub(crate) fn eventually(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never came to be");
+        assert!(began.elapsed() < TIMEOUT, "it never came to be");
         std::thread::sleep(Duration::from_micros(500));
     }
 }

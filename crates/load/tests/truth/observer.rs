@@ -1,7 +1,7 @@
 //! What kept threads from running: whether the machine can explain that a time was too long.
 //!
 //! The stub's record holds its own delays, since the kernel stamps what arrives. What is left is the
-//! client's thread, kept from running by others on its CPU or by the hypervisor. A witness sleeps on
+//! client's thread, kept from running by others on its CPU or by the hypervisor. An observer sleeps on
 //! that CPU, a millisecond at a time, and looks how late it wakes: as late a client without fault
 //! would have been as well. Added to what the record has, that is what such a client would report.
 
@@ -30,7 +30,7 @@ const ATTEMPTS_LEAST: usize = 3;
 /// little about another one. Within it lie a virtual CPU's way out of its sleep, an interrupt, and
 /// the turns that threads on one CPU take.
 pub(crate) const LATE_NS: u64 = 200 * US;
-/// How often the witness looks.
+/// How often the observer looks.
 const LOOK_NS: u64 = MS;
 
 /// A request passes the client's thread when its answer is read, and from the moment when it is due
@@ -38,7 +38,7 @@ const LOOK_NS: u64 = MS;
 pub(crate) const PASSES_OF_ANSWER: usize = 1;
 pub(crate) const PASSES_FROM_DUE: usize = 2;
 /// What is granted before an error is seen: the client, which works, may also be kept from running
-/// while it does, and is so for longer than a witness that only sleeps.
+/// while it does, and is so for longer than an observer that only sleeps.
 pub(crate) const PASSES_GRANTED: usize = 1;
 
 /// A run in which a thread is as late as this on average says nothing of any time: a client that
@@ -48,8 +48,8 @@ const HOPELESS_S: f64 = 5e-3;
 /// time, and one delay of it meets the next.
 const HOPELESS_SHARE: f64 = 0.2;
 
-/// The same if the client's own thread could have run for that large a part of the time, and was not let. A
-/// witness that mostly sleeps is given a CPU before one that works.
+/// The same if the client's own thread could have run for that large a part of the time, and was not let. An
+/// observer that mostly sleeps is given a CPU before one that works.
 fn kept_from_running(outcome: &Outcome) -> f64 {
     let threads = outcome.record.threads.iter();
     threads.fold(0.0, |most, thread| thread.run_delay_share.max(most))
@@ -133,12 +133,12 @@ impl fmt::Display for Lateness {
 }
 
 /// Sleeps and wakes on the client's CPU.
-struct Witness {
+struct Observer {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Vec<u64>>,
 }
 
-impl Witness {
+impl Observer {
     fn begin() -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let looked_at = Arc::clone(&is_over);
@@ -190,9 +190,9 @@ pub(crate) fn judged(
     let (mut attempts, mut unexplained) = (0, Vec::new());
     while attempts < ATTEMPTS {
         attempts += 1;
-        let (begin, witness) = (Instant::now(), Witness::begin());
+        let (begin, observer) = (Instant::now(), Observer::begin());
         let outcome = run();
-        let lateness = witness.end();
+        let lateness = observer.end();
         let kept = kept_from_running(&outcome);
         eprintln!(
             "{case}, run {attempts}: {lateness}; the client was kept from running {:.1} % of the time",

@@ -22,21 +22,21 @@ use crate::site::Site;
 use crate::telemetry::counters::{Registry, Role, Row};
 use crate::telemetry::log;
 use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
-use crate::worker::holding::{Held, Seats};
+use crate::worker::holding::{Held, Holders};
 use crate::worker::job::{After, Job, Message, Served, Work};
 use crate::worker::job_queue::source::{JobSource, Taken};
 use crate::worker::mailbox::Mailbox;
 use crate::worker::meter::Meter;
 
 /// What one worker owns.
-pub(crate) struct WorkerDesk<H: Handler> {
+pub(crate) struct WorkerThread<H: Handler> {
     source: JobSource<Job>,
     pub(super) row: Arc<Row>,
     pool_row: Arc<Row>,
     /// Files are read through it.
     read_buffer: Vec<u8>,
     control: Control,
-    seats: Option<Arc<Seats>>,
+    holders: Option<Arc<Holders>>,
     /// If the number of workers changes.
     meter: Option<Arc<Meter>>,
     registry: Arc<Registry>,
@@ -46,7 +46,7 @@ pub(crate) struct WorkerDesk<H: Handler> {
     _memory: Option<MemoryAccount>,
 }
 
-impl<H: Handler> WorkerDesk<H> {
+impl<H: Handler> WorkerThread<H> {
     pub(super) fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
         let thread = match (site.options.threads_share(), site.options.socket_io) {
             (true, _) => {
@@ -76,7 +76,7 @@ impl<H: Handler> WorkerDesk<H> {
             row,
             read_buffer,
             control: None,
-            seats: None,
+            holders: None,
             meter: None,
             registry: Arc::clone(&site.registry),
             thread,
@@ -88,7 +88,7 @@ impl<H: Handler> WorkerDesk<H> {
     pub(super) fn join(&mut self, workers: &Workers) {
         self.pool_row = Arc::clone(&workers.row);
         self.control.clone_from(&workers.control);
-        self.seats.clone_from(&workers.seats);
+        self.holders.clone_from(&workers.holders);
         self.meter.clone_from(&workers.meter);
     }
 
@@ -108,10 +108,10 @@ impl<H: Handler> WorkerDesk<H> {
             self.carry_out(taken, site);
         }
         // A job may have counted on this worker: then another one gives up its connection for it.
-        if let Some(seats) = &self.seats
+        if let Some(holders) = &self.holders
             && self.source.depth() > 0
         {
-            seats.free_one();
+            holders.free_one();
         }
         drop(metered);
     }
@@ -182,8 +182,8 @@ impl<H: Handler> WorkerDesk<H> {
             self.source.done(charge, 0);
             return reply.post(Message::Done { token, work });
         }
-        if let (Work::Serve(served), Some(seats)) = (&mut work, self.seats.clone()) {
-            let took_us = self.keep(served, lane, token, &seats, &reply, site);
+        if let (Work::Serve(served), Some(holders)) = (&mut work, self.holders.clone()) {
+            let took_us = self.keep(served, lane, token, &holders, &reply, site);
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
@@ -229,7 +229,7 @@ impl<H: Handler> WorkerDesk<H> {
     }
 }
 
-impl<H: Handler> WorkerDesk<H> {
+impl<H: Handler> WorkerThread<H> {
     /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
     /// how long it was busy.
     fn keep(
@@ -237,7 +237,7 @@ impl<H: Handler> WorkerDesk<H> {
         served: &mut Served,
         lane: Lane,
         token: Token,
-        seats: &Seats,
+        holders: &Holders,
         mailbox: &Mailbox<Message>,
         site: &Site<H>,
     ) -> u64 {
@@ -246,7 +246,7 @@ impl<H: Handler> WorkerDesk<H> {
             return 0;
         };
         let (queue, index) = self.source.place();
-        let hold = Held::new(seats, index, queue, mailbox).with_home(served.home.as_ref(), token);
+        let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_visit();
         thread.refusing = served.refusing.take();
         connection.transport_mut().move_to_thread();
@@ -281,7 +281,7 @@ impl<H: Handler> WorkerDesk<H> {
     }
 }
 
-impl<H: Handler> Drop for WorkerDesk<H> {
+impl<H: Handler> Drop for WorkerThread<H> {
     fn drop(&mut self) {
         if self.thread.is_none() {
             self.registry.release(Role::Worker, Arc::clone(&self.row));

@@ -1,4 +1,4 @@
-//! The journal of connections: numbers for all threads, lines of each.
+//! The connection log: numbers for all threads, lines of each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::telemetry::log;
 use crate::{AccessSink, ConnectionLogging};
 
 /// What all threads share.
-pub(crate) struct Journal {
+pub(crate) struct SharedConnectionLog {
     format: ConnectionFormat,
     sink: Arc<dyn AccessSink>,
     last_id: AtomicU64,
 }
 
 /// A thread's own part.
-pub(crate) struct Page {
-    journal: Arc<Journal>,
+pub(crate) struct ThreadConnectionLog {
+    shared: Arc<SharedConnectionLog>,
     log: ConnectionLog,
 }
 
-impl Journal {
+impl SharedConnectionLog {
     pub(crate) fn new(logging: ConnectionLogging) -> Arc<Self> {
         Arc::new(Self {
             format: logging.format,
@@ -32,11 +32,11 @@ impl Journal {
     }
 }
 
-impl Page {
-    pub(crate) fn new(journal: &Arc<Journal>) -> Self {
+impl ThreadConnectionLog {
+    pub(crate) fn new(shared: &Arc<SharedConnectionLog>) -> Self {
         Self {
-            journal: Arc::clone(journal),
-            log: ConnectionLog::new(journal.format),
+            shared: Arc::clone(shared),
+            log: ConnectionLog::new(shared.format),
         }
     }
 
@@ -48,7 +48,7 @@ impl Page {
         now_us: u64,
         began_unix_us: u64,
     ) -> Box<ConnectionRecord> {
-        let id = 1 + self.journal.last_id.fetch_add(1, Ordering::Relaxed);
+        let id = 1 + self.shared.last_id.fetch_add(1, Ordering::Relaxed);
         let record = Box::new(ConnectionRecord::new(id, peer, now_us));
         let unix_us = began_unix_us.saturating_add(now_us);
         self.log.accepted(&record, unix_us);
@@ -69,7 +69,7 @@ impl Page {
 
     pub(crate) fn offer(&mut self) {
         if !self.log.lines().is_empty() {
-            log::harmless(|| self.journal.sink.offer(self.log.lines()));
+            log::harmless(|| self.shared.sink.offer(self.log.lines()));
             self.log.lines().clear(); // as the sink leaves it, unless it has panicked
         }
     }

@@ -1,4 +1,4 @@
-//! The journal of connections: exactly one line when one is accepted, one when it is closed, with what
+//! The connection log: exactly one line when one is accepted, one when it is closed, with what
 //! it came to.
 
 use std::collections::BTreeMap;
@@ -58,13 +58,13 @@ struct Closed {
     us: u64,
 }
 
-/// A server that keeps a journal.
-struct Journal {
+/// A server with a connection log.
+struct LoggedServer {
     server: Server,
     lines: Arc<Lines>,
 }
 
-impl Journal {
+impl LoggedServer {
     fn start(options: ServerOptions, limits: Limits) -> Self {
         let lines = Arc::<Lines>::default();
         let logging = ConnectionLogging {
@@ -122,7 +122,7 @@ impl Journal {
         entries.find(|(_, entry)| entry.peer == client)
     }
 
-    /// The end of this connection, once it is in the journal.
+    /// The end of this connection, once it is in the log.
     fn end_of(&self, client: SocketAddr) -> Closed {
         eventually("the line of its end", || {
             let last = self.last_of(client);
@@ -154,22 +154,22 @@ impl Journal {
 }
 
 pub fn what_a_client_ends(model: Model) {
-    let journal = Journal::start(model.options(), limits());
+    let logged = LoggedServer::start(model.options(), limits());
     // Three requests, then its end.
-    let (mut client, address) = journal.connect();
+    let (mut client, address) = logged.connect();
     for _ in 0..3 {
         client.send(ECHO).answer();
     }
     client.half_close().end();
-    journal.expect(&client, address, "client", 3);
-    assert_eq!(journal.last_of(address).unwrap().0, 1);
+    logged.expect(&client, address, "client", 3);
+    assert_eq!(logged.last_of(address).unwrap().0, 1);
     // Nothing at all.
-    let (mut client, address) = journal.connect();
+    let (mut client, address) = logged.connect();
     client.half_close().end();
-    journal.expect(&client, address, "client", 0);
-    assert_eq!(journal.last_of(address).unwrap().0, 2);
+    logged.expect(&client, address, "client", 0);
+    assert_eq!(logged.last_of(address).unwrap().0, 2);
     // A blocking step, on a connection that is to end with it.
-    let (mut client, address) = journal.connect();
+    let (mut client, address) = logged.connect();
     client.send_last("/-/echo-blocking").answer();
     client.end();
     let reason = if client.is_http2 {
@@ -177,57 +177,57 @@ pub fn what_a_client_ends(model: Model) {
     } else {
         "finished"
     };
-    journal.expect(&client, address, reason, 1);
+    logged.expect(&client, address, reason, 1);
 }
 
 fn what_an_http_1_client_ends(model: Model) {
-    let journal = Journal::start(model.options(), limits());
+    let logged = LoggedServer::start(model.options(), limits());
     // An answer that says close.
-    let (mut client, address) = journal.connect();
+    let (mut client, address) = logged.connect();
     client.send(ECHO).answer();
     client.send(LAST).answer();
     client.end();
-    journal.expect(&client, address, "finished", 2);
+    logged.expect(&client, address, "finished", 2);
     // In the middle of a head.
-    let (mut client, address) = journal.connect();
+    let (mut client, address) = logged.connect();
     client.send(&ECHO[..9]).half_close().end();
-    journal.expect(&client, address, "vanished", 0);
+    logged.expect(&client, address, "vanished", 0);
     // Something else than HTTP.
-    let (mut client, address) = journal.connect();
+    let (mut client, address) = logged.connect();
     client.send("G@T / HTTP/1.1\r\n\r\n").answer();
     client.half_close().end();
-    journal.expect(&client, address, "bad_request", 1);
+    logged.expect(&client, address, "bad_request", 1);
 }
 
 pub fn what_the_server_ends(model: Model) {
-    let journal = Journal::start(model.options(), impatient());
-    let (mut client, address) = journal.connect();
+    let logged = LoggedServer::start(model.options(), impatient());
+    let (mut client, address) = logged.connect();
     client.send(ECHO).answer();
     client.end();
     client.half_close();
-    journal.expect(&client, address, "idle", 1);
+    logged.expect(&client, address, "idle", 1);
     // Loops read the clock once a turn, and whoever accepts has a clock of its own: on a busy machine
     // the two lie apart by as long as a turn was held up.
-    let us = journal.end_of(address).us;
+    let us = logged.end_of(address).us;
     assert!(us >= 200_000, "after {us} us");
 }
 
 fn who_is_too_slow(model: Model) {
-    let journal = Journal::start(model.options(), impatient());
-    let (mut client, address) = journal.connect();
+    let logged = LoggedServer::start(model.options(), impatient());
+    let (mut client, address) = logged.connect();
     client.send(&ECHO[..9]).answer();
     client.half_close().end();
-    journal.expect(&client, address, "slow", 1);
+    logged.expect(&client, address, "slow", 1);
 }
 
 pub fn what_a_drain_ends(model: Model) {
-    let journal = Journal::start(model.options(), limits());
-    let (mut client, address) = journal.connect();
+    let logged = LoggedServer::start(model.options(), limits());
+    let (mut client, address) = logged.connect();
     client.send(ECHO).answer();
-    journal.server.control.drain();
+    logged.server.control.drain();
     client.end();
     client.half_close();
-    journal.expect(&client, address, "drained", 1);
+    logged.expect(&client, address, "drained", 1);
 }
 
 fn who_makes_room_and_who_gets_none(model: Model) {
@@ -243,16 +243,16 @@ fn who_makes_room_and_who_gets_none(model: Model) {
     if !has_bound {
         return; // nobody is refused, nobody makes room
     }
-    let journal = Journal::start(options, limits());
-    let (mut idle, idle_address) = journal.connect();
+    let logged = LoggedServer::start(options, limits());
+    let (mut idle, idle_address) = logged.connect();
     idle.send(ECHO).answer();
     let mut refused = 0;
     let (mut busy, busy_address) = loop {
-        let (mut client, address) = journal.connect();
+        let (mut client, address) = logged.connect();
         client.send(&ECHO[..9]);
         // Its lines are handed on at the end of a turn, which may come after its answer.
         let is_evicted = || {
-            let last = journal.last_of(idle_address);
+            let last = logged.last_of(idle_address);
             last.is_some_and(|(_, entry)| entry.closed.is_some())
         };
         client.stream.set_nonblocking(true).unwrap();
@@ -264,30 +264,30 @@ fn who_makes_room_and_who_gets_none(model: Model) {
             break (client, address);
         }
         // It is not seen yet that the other one is idle.
-        refuse(&journal, client, address);
+        refuse(&logged, client, address);
         refused += 1;
     };
     idle.end();
-    journal.expect(&idle, idle_address, "evicted", 1);
+    logged.expect(&idle, idle_address, "evicted", 1);
     eventually("it is seen that nobody is idle", || {
-        let entries = journal.entries();
+        let entries = logged.entries();
         let closed = entries.values().filter_map(|entry| entry.closed.as_ref());
         let read: u64 = closed.map(|closed| closed.bytes_in).sum();
-        journal.server.control.snapshot().total.bytes_in == read + 9
+        logged.server.control.snapshot().total.bytes_in == read + 9
     });
-    let (client, address) = journal.connect();
-    refuse(&journal, client, address);
+    let (client, address) = logged.connect();
+    refuse(&logged, client, address);
     busy.send(&LAST[9..]).answer();
     busy.end();
-    journal.expect(&busy, busy_address, "finished", 1);
-    assert_eq!(journal.entries().len(), 3 + refused);
+    logged.expect(&busy, busy_address, "finished", 1);
+    assert_eq!(logged.entries().len(), 3 + refused);
 }
 
 /// This one has been refused.
-fn refuse(journal: &Journal, mut client: Client, address: SocketAddr) {
+fn refuse(logged: &LoggedServer, mut client: Client, address: SocketAddr) {
     assert_eq!(client.answer().status, 503);
     client.half_close().rest();
-    let closed = journal.end_of(address);
+    let closed = logged.end_of(address);
     let seen = (closed.reason.as_str(), closed.requests, closed.bytes_out);
     assert_eq!(seen, ("refused", 0, client.bytes_in), "{closed:?}");
 }
@@ -301,45 +301,45 @@ pub fn who_is_closed_at_capacity(model: Model) {
     if !options.architecture.has_loops() {
         return;
     }
-    let journal = Journal::start(options, limits());
-    let (mut first, first_address) = journal.connect();
+    let logged = LoggedServer::start(options, limits());
+    let (mut first, first_address) = logged.connect();
     first.send(ECHO).answer();
-    let (mut second, second_address) = journal.connect();
+    let (mut second, second_address) = logged.connect();
     second.send(ECHO).rest();
-    let closed = journal.end_of(second_address);
+    let closed = logged.end_of(second_address);
     let seen = (closed.reason.as_str(), closed.requests, closed.bytes_out);
     assert_eq!(seen, ("over_capacity", 0, 0), "{closed:?}");
     first.half_close().end();
-    journal.expect(&first, first_address, "client", 1);
+    logged.expect(&first, first_address, "client", 1);
 }
 
 pub fn who_is_cut(model: Model) {
-    let journal = Journal::start(model.options(), limits());
-    let (mut client, address) = journal.connect();
+    let logged = LoggedServer::start(model.options(), limits());
+    let (mut client, address) = logged.connect();
     client.send(ECHO).answer();
     client.send(match client.is_http2 {
         true => "POST /-/echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe",
         false => &ECHO[..9],
     });
     eventually("the begin of a request has been read", || {
-        journal.server.control.snapshot().total.bytes_in == client.bytes_out
+        logged.server.control.snapshot().total.bytes_in == client.bytes_out
     });
-    journal.server.control.stop_now();
+    logged.server.control.stop_now();
     client.rest();
-    let closed = journal.end_of(address);
+    let closed = logged.end_of(address);
     assert_eq!((closed.reason.as_str(), closed.requests), ("drained", 1));
-    assert_eq!(journal.server.end(), 1);
+    assert_eq!(logged.server.end(), 1);
 }
 
 pub fn many_at_once_have_a_line_each(model: Model) {
     const CLIENTS: usize = 24;
     const EACH: usize = 8;
-    let journal = Journal::start(model.options(), limits());
+    let logged = LoggedServer::start(model.options(), limits());
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 for _ in 0..EACH {
-                    let mut client = journal.server.connect();
+                    let mut client = logged.server.connect();
                     client.send(ECHO).answer();
                     client.send_last("/-/echo").answer();
                     client.end();
@@ -348,10 +348,10 @@ pub fn many_at_once_have_a_line_each(model: Model) {
         }
     });
     let has_ended = |entry: &Entry| entry.closed.as_ref().is_some_and(|it| it.requests == 2);
-    eventually("all ends are in the journal", || {
-        let entries = journal.entries();
+    eventually("all ends are in the log", || {
+        let entries = logged.entries();
         entries.len() == CLIENTS * EACH && entries.values().all(has_ended)
     });
-    let ids: Vec<u64> = journal.entries().into_keys().collect();
+    let ids: Vec<u64> = logged.entries().into_keys().collect();
     assert_eq!(ids, (1..=(CLIENTS * EACH) as u64).collect::<Vec<_>>());
 }

@@ -14,7 +14,7 @@ use crate::telemetry::counters::Row;
 pub(crate) struct Waiting {
     pub(crate) accepted: Accepted,
     pub(crate) since_us: u64,
-    /// Of the journal of connections, where the accepting thread has noted it.
+    /// Of the connection log, where the accepting thread has noted it.
     pub(crate) record: Option<Box<ConnectionRecord>>,
 }
 
