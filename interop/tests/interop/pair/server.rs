@@ -181,7 +181,9 @@ impl Server {
         let len = app.unsent.len().min(app.room).min(most.max(1));
         let piece: Vec<u8> = app.unsent.drain(..len).collect();
         app.room -= len;
-        self.with_session(|session, cx| session.produced(stream, Piece::Data(Buffer::from(piece)), cx));
+        self.with_session(|session, cx| {
+            session.produced(stream, Piece::Data(Buffer::from(piece)), cx)
+        });
         self.with_session(|session, cx| session.consumed(stream, len, cx));
         true
     }
