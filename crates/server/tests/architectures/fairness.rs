@@ -45,7 +45,12 @@ enum Manner {
     SlowHead,
     SlowContent,
     SlowReader,
-    Expensive,
+    /// Asks for this again and again.
+    Expensive(&'static str),
+}
+
+fn request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
 }
 
 struct Held {
@@ -62,7 +67,7 @@ impl Held {
                 "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
             ),
             Manner::SlowReader => "GET /big HTTP/1.1\r\nHost: h\r\n\r\n".into(),
-            Manner::Expensive => "GET /long-work HTTP/1.1\r\nHost: h\r\n\r\n".into(),
+            Manner::Expensive(path) => request(path),
         };
         stream.set_nonblocking(true)?;
         stream.write_all(begin.as_bytes())?;
@@ -78,12 +83,10 @@ impl Held {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
                 _ => Ok(()),
             },
-            Manner::Expensive => match self.stream.read(&mut [0; 4096]) {
+            Manner::Expensive(path) => match self.stream.read(&mut [0; 4096]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => self
-                    .stream
-                    .write_all(b"GET /long-work HTTP/1.1\r\nHost: h\r\n\r\n"),
+                Ok(_) => self.stream.write_all(request(path).as_bytes()),
                 Err(error) => Err(error),
             },
         }
@@ -94,6 +97,7 @@ impl Held {
 fn greedy(
     connections: usize,
     new_a_second: u32,
+    expensive: &'static str,
     to: SocketAddr,
     stop: &Arc<AtomicBool>,
 ) -> Vec<JoinHandle<()>> {
@@ -104,7 +108,7 @@ fn greedy(
             Manner::SlowHead,
             Manner::SlowContent,
             Manner::SlowReader,
-            Manner::Expensive,
+            Manner::Expensive(expensive),
         ];
         let mut held: Vec<Option<Held>> = (0..connections).map(|_| None).collect();
         while !is_over(&holds) {
@@ -182,7 +186,7 @@ fn ask(kept: Option<TcpStream>, source: u8, to: SocketAddr) -> io::Result<(TcpSt
         None => connect(source, to)?,
     };
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(b"GET /work HTTP/1.1\r\nHost: h\r\n\r\n")?;
+    stream.write_all(request("/work").as_bytes())?;
     let mut answer = [0; 1024];
     let len = stream.read(&mut answer)?;
     match &answer[..len] {
@@ -243,7 +247,7 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
         });
         let to = server.address;
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = greedy(64, 100, to, &stop);
+        let threads = greedy(64, 100, "/work", to, &stop);
         while server.handle.snapshot().total.connections < 60 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -311,7 +315,7 @@ fn compare(architecture: Architecture, fairness: bool) -> Vec<f64> {
         let alone = run(to, 50, interval, lasts);
         show("alone", &alone);
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = greedy(2000, 2000, to, &stop);
+        let threads = greedy(2000, 2000, "/long-work", to, &stop);
         thread::sleep(Duration::from_secs(3));
         let beside = run(to, 50, interval, lasts);
         show("beside", &beside);

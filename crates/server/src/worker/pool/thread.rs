@@ -99,7 +99,7 @@ impl<H: Handler> WorkerThread<H> {
         }
         let metered = self.meter.as_ref().map(|meter| meter.enter(&self.row));
         // A connection that a worker keeps does not keep the worker busy all the time.
-        let keeps_connections = self.seats.is_some();
+        let keeps_connections = self.holders.is_some();
         let now_us = || match keeps_connections {
             true => 0,
             false => site.clock.now_us(),
