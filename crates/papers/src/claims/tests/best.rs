@@ -85,7 +85,7 @@ fn study(trials: impl IntoIterator<Item = (Vec<(String, Level)>, u32, f64)>) -> 
     run
 }
 
-/// To choose on all blocks but one and to compare in that one, 15 % of such intervals missed.
+/// Where each block was compared at what was best in all others, 954 of these intervals missed.
 #[test]
 fn of_null_studies_one_in_twenty_envelopes_misses_at_most() {
     const STUDIES: u64 = 8000;
@@ -119,6 +119,7 @@ fn of_null_studies_one_in_twenty_envelopes_misses_at_most() {
         !found.unwrap().interval.unwrap().contains(1.0)
     };
     let missed = (0..STUDIES).filter(is_missed).count();
+    println!("missed: {missed} of {STUDIES}");
     assert!(missed <= STUDIES as usize / 20, "{missed} of {STUDIES}");
 }
 
