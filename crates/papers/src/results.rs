@@ -26,7 +26,7 @@ pub struct Entry {
     pub left_out: Vec<String>,
     /// What is said of each claim beside what was measured.
     notes: Vec<ClaimNote>,
-    /// Whether it is of the whole grid, which may be published.
+    /// Whether it is of the whole grid, which may be published, or of no paper.
     is_full: bool,
 }
 
@@ -37,7 +37,7 @@ impl Entry {
         let (pictures, left_out) = pictures::of(run, &report);
         let command = &report.environment.command;
         Self {
-            is_full: command.iter().any(|word| word == "--full"),
+            is_full: report.claims.is_empty() || command.iter().any(|word| word == "--full"),
             report,
             pictures,
             left_out,
