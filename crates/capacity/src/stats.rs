@@ -10,11 +10,12 @@
 //! | which of many is best, and which are as good? | [`rank`], [`holm`] |
 //! | does it rise or fall? | [`kendall`], [`Steps::trend`] |
 //! | where is the best level, the steepest step? | [`Steps::optimum`], [`Steps::steepest_fall`] |
-//! | how far is the best above others, whichever it is? | [`Steps::best_over`] |
+//! | how far is the best above others, whichever it is? | [`Steps::best_over`], under several conditions [`PooledBest`] |
 
 mod mean;
 mod median;
 mod pairs;
+mod pooled;
 mod ranking;
 mod steps;
 mod trend;
@@ -26,6 +27,7 @@ pub use median::{median, quantile};
 pub use pairs::{
     Comparison, Difference, Range, compare, compare_ranges, compare_ranges_at, geometric_mean,
 };
+pub use pooled::{Alternatives, BestOfCondition, PooledBest};
 pub use ranking::{Place, holm, rank};
 pub use steps::{BestRatio, Optimum, Steps, StepsTrend};
 pub use trend::{Direction, Trend, kendall};

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_spec::load::LoadSpec;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64;
@@ -18,7 +19,7 @@ use crate::plan::{Plan, PlanError};
 const TRIALS_MAX: usize = 1_000_000;
 
 /// Time that a trial takes beside its load, before one has been measured: the start of the server,
-/// the check of its answer, connections, the last answers, the end.
+/// the check of its answer, the last answers, the end.
 pub const OVERHEAD_S: f64 = 0.5;
 
 /// A run as it will be.
@@ -141,11 +142,12 @@ impl Expansion {
         &self.cells[trial.cell]
     }
 
-    /// How long a trial is under load.
+    /// How long a trial is under load, and until its clients are connected before that.
     #[must_use]
     pub fn load_s(&self, plan: &Plan, trial: &PlannedTrial) -> f64 {
-        let series = &plan.series[self.cell(trial).series];
-        series.duration_s + series.warm_up_s
+        let cell = self.cell(trial);
+        let series = &plan.series[cell.series];
+        series.duration_s + series.warm_up_s + connect_s(&cell.load)
     }
 
     /// How long trials will take, if each takes `overhead_s` beside its load.
@@ -162,6 +164,30 @@ impl Expansion {
     pub fn block_count(&self) -> u32 {
         self.trials.last().map_or(0, |trial| trial.block + 1)
     }
+}
+
+/// How long clients take until they are connected and logged in, as seen on two CPUs: 3 s for 10,000, and
+/// 10 s for 20,000. A user of a scenario may have to log in, which hashes a password, a task of
+/// some 25 ms, twice.
+fn connect_s(load: &LoadSpec) -> f64 {
+    const FEW: usize = 1000;
+    const MANY: f64 = 20_000.0;
+    const MANY_S: f64 = 10.0;
+    const EXPONENT: f64 = 1.75;
+    const USER_S: f64 = 0.05;
+    let users = &load.users;
+    let counts = [
+        load.clients.connections.map(|count| count.get()),
+        load.hostile.idle_connections.map(|count| count.get()),
+        users.players.map(|count| count.get()),
+    ];
+    let most = counts.into_iter().flatten().max().unwrap_or(0);
+    let connect_s = match most {
+        0..FEW => 0.0,
+        _ => MANY_S * (most as f64 / MANY).powf(EXPONENT),
+    };
+    let logged_in = users.users.filter(|_| users.scenario.is_some());
+    connect_s + USER_S * logged_in.map_or(0.0, |count| count.get() as f64)
 }
 
 /// A number for each pair (the finaliser of SplitMix64).
@@ -292,5 +318,25 @@ mod tests {
         // (2 + the A/A cell) x 2 of 2.5 s, and one of 1 s; 0.5 s beside each.
         let estimate_s = run.estimate_s(&plan, &run.trials, 0.5);
         assert!((estimate_s - (6.0 * 3.0 + 1.5)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn many_connections_take_their_time() {
+        let estimate_s = |connections: u32| {
+            let text = format!(
+                "name = \"t\"\n[servers.loadline]\n[[series]]\nname = \"a\"\nreplicates = 1\n\
+                 a_a = false\nduration_s = 2\nwarm_up_s = 0\nload = {{ connections = {connections} }}"
+            );
+            let plan = Plan::parse(&text, "plan.toml", Path::new("/")).unwrap();
+            let run = expand(&plan, 1, &[0, 1], &[]).unwrap();
+            run.estimate_s(&plan, &run.trials, 0.5)
+        };
+        for (connections, expected_s) in [(64, 2.5), (10_000, 5.5), (20_000, 12.5)] {
+            let found_s = estimate_s(connections);
+            assert!(
+                (found_s - expected_s).abs() < 0.1,
+                "{connections}: {found_s}"
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! name, and given an interval over blocks. A claim holds where the whole interval is on its side of
 //! the bound, does not where the whole interval is on the other, and else is undecided: the
 //! reason says by how much, or which limit struck the trials out. What is the best of several is not
-//! chosen first and compared then, but compared as any of them (`evidence.rs`).
+//! chosen first and compared then, but compared as any of them (`evidence.rs`, `envelope.rs`).
 //!
 //! The claims of a paper are a family, corrected for their number (`family.rs`), so that studies in which
 //! nothing has an effect hold any wrong verdict in one of twenty at most.
@@ -24,9 +24,13 @@ mod null_tests;
 mod select;
 mod shape;
 mod table;
+mod taken;
 #[cfg(test)]
 mod tests;
 mod value;
+
+pub(crate) use table::ClaimNote;
+pub(crate) use taken::Taken;
 
 use evidence::Layout;
 use finding::Row;
@@ -52,6 +56,22 @@ pub fn judged(run: &Run) -> Vec<Claim> {
     };
     let claims = family::judged(rows_at).into_iter();
     claims.map(|row| row.into_claim(&run.head.name)).collect()
+}
+
+/// Whether a text of a claim contains what is looked for, in either case.
+#[must_use]
+pub fn contains(text: &str, wanted: &str) -> bool {
+    text.to_lowercase().contains(&wanted.to_lowercase())
+}
+
+/// What is said of each claim of a paper beside what is measured, in their order.
+pub(crate) fn notes(paper: &str) -> Vec<ClaimNote> {
+    table::notes(paper)
+}
+
+/// What each claim of a paper takes: its text, and cells.
+pub(crate) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
+    table::taken(paper)
 }
 
 /// The run as it would be if every server had carried all that its CPU time left room for, where the

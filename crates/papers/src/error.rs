@@ -2,6 +2,7 @@
 
 use loadline_lab::file_error::FileError;
 use loadline_lab::journal::JournalError;
+use loadline_lab::plan::PlanError;
 use thiserror::Error;
 
 /// What is wrong, and what would be right: one line.
@@ -18,6 +19,9 @@ pub enum PaperError {
         /// What is wrong.
         problem: GridError,
     },
+    /// What is run of it is no plan.
+    #[error(transparent)]
+    Planned(#[from] PlanError),
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -47,4 +51,15 @@ pub enum GridError {
     /// Its other grid is none.
     #[error("full is not a table; right would be full = {{ replicates = 5 }}")]
     Full,
+    /// It is no plan without `full` either.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// No claim of the paper has this text.
+    #[error(
+        "no claim says {0}; right would be a part of the text of one, as in docs/papers-results.md"
+    )]
+    NoClaim(String),
+    /// What claims with this text take is left out.
+    #[error("the claims that say {0} are about series that are left out")]
+    NoCells(String),
 }

@@ -12,6 +12,7 @@ pub mod claims;
 pub mod compare;
 mod error;
 mod figures;
+mod focus;
 mod forms;
 mod grid;
 mod packed;
@@ -20,7 +21,10 @@ mod published;
 pub mod results;
 #[cfg(test)]
 mod tests;
+mod times;
 
 pub use error::{GridError, PaperError};
+pub use focus::focused;
 pub use grid::Grid;
 pub use paper::{PAPERS, Paper};
+pub use times::{PaperTime, sum_said};

@@ -42,7 +42,7 @@ pub const PAPERS: [Paper; 5] = [
         title: "reactor models under high concurrency",
         packed: packed!("P1.toml"),
         style: Style::Webbench,
-        files: &[],
+        files: &ACCOUNTS,
     },
     Paper {
         name: "P2",

@@ -13,6 +13,8 @@ use loadline_lab::report::{Report, Verdict, shell};
 
 pub use pictures::Picture;
 
+use crate::claims::{self, ClaimNote};
+
 /// A run on the page.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -22,6 +24,10 @@ pub struct Entry {
     pub pictures: Vec<Picture>,
     /// Figures of its paper that are not drawn, with why.
     pub left_out: Vec<String>,
+    /// What is said of each claim beside what was measured.
+    notes: Vec<ClaimNote>,
+    /// Whether it is of the whole grid, which may be published, or of no paper.
+    is_full: bool,
 }
 
 impl Entry {
@@ -29,17 +35,20 @@ impl Entry {
     #[must_use]
     pub fn new(run: &Run, report: Report) -> Self {
         let (pictures, left_out) = pictures::of(run, &report);
+        let command = &report.environment.command;
         Self {
+            is_full: report.claims.is_empty() || command.iter().any(|word| word == "--full"),
             report,
             pictures,
             left_out,
+            notes: claims::notes(&run.head.name),
         }
     }
 }
 
 /// What stands before the runs.
 const INTRODUCTION: &str = "\
-Written by `./x bench papers`; each run's own report has everything that was measured. A claim is \
+Written by `./x bench papers --full`; each run's own report has everything that was measured. A claim is \
 *reproduced* if the whole measured interval is on its side of the bound, *not reproduced* if the whole \
 interval is on the other side, and *not testable here* if this machine or this run cannot decide it, with \
 the limit that prevents it. Absolute rates of another machine are *not comparable*: the measured value \
@@ -47,17 +56,48 @@ stands beside them. [How claims are judged](papers.md#claims). Hollow marks in c
 whose client was the limit: the server may carry more \
 ([when the client is the limit](lab.md#when-the-client-is-the-limit)).";
 
+/// The same where it is no page of the documents.
+const INTRODUCTION_OF_REDUCED: &str = "\
+Written by `./x bench papers`, of reduced grids: fewer cells, shorter trials and fewer blocks than \
+`./x bench papers --full` has, which writes docs/papers-results.md. How claims are judged is in docs/papers.md.";
+
 /// The page. `folder` is where its pictures are, as it refers to them.
 #[must_use]
 pub fn page(title: &str, folder: &str, entries: &[Entry]) -> String {
-    let mut page = format!("# {title}\n\n{INTRODUCTION}\n");
+    let is_full = entries.iter().all(|entry| entry.is_full);
+    let introduction = match is_full {
+        true => INTRODUCTION,
+        false => INTRODUCTION_OF_REDUCED,
+    };
+    let mut page = format!("# {title}\n\n{introduction}\n");
     if entries.len() > 1 {
         let _ = write!(page, "\n{}", summary(entries));
+    }
+    if !is_full {
+        left_undecided(entries, &mut page);
     }
     for entry in entries {
         section(entry, folder, &mut page);
     }
     page
+}
+
+/// What reduced grids leave to full ones.
+fn left_undecided(entries: &[Entry], page: &mut String) {
+    let reduced = entries.iter().filter(|entry| !entry.is_full);
+    let lines = reduced.filter_map(|Entry { report, notes, .. }| {
+        let open = paragraph::open(&report.claims, notes);
+        let (name, count) = (&report.name, open.len());
+        (count > 0).then(|| {
+            let all = report.claims.len();
+            format!("- {name}, {count} of {all} claims: {}.", open.join("; "))
+        })
+    });
+    let lines: Vec<String> = lines.collect();
+    if !lines.is_empty() {
+        let heading = "## What the reduced grids leave undecided";
+        let _ = write!(page, "\n{heading}\n\n{}\n", lines.join("\n"));
+    }
 }
 
 /// How many claims of each run came out how.
@@ -96,7 +136,7 @@ fn heading(report: &Report) -> String {
 fn section(entry: &Entry, folder: &str, page: &mut String) {
     let report = &entry.report;
     let _ = writeln!(page, "\n## {}\n", heading(report));
-    match paragraph::of(&report.claims) {
+    match paragraph::of(&report.claims, &entry.notes) {
         text if text.is_empty() => _ = writeln!(page, "{}\n", report.answer),
         text => _ = writeln!(page, "{text}\n"),
     }
@@ -106,7 +146,7 @@ fn section(entry: &Entry, folder: &str, page: &mut String) {
     if !entry.left_out.is_empty() {
         let _ = writeln!(page, "Not drawn: {}.\n", entry.left_out.join("; "));
     }
-    claims(report, page);
+    table_of_claims(report, page);
     let _ = writeln!(page, "{}\n", facts(report));
     let _ = writeln!(
         page,
@@ -131,7 +171,7 @@ fn repeated(command: &[String]) -> Vec<String> {
     kept
 }
 
-fn claims(report: &Report, page: &mut String) {
+fn table_of_claims(report: &Report, page: &mut String) {
     if report.claims.is_empty() {
         return;
     }

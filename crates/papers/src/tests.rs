@@ -1,3 +1,5 @@
+mod grids;
+
 use std::path::Path;
 
 use loadline_lab::analysis::{Metric, Run};
@@ -126,8 +128,9 @@ fn the_full_grids_are_the_papers_own() {
         .flat_map(|one| &one.factors)
         .flat_map(|it| &it.levels);
     assert!(numbers.clone().any(|it| it.level.to_string() == "200000"));
-    let p5 = plan(&PAPERS[4], &Grid::default());
+    let p5 = plan(&PAPERS[4], &full());
     assert_eq!(levels(&p5, "rates", "rate_per_s").len(), 25);
+    let p5 = plan(&PAPERS[4], &Grid::default());
     assert!(p5.series[..3].iter().all(|series| series.replicates == 5));
 }
 

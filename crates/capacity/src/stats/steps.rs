@@ -165,7 +165,7 @@ impl Steps {
         };
         let (this, other) = (best(&these)?, best(&others)?);
         let reach = |alternatives: usize| self.reach((1.0 - level) / 2.0, alternatives);
-        let error = self.deviation * (2.0 / self.blocks()).sqrt();
+        let error = self.error();
         let (below, above) = (reach(these.len()) * error, reach(others.len()) * error);
         let most = |of: fn(&Range) -> f64, all: &[usize]| {
             let values = all.iter().map(|index| of(&self.means[*index]));
@@ -221,7 +221,7 @@ impl Steps {
 
     /// How likely it is by chance that a level lies so far above another.
     fn p_above(&self, difference: f64) -> f64 {
-        let error = self.deviation * (2.0 / self.blocks()).sqrt();
+        let error = self.error();
         if error == 0.0 {
             return if difference > 0.0 { 0.0 } else { 1.0 };
         }
@@ -265,14 +265,32 @@ impl Steps {
     /// So many standard errors bound each of several differences on one side, all of them at once but
     /// for this share of runs.
     fn reach(&self, share: f64, differences: usize) -> f64 {
-        let student = StudentsT::new(0.0, 1.0, self.freedom);
-        let share = share / differences.max(1) as f64;
-        student.map_or(f64::INFINITY, |student| -student.inverse_cdf(share))
+        reach(share / differences.max(1) as f64, self.freedom)
+    }
+
+    /// The means of the logarithms, by level.
+    pub(super) fn means(&self) -> &[Range] {
+        &self.means
+    }
+
+    pub(super) fn freedom(&self) -> f64 {
+        self.freedom
+    }
+
+    /// The standard error of a difference of two levels.
+    pub(super) fn error(&self) -> f64 {
+        self.deviation * (2.0 / self.blocks()).sqrt()
     }
 
     fn blocks(&self) -> f64 {
         self.logs[0].len() as f64
     }
+}
+
+/// So many standard errors bound a difference on one side, but for this share of runs.
+pub(super) fn reach(share: f64, freedom: f64) -> f64 {
+    let student = StudentsT::new(0.0, 1.0, freedom);
+    student.map_or(f64::INFINITY, |student| -student.inverse_cdf(share))
 }
 
 /// Of what is left when the means of levels and blocks are taken away.

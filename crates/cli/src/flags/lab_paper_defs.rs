@@ -7,10 +7,12 @@ use clap::{Args, ValueHint};
 pub(crate) const LAB_PAPER_MORE: &str = "\
 Examples:
   loadline lab paper P1
-      a reduced grid, 25 minutes on two cores (P2 to P5: 6 to 16), into runs/P1; the same
+      a reduced grid, 46 minutes on two cores (P2 to P5: 10 to 27), into runs/P1; the same
       command resumes it
   loadline lab paper P1 --full --dry-run
-      how long the paper's own parameters would take
+      how long the paper's own parameters would take, and those of all papers
+  loadline lab paper P1 --focus 'few reactors suffice'
+      only what the claims take that say so, in some minutes
   loadline lab paper P3 --only rates --seconds 1 --replicates 1 --out runs/look
       a quick look at one part";
 
@@ -34,6 +36,10 @@ pub(crate) struct LabPaperFlags {
     /// The paper: P1 to P5 (docs/papers.md).
     #[arg(value_name = "PAPER")]
     pub(crate) paper: String,
+
+    /// Run only the cells that claims take whose text contains this, and say what came of them.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) focus: Option<String>,
 
     #[command(flatten)]
     pub(crate) grid: LabGridFlags,
@@ -83,7 +89,8 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "N")]
     pub(crate) replicates: Option<u32>,
 
-    /// The folder of the run [default: runs/PAPER, runs/compare; with --full runs/PAPER-full].
+    /// The folder of the run [default: runs/PAPER, runs/compare; with --full runs/PAPER-full; with
+    /// --focus the text behind it].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 

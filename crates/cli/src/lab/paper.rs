@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadline_lab::plan::Plan;
+use loadline_lab::report::words::slug;
 use loadline_lab::report::{Figure, Report};
 use loadline_lab::runner::check_quota;
-use loadline_papers::compare;
-use loadline_papers::{Grid, Paper};
+use loadline_papers::{Grid, Paper, claims, compare, focused};
 
 use super::marks::{Marks, relative};
 use super::report::derived;
@@ -24,13 +24,50 @@ const QUOTA_SMALLEST: f64 = 0.3;
 /// Runs a paper's experiment, or goes on with it.
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let paper = Paper::named(&flags.paper).map_err(Failure::usage)?;
-    let text = paper.text();
-    let plan = (paper.name, text.as_str());
-    let Some(out) = run_plan(plan, paper.files, (&flags.grid, paper_grid(paper, flags)))? else {
-        return Ok(());
+    let grid = paper_grid(paper, flags);
+    let text = match &flags.focus {
+        Some(wanted) => focused(paper, &grid, wanted),
+        None => grid.plan_text(&paper.text(), paper.name),
+    };
+    let text = text.map_err(Failure::usage)?;
+    let mut of_grid = flags.grid.clone();
+    if let Some(wanted) = &flags.focus {
+        let folder = run_folder(paper.name, &flags.grid);
+        let folder = format!("{}-{}", folder.display(), slug(wanted));
+        of_grid.out = Some(flags.grid.out.clone().unwrap_or_else(|| folder.into()));
+    }
+    let Some(out) = run_plan((paper.name, text), paper.files, &of_grid)? else {
+        return sum_of_papers(flags, &grid);
     };
     paper.write_forms(&out).map_err(Failure::failed)?;
+    if let Some(wanted) = &flags.focus {
+        crate::print(verdicts(&out, wanted)?.as_bytes())?;
+    }
     write_report(out, None)
+}
+
+/// How long all papers take with a grid, behind what a dry run says of one.
+fn sum_of_papers(flags: &LabPaperFlags, grid: &Grid) -> Result<(), Failure> {
+    if !flags.grid.running.dry_run || flags.focus.is_some() || !grid.only.is_empty() {
+        return Ok(());
+    }
+    let said = loadline_papers::sum_said(grid).map_err(Failure::failed)?;
+    crate::print(format!("{said}\n").as_bytes())
+}
+
+/// What came of the claims that were asked for.
+fn verdicts(run: &Path, wanted: &str) -> Result<String, Failure> {
+    let (_, report) = derived(run)?;
+    let claims = report.claims.iter();
+    let asked = claims.filter(|claim| {
+        let texts = [&claim.text, &claim.source];
+        texts.iter().any(|text| claims::contains(text, wanted))
+    });
+    let said = asked.map(|claim| {
+        let (mark, verdict) = (claim.verdict.mark(), claim.verdict.label());
+        format!("{mark} {verdict}: {}\n  {}\n", claim.text, claim.why)
+    });
+    Ok(said.collect())
 }
 
 /// Compares servers, or goes on with it.
@@ -60,7 +97,9 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
         file.as_ref()
             .map_or(Ok(()), |file| marks.check(option, file))?;
     }
-    let Some(out) = run_plan((&name, &text), &[], (&flags.grid, grid(&flags.grid)))? else {
+    let plan = grid(&flags.grid).plan_text(&text, &name);
+    let plan = plan.map_err(Failure::usage)?;
+    let Some(out) = run_plan((&name, plan), &[], &flags.grid)? else {
         return Ok(());
     };
     let (run, report) = derived(&out)?;
@@ -133,22 +172,17 @@ fn write_report(run: PathBuf, figures: Option<PathBuf>) -> Result<(), Failure> {
     })
 }
 
-/// Runs the grid of a plan, with files that it names beside it. The folder of the run; `None` where
-/// nothing was run.
+/// Runs a plan, with files that it names beside it. The folder of the run; `None` where nothing was run.
 fn run_plan(
-    (name, text): (&str, &str),
+    (name, text): (&str, String),
     files: &[(&str, &str)],
-    (flags, grid): (&LabGridFlags, Grid),
+    flags: &LabGridFlags,
 ) -> Result<Option<PathBuf>, Failure> {
-    let text = grid.plan_text(text, name).map_err(Failure::usage)?;
     if flags.show {
         crate::print(text.as_bytes())?;
         return Ok(None);
     }
-    let out = flags.out.clone().unwrap_or_else(|| {
-        let suffix = if flags.full { "-full" } else { "" };
-        Path::new("runs").join(format!("{name}{suffix}"))
-    });
+    let out = flags.out.clone().unwrap_or_else(|| run_folder(name, flags));
     // A dry run leaves nothing behind.
     let folder = match flags.running.dry_run {
         false => out.clone(),
@@ -173,6 +207,12 @@ fn run_plan(
     }
     ran?;
     Ok((!flags.running.dry_run).then_some(out))
+}
+
+/// Where a run goes if nothing else is said.
+fn run_folder(name: &str, flags: &LabGridFlags) -> PathBuf {
+    let suffix = if flags.full { "-full" } else { "" };
+    Path::new("runs").join(format!("{name}{suffix}"))
 }
 
 /// Papers go without the series that need a CPU quota where there is none, unless these were asked for.

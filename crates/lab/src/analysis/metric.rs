@@ -63,6 +63,8 @@ metrics! {
     BytesPerS = "bytes_per_s", "Received", BytesPerSecond;
     /// Requests that failed or were answered otherwise than expected, of those offered.
     ErrorShare = "error_share", "Errors", Share;
+    /// The part of their time that players of videos stood still for, on average.
+    StalledShare = "stalled_share", "Players that stood still", Share;
     /// Time from the last fall of the offered rate to the end of the last second with an error, or of the
     /// run.
     RecoveryUs = "recovery_us", "Recovery after overload", Microseconds;

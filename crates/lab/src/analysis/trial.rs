@@ -114,6 +114,8 @@ impl Measured {
         if let Some(group) = load.headline() {
             measured.values.extend(client_values(group));
             measured.values.extend(overload_values(&load, group));
+            let stalled = (Metric::StalledShare, stalled_share(&load, group));
+            measured.values.extend(present(&[stalled]));
             measured.latency_us = spectrum(&group.total.latency);
             measured.service_us = spectrum(&group.total.service);
             measured.seconds = seconds(&load, group);
@@ -383,6 +385,19 @@ fn overload_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, 
     ])
 }
 
+/// `None`: they are no players, or nobody knows how many.
+fn stalled_share(load: &TrialRecord, group: &GroupRecord) -> Option<f64> {
+    let count = load
+        .run
+        .spec
+        .get("players")
+        .filter(|_| group.name == "players")?;
+    let of_text = || count.as_str()?.parse().ok();
+    let count: f64 = count.as_f64().or_else(of_text)?;
+    let stalled_s = group.total.tally.stalled_ns as f64 / 1e9;
+    Some(stalled_s / (count * group.total.seconds))
+}
+
 /// How long after its last fall the offered rate still met errors; `None`: it never fell.
 fn recovery_us(load: &TrialRecord, group: &GroupRecord) -> Option<f64> {
     let LoadRecord::Open { segments, .. } = &load.run.load else {
@@ -468,6 +483,24 @@ mod tests {
         let short = trial(&load, &["One cycle takes about 5 s."]);
         assert_eq!(short.value(Metric::MeanUs), Some(5e6));
         assert_eq!(short.value(Metric::P50Us), None);
+    }
+
+    #[test]
+    fn players_stand_still_for_a_part_of_their_time() {
+        let mut group = GroupRecord {
+            name: "players".to_owned(),
+            ..GroupRecord::default()
+        };
+        group.total.seconds = 8.0;
+        group.total.tally.stalled_ns = 20_000_000_000;
+        let mut load = TrialRecord::default();
+        assert_eq!(stalled_share(&load, &group), None);
+        for count in [serde_json::json!(10), serde_json::json!("10")] {
+            load.run.spec.insert("players".to_owned(), count);
+            assert_eq!(stalled_share(&load, &group), Some(0.25));
+        }
+        group.name = "clients".to_owned();
+        assert_eq!(stalled_share(&load, &group), None);
     }
 
     #[test]

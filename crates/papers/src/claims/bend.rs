@@ -174,8 +174,8 @@ pub(super) fn rate(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bends {
-    of: Select,
-    over: Select,
+    pub(super) of: Select,
+    pub(super) over: Select,
     #[serde(default)]
     by: BendOf,
     #[serde(default)]

@@ -1,124 +1,141 @@
-//! The best of several configurations under each condition, chosen on other blocks than tested.
+//! The best of several configurations over the best of others, under each condition and pooled over these.
 //!
 //! A paper that compares servers "at their best numbers" takes the largest of many measurements, which is
-//! too large by the luck of it. Here each block is measured at what was best in all other blocks
-//! (cross-validation), so that what chooses and what is tested have nothing in common. The noise of the
-//! choice can only make the best seem less than it is.
+//! too large by the luck of it. To choose on all blocks but one and to compare in that one is no way around it
+//! ([`loadline_capacity::stats::Steps`] says why). So nothing is chosen: the interval holds for all
+//! configurations that may be the best at once ([`PooledBest`]).
 
 use std::collections::BTreeMap;
 
-use loadline_base::sorting::to_set;
-use loadline_capacity::stats;
-use loadline_lab::analysis::{Measured, Metric};
+use loadline_base::sorting::{to_map, to_set};
+use loadline_capacity::stats::{Alternatives, PooledBest, Range};
+use loadline_lab::analysis::Metric;
 use serde::Deserialize;
 
-use super::evidence::{ByRest, Estimate, Evidence, Untestable};
+use super::evidence::{Estimate, Evidence, Untestable};
+use super::finding::number;
 use super::select::Select;
 
 /// `of / over`, each at its best over all levels of some factors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Envelope {
-    of: Select,
-    over: Select,
+    pub(super) of: Select,
+    pub(super) over: Select,
     factors: Vec<String>,
-    /// What is to be the best: throughput, unless it is said.
-    #[serde(default = "throughput")]
-    by: Metric,
+    /// What is compared, and what each is the best in.
     metric: Metric,
 }
 
-fn throughput() -> Metric {
-    Metric::GoodPerS
+/// By what is varied beside, by configuration in words, by block.
+type ByCondition = BTreeMap<String, BTreeMap<String, BTreeMap<u32, Range>>>;
+
+/// A condition, and what its alternatives are.
+struct Condition {
+    name: String,
+    names: [Vec<String>; 2],
+    runs: Alternatives,
 }
 
-/// By what was chosen between, in words.
-type Alternatives<'r> = BTreeMap<String, BTreeMap<u32, &'r Measured>>;
-
 impl Envelope {
-    /// In words: what each was at its best.
+    /// In words: what each was at its best, and by how much the one is above the other under each
+    /// condition.
     pub(super) fn measured(
         &self,
         evidence: &Evidence<'_>,
         what: &mut String,
     ) -> Result<Estimate, Untestable> {
         let other = self.of.but(&self.over);
-        let (these, this_best) = self.best(evidence, &self.of);
-        let (others, other_best) = self.best(evidence, &other);
-        let ratio = evidence.ratio_of([&these, &others], [&self.of, &other])?;
-        *what = what.replace("{this}", &this_best);
-        *what = what.replace("{other}", &other_best);
-        Ok(ratio)
+        let [these, others] = [&self.of, &other].map(|select| self.conditions(evidence, select));
+        let lacking = if these.is_empty() { &self.of } else { &other };
+        let conditions: Vec<Condition> = these
+            .into_iter()
+            .filter_map(|(name, these)| Condition::new(name.clone(), these, others.get(&name)?))
+            .collect();
+        let is_most = self.metric.more_is_better() != Some(false);
+        let runs: Vec<Alternatives> = conditions.iter().map(|it| it.runs.clone()).collect();
+        let best = PooledBest::new(&runs, is_most, evidence.level)
+            .ok_or_else(|| evidence.missing(lacking))?;
+        let found = || conditions.iter().zip(&best.conditions);
+        let named = |side: usize| {
+            let names = found().map(|(condition, best)| {
+                let index = [best.this, best.other][side];
+                condition.with(&condition.names[side][index])
+            });
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let each = found().map(|(condition, best)| condition.with(&number(best.ratio)));
+        for (placeholder, text) in [
+            ("{this}", named(0)),
+            ("{other}", named(1)),
+            ("{each}", each.collect::<Vec<_>>().join(", ")),
+        ] {
+            *what = what.replace(placeholder, &text);
+        }
+        Ok(Estimate {
+            value: best.value,
+            interval: Some(best.interval),
+            is_widened: best.is_widened,
+        })
     }
 
-    /// Values of what was chosen, by what is varied beside; and in words what was chosen in most blocks.
-    fn best(&self, evidence: &Evidence<'_>, select: &Select) -> (ByRest, String) {
-        let mut conditions: BTreeMap<String, Alternatives<'_>> = BTreeMap::new();
+    fn conditions(&self, evidence: &Evidence<'_>, select: &Select) -> ByCondition {
+        let mut conditions = ByCondition::new();
         for cell in evidence.cells(select) {
-            let alternatives = conditions.entry(select.rest(cell.levels, &self.factors));
             let levels = self.factors.iter().filter_map(|name| cell.level(name));
             let levels: Vec<String> = levels.map(ToString::to_string).collect();
-            let trials = alternatives
-                .or_default()
-                .entry(levels.join(" "))
-                .or_default();
-            trials.extend(cell.counted.iter().map(|trial| (trial.block, *trial)));
-        }
-        let mut values = ByRest::new();
-        let mut words = Vec::new();
-        for (rest, alternatives) in conditions {
-            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-            let blocks = to_set(alternatives.values().flat_map(BTreeMap::keys).copied());
-            for block in blocks {
-                let Some((name, trials)) = chosen(&alternatives, block, self.by) else {
-                    continue;
-                };
-                let range = trials
-                    .get(&block)
-                    .and_then(|trial| trial.range(self.metric));
-                if let Some(range) = range.filter(|range| range.low > 0.0) {
-                    values.entry(rest.clone()).or_default().insert(block, range);
-                    *counts.entry(name).or_default() += 1;
-                }
+            let trials = cell.counted.iter().filter_map(|trial| {
+                let range = trial.range(self.metric).filter(|range| range.low > 0.0)?;
+                Some((trial.block, range))
+            });
+            let trials = to_map(trials);
+            if !trials.is_empty() {
+                let rest = select.rest(cell.levels, &self.factors);
+                let alternatives = conditions.entry(rest).or_default();
+                alternatives.insert(levels.join(" "), trials);
             }
-            let most = counts.into_iter().max_by_key(|(_, count)| *count);
-            words.extend(most.map(|(name, _)| match rest.is_empty() {
-                true => name.to_owned(),
-                false => format!("{name} with {}", shown(&rest)),
-            }));
         }
-        (values, words.join(", "))
+        conditions
     }
 }
 
-/// The one with the most of it in all blocks but this one.
-fn chosen<'a, 'r>(
-    alternatives: &'a Alternatives<'r>,
-    block: u32,
-    by: Metric,
-) -> Option<(&'a str, &'a BTreeMap<u32, &'r Measured>)> {
-    let sign = if by.more_is_better() == Some(false) {
-        -1.0
-    } else {
-        1.0
-    };
-    let elsewhere = |trials: &BTreeMap<u32, &Measured>| {
-        let others = trials.iter().filter(|(of, _)| **of != block);
-        let values = others.filter_map(|(_, trial)| trial.value(by));
-        let logs: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::ln).collect();
-        (!logs.is_empty()).then(|| sign * stats::mean(&logs))
-    };
-    let is_only = alternatives.len() == 1;
-    let scored = alternatives.iter().filter_map(|(name, trials)| {
-        let score = if is_only { 0.0 } else { elsewhere(trials)? };
-        Some((score, name.as_str(), trials))
-    });
-    let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
-    best.map(|(_, name, trials)| (name, trials))
-}
+impl Condition {
+    /// In the blocks that all alternatives have; `None`: these are fewer than two, and say nothing about
+    /// noise.
+    fn new(
+        name: String,
+        these: BTreeMap<String, BTreeMap<u32, Range>>,
+        others: &BTreeMap<String, BTreeMap<u32, Range>>,
+    ) -> Option<Self> {
+        let all = || these.values().chain(others.values());
+        let mut blocks = to_set(all().flat_map(BTreeMap::keys).copied());
+        blocks.retain(|block| all().all(|trials| trials.contains_key(block)));
+        if blocks.len() < 2 {
+            return None;
+        }
+        let runs_of = |side: &BTreeMap<String, BTreeMap<u32, Range>>| {
+            let runs = side
+                .values()
+                .map(|trials| blocks.iter().map(|block| trials[block]).collect());
+            runs.collect::<Vec<Vec<Range>>>()
+        };
+        Some(Self {
+            name,
+            runs: Alternatives {
+                these: runs_of(&these),
+                others: runs_of(others),
+            },
+            names: [&these, others].map(|side| side.keys().cloned().collect()),
+        })
+    }
 
-/// Without the name of the only server.
-fn shown(rest: &str) -> String {
-    let parts = rest.split(", ").filter(|part| !part.starts_with("server="));
-    parts.collect::<Vec<_>>().join(", ")
+    /// "2 x 50 with service_us=1000", without the name of the only server.
+    fn with(&self, text: &str) -> String {
+        let parts = self.name.split(", ");
+        let parts: Vec<&str> = parts.filter(|part| !part.starts_with("server=")).collect();
+        match parts.concat().is_empty() {
+            true => text.to_owned(),
+            false => format!("{text} with {}", parts.join(", ")),
+        }
+    }
 }

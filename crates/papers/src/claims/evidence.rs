@@ -178,17 +178,6 @@ impl<'r> Evidence<'r> {
         self.compared_ranges(logs.into_values(), this)
     }
 
-    /// The same of values that are there by what is varied beside.
-    pub(super) fn ratio_of(
-        &self,
-        [these, others]: [&ByRest; 2],
-        [this, other]: [&Select; 2],
-    ) -> Result<Estimate, Untestable> {
-        let lacking = if these.is_empty() { this } else { other };
-        let logs = log_ratios_of(these, others).ok_or_else(|| self.missing(lacking))?;
-        self.compared_ranges(logs.into_values(), this)
-    }
-
     /// One such ratio over another: by how much it grows.
     pub(super) fn ratio_of_ratios(
         &self,
@@ -353,18 +342,42 @@ impl<'r> Evidence<'r> {
         numbers
     }
 
-    /// The mean of a quantity over trials, with its interval.
+    /// The mean of a quantity, with its interval over blocks: what several conditions have in a block has its
+    /// effect in common, and is one value. Geometric where all values are above 0.
     pub(super) fn mean(
         &self,
         quantity: Quantity<'_>,
         select: &Select,
     ) -> Result<Estimate, Untestable> {
-        let trials = self.trials(select).into_iter();
-        let values: Vec<f64> = trials.filter_map(quantity).collect();
-        let center = stats::center(&values, self.level);
-        center
-            .map(Estimate::from)
-            .ok_or_else(|| self.missing(select))
+        let of_cell = |cell: &Cell<'_>| -> BTreeMap<u32, f64> {
+            let trials = cell.counted.iter();
+            to_map(trials.filter_map(|trial| Some((trial.block, quantity(trial)?))))
+        };
+        let mut conditions: Vec<BTreeMap<u32, f64>> = self.cells(select).map(of_cell).collect();
+        conditions.retain(|blocks| !blocks.is_empty());
+        if conditions.is_empty() {
+            return Err(self.missing(select));
+        }
+        let mut all = conditions.iter_mut().flat_map(BTreeMap::values_mut);
+        let is_positive = all.all(|value| *value > 0.0);
+        if is_positive {
+            let all = conditions.iter_mut().flat_map(BTreeMap::values_mut);
+            all.for_each(|value| *value = value.ln());
+        }
+        let values: Vec<f64> = by_block(&conditions).into_values().collect();
+        let (value, interval) = (
+            stats::mean(&values),
+            stats::mean_interval(&values, self.level),
+        );
+        if !is_positive {
+            return Ok((value, interval).into());
+        }
+        let interval = interval.map(|of_logs| Interval {
+            low: of_logs.low.exp(),
+            high: of_logs.high.exp(),
+            ..of_logs
+        });
+        Ok((value.exp(), interval).into())
     }
 
     /// The trials of the cells that count.

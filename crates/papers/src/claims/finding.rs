@@ -132,9 +132,6 @@ impl Bound {
     }
 }
 
-/// After a judgement whose interval holds the bound.
-const UNDECIDED: &str = " Not distinguishable with these trials.";
-
 impl ClaimFinding {
     /// Of a claim for which there is nothing to judge, and why.
     pub(super) fn missing(Untestable(why, undecided): Untestable) -> Self {
@@ -178,20 +175,27 @@ impl ClaimFinding {
 
     /// A quantity with its interval, against what the claim asks of it.
     pub(super) fn of(what: &str, measured: &Estimate, bound: Bound) -> Self {
-        let mut why = format!("{what}: {}", number(measured.value));
         let verdict = match &measured.interval {
-            Some(interval) => {
-                why += &within(interval);
-                bound.verdict(interval)
-            }
-            None => {
-                why += " (a single block: no interval)";
-                Verdict::NotTestable
-            }
+            Some(interval) => bound.verdict(interval),
+            None => Verdict::NotTestable,
+        };
+        Self::judged(what, measured, bound, verdict)
+    }
+
+    /// Of a claim that no trial may fail: one that was seen to fail is enough.
+    pub(super) fn failed(what: &str, measured: &Estimate, bound: Bound) -> Self {
+        Self::judged(what, measured, bound, Verdict::NotReproduced)
+    }
+
+    fn judged(what: &str, measured: &Estimate, bound: Bound, verdict: Verdict) -> Self {
+        let mut why = format!("{what}: {}", number(measured.value));
+        why += &match &measured.interval {
+            Some(interval) => within(interval),
+            None => " (a single block: no interval)".to_owned(),
         };
         why += &format!("; the claim asks for {}.", bound.text());
         if verdict == Verdict::NotTestable && measured.interval.is_some() {
-            why += UNDECIDED;
+            why += " Not distinguishable with these trials.";
         }
         if measured.is_widened {
             why += match verdict {
@@ -213,15 +217,6 @@ impl ClaimFinding {
             }),
             can_be_judged: measured.interval.is_some(),
             ..Self::new(verdict, why)
-        }
-    }
-
-    /// Of a claim that no trial may fail: one that was seen to fail is enough.
-    pub(super) fn failed(self) -> Self {
-        Self {
-            verdict: Verdict::NotReproduced,
-            why: self.why.replace(UNDECIDED, ""),
-            ..self
         }
     }
 

@@ -5,27 +5,33 @@ use loadline_lab::journal::{Level, Levels};
 use serde::Deserialize;
 
 /// Cells of a series by their levels. Factors that are not named vary: what is made of the cells is
-/// pooled over them. As data: `["rates", "server=nginx", "service_us!=0"]`.
+/// pooled over them. As data: `["rates", "server=nginx", "service_us!=0"]`; `service_us=0|1000` takes either.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Vec<String>")]
 pub(super) struct Select {
     pub(super) series: String,
     is: Vec<(String, Level)>,
     not: Vec<(String, Level)>,
+    /// Factors that vary, over these levels alone.
+    any: Vec<(String, Vec<Level>)>,
 }
 
 impl From<Vec<String>> for Select {
     fn from(words: Vec<String>) -> Self {
-        let named = |(factor, text): (&str, &str)| {
-            let level = text.parse().map_or_else(|_| text.into(), Level::Number);
-            (factor.to_owned(), level)
-        };
+        let level = |text: &str| text.parse().map_or_else(|_| text.into(), Level::Number);
+        let named = |(factor, text): (&str, &str)| (factor.to_owned(), level(text));
         let mut select = Self::default();
         for word in words {
             if let Some(level) = word.split_once("!=") {
                 select.not.push(named(level));
-            } else if let Some(level) = word.split_once('=') {
-                select.is.push(named(level));
+            } else if let Some((factor, levels)) = word.split_once('=') {
+                match levels.contains('|') {
+                    true => {
+                        let levels = levels.split('|').map(level).collect();
+                        select.any.push((factor.to_owned(), levels));
+                    }
+                    false => select.is.push(named((factor, levels))),
+                }
             } else {
                 select.series = word;
             }
@@ -60,8 +66,18 @@ impl Select {
     }
 
     pub(super) fn takes(&self, cell: &Cell<'_>) -> bool {
-        let has = |(factor, level): &(String, Level)| cell.level(factor) == Some(level);
-        cell.series == self.series && self.is.iter().all(has) && !self.not.iter().any(has)
+        self.takes_levels(cell.series, cell.levels)
+    }
+
+    pub(super) fn takes_levels(&self, series: &str, levels: &Levels) -> bool {
+        let has = |(factor, level): &(String, Level)| levels.get(factor) == Some(level);
+        let has_any = |(factor, some): &(String, Vec<Level>)| {
+            levels.get(factor).is_some_and(|level| some.contains(level))
+        };
+        series == self.series
+            && self.is.iter().all(has)
+            && !self.not.iter().any(has)
+            && self.any.iter().all(has_any)
     }
 
     /// What is left of a cell's levels without some factors: what it is paired by.
@@ -78,7 +94,11 @@ impl Select {
             .is
             .iter()
             .map(|(name, level)| format!("{name} {level}"));
-        let texts: Vec<String> = is.collect();
+        let any = self.any.iter().map(|(name, levels)| {
+            let levels: Vec<String> = levels.iter().map(ToString::to_string).collect();
+            format!("{name} {}", levels.join(" or "))
+        });
+        let texts: Vec<String> = is.chain(any).collect();
         match texts.is_empty() {
             true => format!("series {}", self.series),
             false => format!("series {} with {}", self.series, texts.join(", ")),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, number};
 use super::select::Select;
+use super::taken::Taken;
 
 /// A claim of throughput in some cells along a factor of theirs.
 #[derive(Debug, Deserialize)]
@@ -40,6 +41,10 @@ const SERVICE: &str = "service_us";
 const MATTERS: f64 = 0.02;
 
 impl Shape {
+    pub(super) fn taken(&self) -> Taken {
+        Taken::all(&self.of)
+    }
+
     pub(super) fn judged(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         match self.is {
             Kind::Falls => self.falls(evidence),

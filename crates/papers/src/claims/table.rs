@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, Row, number};
 use super::shape::Shape;
+use super::taken::Taken;
 use super::value::Value;
 use crate::packed::packed;
 
@@ -37,6 +38,12 @@ struct ClaimRow {
     /// All have to hold; one that cannot be tested says so beside the others.
     each: Vec<Self>,
     long: Option<Long>,
+    /// What the paragraph on the paper puts together.
+    theme: String,
+    /// It is the claim before it under another condition, and says so.
+    same: bool,
+    /// Why it does not hold, if it does not; may be empty.
+    because: String,
 }
 
 /// Trials that are shorter say nothing about a claim.
@@ -45,6 +52,36 @@ struct ClaimRow {
 struct Long {
     series: String,
     least_s: f64,
+}
+
+/// What is said of a claim beside what is measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ClaimNote {
+    /// What it is about, in a word or some; may be empty.
+    pub(crate) theme: String,
+    /// Whether it is the claim before it under another condition.
+    pub(crate) same: bool,
+    /// Why it does not hold, if it does not; may be empty.
+    pub(crate) because: String,
+}
+
+/// Of each claim of a paper, in their order.
+pub(super) fn notes(paper: &str) -> Vec<ClaimNote> {
+    let claims = CLAIMS.get(paper).into_iter().flatten();
+    let note = |claim: &ClaimRow| ClaimNote {
+        theme: claim.theme.clone(),
+        same: claim.same,
+        because: claim.because.clone(),
+    };
+    claims.map(note).collect()
+}
+
+/// What each claim of a paper takes: its text, and cells.
+pub(super) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
+    let claims = CLAIMS.get(paper).into_iter().flatten();
+    claims
+        .map(|claim| (claim.text.as_str(), claim.taken()))
+        .collect()
 }
 
 /// The claims of a paper, judged by what a run says.
@@ -78,6 +115,14 @@ impl ClaimRow {
         Err(Untestable(why, Undecided::TooShort))
     }
 
+    fn taken(&self) -> Vec<Taken> {
+        let parts = self.all.iter().chain(&self.each);
+        let mut taken: Vec<Taken> = parts.flat_map(Self::taken).collect();
+        taken.extend(self.value.iter().flat_map(Value::taken));
+        taken.extend(self.shape.iter().map(Shape::taken));
+        taken
+    }
+
     /// Each part is judged as one of their number.
     fn parts(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let one_of = evidence.among(self.all.len() + self.each.len());
@@ -95,22 +140,20 @@ impl ClaimRow {
     fn compared(&self, value: &Value, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let mut what = self.what.clone();
         let measured = value.measured(evidence, &mut what)?;
+        let is_largest = matches!(value, Value::Largest { .. });
         let mut finding = match self.bound {
+            Some(bound) if is_largest && !bound.holds(measured.value) => {
+                ClaimFinding::failed(&what, &measured, bound)
+            }
             Some(bound) => ClaimFinding::of(&what, &measured, bound),
             None => ClaimFinding::not_comparable(&what, &measured, &self.published),
         };
-        match (value, self.bound) {
-            (Value::Largest { .. }, Some(bound)) if !bound.holds(measured.value) => {
-                finding = finding.failed();
-            }
-            (Value::Bends(bends), _) if finding.verdict == Verdict::NotTestable => {
-                if let Some(why) = bends.unseen(evidence) {
-                    (finding.why, finding.interval) = (why, None);
-                    finding.measures.clear();
-                    finding.undecided = Some(Undecided::RateTooLow);
-                }
-            }
-            _ => {}
+        if let (Value::Bends(bends), Verdict::NotTestable) = (value, finding.verdict)
+            && let Some(why) = bends.unseen(evidence)
+        {
+            (finding.why, finding.interval) = (why, None);
+            finding.measures.clear();
+            finding.undecided = Some(Undecided::RateTooLow);
         }
         finding.published.clone_from(&self.published);
         for measure in &mut finding.measures {
@@ -137,6 +180,9 @@ mod tests {
                 !claim.each.is_empty(),
             ];
             assert_eq!(tests.iter().filter(|it| **it).count(), 1, "{claim:?}");
+            assert!(!claim.theme.is_empty(), "{claim:?}");
+            let says_same = claim.text.starts_with("The same");
+            assert!(claim.same || !says_same, "{claim:?}");
             let parts = claim.all.iter().chain(&claim.each);
             for one in parts.chain([claim]) {
                 let text = one.published.replace(',', "");
@@ -148,5 +194,38 @@ mod tests {
                 assert!(ticks.all(|tick| words.contains(tick)), "{one:?}");
             }
         }
+    }
+    /// What is called stable is what the table has: the largest over the smallest, as a slope from end to end.
+    #[test]
+    fn the_bound_of_stable_cpu_use_is_the_papers_table() {
+        let mut of_connections: BTreeMap<u32, f64> = BTreeMap::new();
+        for row in crate::published::ROWS.iter() {
+            let is_cpu = ["cpu_user", "cpu_kernel"].contains(&row.metric.as_str());
+            if let (true, true, Some(connections)) =
+                (is_cpu, row.server.starts_with("Statix"), row.connections)
+            {
+                *of_connections.entry(connections as u32).or_default() += row.value;
+            }
+        }
+        assert_eq!(of_connections.len(), 10);
+        let most = of_connections.values().copied().fold(0.0, f64::max);
+        let least = of_connections
+            .values()
+            .copied()
+            .fold(f64::INFINITY, f64::min);
+        assert_eq!((most, least), (319.0, 297.0));
+        let slope = (most / least).ln() / 10.0_f64.ln();
+        let claims = CLAIMS["P4"].iter();
+        let mut stable = claims.filter(|claim| claim.text.starts_with("Its use of CPUs"));
+        let stable = stable.next().unwrap();
+        let Some(Bound::Within(low, high)) = stable.bound else {
+            panic!("{stable:?}");
+        };
+        assert!(
+            (low + slope).abs() < 1e-9 && (high - slope).abs() < 1e-9,
+            "{slope}"
+        );
+        let published = format!("{:.2} times (Table I)", most / least);
+        assert_eq!(stable.published, published);
     }
 }

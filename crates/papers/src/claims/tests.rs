@@ -270,7 +270,7 @@ fn few_reactors_suffice() {
         ([5e3, 9e3, 9e3, 8.9e3], Reproduced),
         ([1e3, 2e3, 8e3, 9e3], NotReproduced),
     ] {
-        let made = surface("reactors", "loops", &[("0", rates)]);
+        let made = surface("reactor-numbers", "loops", &[("0", rates)]);
         assert_eq!(made.verdicts(["Few reactors suffice"]), [verdict]);
     }
 }
@@ -328,9 +328,11 @@ fn the_gain_of_the_proactor() {
                 }
             }
         }
-        for (arm, rate) in [("workers", 500.0), ("loop", of_spin)] {
-            let levels = [("arm", arm), ("work", "spin"), ("connections", "10000")];
-            made.cell("work", (&levels, &[(GoodPerS, rate)]), 0.02);
+        for (work, rates) in [("none", [1000.0, of_loop]), ("computed", [500.0, of_spin])] {
+            for (arm, rate) in ["workers", "loop"].into_iter().zip(rates) {
+                let levels = [("arm", arm), ("work", work), ("connections", "10000")];
+                made.cell("burden", (&levels, &[(GoodPerS, rate)]), 0.02);
+            }
         }
         assert_eq!(made.verdicts(claims), verdicts, "{of_loop}");
     }

@@ -11,6 +11,7 @@ use super::envelope::Envelope;
 use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::{Bound, number};
 use super::select::Select;
+use super::taken::Taken;
 
 /// A value that a claim is about.
 #[derive(Debug, Deserialize)]
@@ -127,6 +128,46 @@ impl Quantity {
 }
 
 impl Value {
+    /// The cells that it is measured in.
+    pub(super) fn taken(&self) -> Vec<Taken> {
+        let pair = |of: &Select, over: &Select| [of, &of.but(over)].map(Taken::all).to_vec();
+        match self {
+            Self::Mean { of, .. }
+            | Self::Largest { of, .. }
+            | Self::Best { of, .. }
+            | Self::Exponent { of, .. }
+            | Self::Bend { of, .. } => vec![Taken::all(of)],
+            Self::Most {
+                of,
+                factor,
+                above,
+                end,
+                ..
+            } => vec![
+                Taken::between(of, factor, [above.next_up(), f64::INFINITY]),
+                Taken::all(&of.clone().is(factor, *end)),
+            ],
+            Self::Ratio {
+                of, over, per_s_of, ..
+            } => {
+                let rates = per_s_of.iter().map(Taken::all);
+                pair(of, over).into_iter().chain(rates).collect()
+            }
+            Self::RatioUpTo {
+                of,
+                over,
+                factor,
+                most,
+                ..
+            } => [of, &of.but(over)]
+                .map(|cells| Taken::between(cells, factor, [f64::NEG_INFINITY, *most]))
+                .to_vec(),
+            Self::Envelope(envelope) => pair(&envelope.of, &envelope.over),
+            Self::Growth { of, from, over, .. } => [pair(of, over), pair(from, over)].concat(),
+            Self::Bends(bends) => pair(&bends.of, &bends.over),
+        }
+    }
+
     /// Fills in `what` was measured.
     pub(super) fn measured(
         &self,

@@ -1,79 +1,131 @@
-//! What came of a paper, in a paragraph that is made of the verdicts on its claims: what holds, what does
-//! not, what is undecided, and what would decide it.
+//! What came of a paper, made of the verdicts on its claims: what holds and what does not, theme by theme;
+//! what is undecided, and what would decide it.
 
-use loadline_lab::report::words::{capital, digits, list};
+use loadline_lab::report::words::{digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
-/// The paragraph; empty, if there are no claims.
-pub(super) fn of(claims: &[Claim]) -> String {
-    let all = named(claims);
-    let with = |verdict: Verdict| -> Vec<&Named<'_>> {
+use crate::claims::ClaimNote;
+
+/// The text, in Markdown; empty, if there are no claims.
+pub(super) fn of(claims: &[Claim], notes: &[ClaimNote]) -> String {
+    let all = named(claims, notes);
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut parts = vec![head(&all)];
+    let themes = themes(&all);
+    if !themes.is_empty() {
+        parts.push(themes.join("\n"));
+    }
+    let open = undecided(&all);
+    if !open.is_empty() {
+        parts.push(format!("**Undecided**: {}.", causes(&open).join("; ")));
+    }
+    parts.join("\n\n")
+}
+
+/// What is undecided, each claim with a text that can be read alone; empty: nothing is.
+pub(super) fn open(claims: &[Claim], notes: &[ClaimNote]) -> Vec<String> {
+    let all = named(claims, notes);
+    undecided(&all).iter().map(|one| one.quoted()).collect()
+}
+
+fn undecided<'n, 'c>(all: &'n [Named<'c>]) -> Vec<&'n Named<'c>> {
+    all.iter()
+        .filter(|one| one.claim.verdict == Verdict::NotTestable)
+        .collect()
+}
+
+/// How many came out how.
+fn head(all: &[Named<'_>]) -> String {
+    let count = |verdict: Verdict| {
         all.iter()
             .filter(|one| one.claim.verdict == verdict)
-            .collect()
+            .count()
     };
-    let mut sentences = Vec::new();
+    let mut counts = Vec::new();
     for (verdict, one, several) in [
-        (Verdict::Reproduced, "claims holds here", "claims hold here"),
-        (Verdict::NotReproduced, "does not hold", "do not hold"),
+        (Verdict::Reproduced, "holds here", "hold here"),
+        (Verdict::NotReproduced, "does not", "do not"),
+        (Verdict::NotTestable, "is undecided", "are undecided"),
+        (
+            Verdict::NotComparable,
+            "is an absolute rate or time, which speaks of the machine and is not compared",
+            "are absolute rates or times, which speak of the machine and are not compared",
+        ),
     ] {
-        let found = with(verdict);
-        if !found.is_empty() {
-            let what = if found.len() == 1 { one } else { several };
-            let texts: Vec<String> = found.iter().map(|one| one.with_numbers()).collect();
-            let count = found.len();
-            sentences.push(format!(
-                "**{count} of {} {what}**: {}.",
-                all.len(),
-                texts.join("; ")
-            ));
+        match count(verdict) {
+            0 if verdict != Verdict::Reproduced => {}
+            0 => counts.push("none holds here".to_owned()),
+            1 => counts.push(format!("1 {one}")),
+            count => counts.push(format!("{count} {several}")),
         }
     }
-    let open = with(Verdict::NotTestable);
-    if !open.is_empty() {
-        let count = open.len();
-        let is = if count == 1 { "is" } else { "are" };
-        let causes = causes(&open);
-        sentences.push(format!(
-            "**{count} {is} undecided**: {}.",
-            causes.join("; ")
-        ));
-    }
-    let rates = with(Verdict::NotComparable).len();
-    if rates > 0 {
-        let what = match rates {
-            1 => "1 is an absolute rate or time, which speaks",
-            _ => &format!("{rates} are absolute rates or times, which speak"),
+    let claims = if all.len() == 1 { "claim" } else { "claims" };
+    format!("**Of {} {claims} {}.**", all.len(), list(&counts))
+}
+
+/// What holds and what does not, a line for each theme, in the order of the first claim of each.
+fn themes(all: &[Named<'_>]) -> Vec<String> {
+    let mut names: Vec<&str> = all.iter().map(|one| one.theme).collect();
+    let mut known = Vec::new();
+    names.retain(|name| {
+        let is_new = !known.contains(name);
+        known.push(*name);
+        is_new
+    });
+    let lines = names.into_iter().filter_map(|theme| {
+        let of = |verdict: Verdict| {
+            let found = all.iter().filter(move |one| {
+                let claim = one.claim;
+                one.theme == theme && claim.verdict == verdict
+            });
+            found.map(Named::with_numbers).collect::<Vec<_>>()
         };
-        sentences.push(format!(
-            "{} of the machine and cannot be compared.",
-            capital(what)
-        ));
-    }
-    sentences.join(" ")
+        let sentences = [
+            ("Holds", of(Verdict::Reproduced)),
+            ("Does not hold", of(Verdict::NotReproduced)),
+        ];
+        let sentences: Vec<String> = sentences
+            .into_iter()
+            .filter(|(_, texts)| !texts.is_empty())
+            .map(|(what, texts)| format!("{what}: {}.", texts.join("; ")))
+            .collect();
+        match (sentences.is_empty(), theme.is_empty()) {
+            (true, _) => None,
+            (false, true) => Some(sentences.join(" ")),
+            (false, false) => Some(format!("- **{theme}.** {}", sentences.join(" "))),
+        }
+    });
+    lines.collect()
 }
 
 /// A claim with a text that can be read alone.
 struct Named<'c> {
     claim: &'c Claim,
-    /// The claim that it is the same as, in other conditions.
+    theme: &'c str,
+    /// The claim that it is the same as, under other conditions.
     same_as: Option<&'c str>,
     text: &'c str,
+    because: &'c str,
 }
 
-/// "The same" is the same as the claim before it.
-fn named(claims: &[Claim]) -> Vec<Named<'_>> {
-    let mut named: Vec<Named<'_>> = Vec::new();
+/// Of each claim. `notes` may lack: of a run of no paper.
+fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimNote]) -> Vec<Named<'c>> {
+    let mut named: Vec<Named<'c>> = Vec::new();
     let mut last = "";
-    for claim in claims {
+    for (index, claim) in claims.iter().enumerate() {
         let text = claim.text.trim_end_matches('.');
-        let rest = text.strip_prefix("The same");
+        let note = notes.get(index);
+        let is_same = note.is_some_and(|note| note.same);
         named.push(Named {
             claim,
-            same_as: rest.map(|_| last),
-            text: rest.unwrap_or(text),
+            theme: note.map_or("", |note| &note.theme),
+            same_as: is_same.then_some(last),
+            text,
+            because: note.map_or("", |note| &note.because),
         });
-        if rest.is_none() {
+        if !is_same {
             last = text;
         }
     }
@@ -90,26 +142,43 @@ impl Named<'_> {
 
     fn quoted(&self) -> String {
         match self.same_as {
-            Some(other) => format!("“{other}”, the same{}", self.text),
+            Some(other) => {
+                let mut letters = self.text.chars();
+                let first = letters.next().map(char::to_lowercase);
+                let text: String = first.into_iter().flatten().chain(letters).collect();
+                format!("“{other}”, {text}")
+            }
             None => format!("“{}”", self.text),
         }
     }
 
-    /// "It falls (0.56; at least 1.02)": numbers of a claim with a single measure.
+    /// "It falls (measured 0.56, bound: at least 1.02), because ...": numbers of a claim with a single
+    /// measure, and why it does not hold.
     fn with_numbers(&self) -> String {
-        let [measure] = &self.claim.measures[..] else {
-            return self.plain();
-        };
-        let value = digits(measure.value, 3);
-        let bound = match (measure.least, measure.most) {
-            (Some(least), Some(most)) => {
-                format!("between {} and {}", digits(least, 3), digits(most, 3))
-            }
-            (Some(least), None) => format!("at least {}", digits(least, 3)),
-            (None, Some(most)) => format!("at most {}", digits(most, 3)),
-            (None, None) => return self.plain(),
-        };
-        format!("{} (measured {value}, bound: {bound})", self.plain())
+        let mut said = self.plain();
+        if let [measure] = &self.claim.measures[..]
+            && let Some(bound) = bound(measure)
+        {
+            said += &format!(" (measured {}, bound: {bound})", digits(measure.value, 3));
+        }
+        if self.claim.verdict == Verdict::NotReproduced && !self.because.is_empty() {
+            said += &format!(", because {}", self.because);
+        }
+        said
+    }
+}
+
+/// In words; `None`: it is not judged.
+fn bound(measure: &ClaimMeasure) -> Option<String> {
+    match (measure.least, measure.most) {
+        (Some(least), Some(most)) => Some(format!(
+            "between {} and {}",
+            digits(least, 3),
+            digits(most, 3)
+        )),
+        (Some(least), None) => Some(format!("at least {}", digits(least, 3))),
+        (None, Some(most)) => Some(format!("at most {}", digits(most, 3))),
+        (None, None) => None,
     }
 }
 
@@ -221,6 +290,14 @@ mod tests {
         }
     }
 
+    fn note(theme: &str, same: bool, because: &str) -> ClaimNote {
+        ClaimNote {
+            theme: theme.to_owned(),
+            same,
+            because: because.to_owned(),
+        }
+    }
+
     #[test]
     fn it_says_what_holds_what_does_not_and_what_would_decide_the_rest() {
         use Undecided::{ClientLimited, NoTrials};
@@ -231,18 +308,47 @@ mod tests {
             claim("The same on all CPUs.", NotTestable, Some(NoTrials)),
             claim("More help.", NotTestable, Some(ClientLimited)),
             claim("It bends at 1500/s.", NotComparable, None),
+            claim("It rises.", NotReproduced, None),
         ];
         claims[1].measures = vec![measured(2.0, 1.8, 2.2, 3.0)];
+        let notes = [
+            note("Time", false, "not said of what holds"),
+            note("Models", false, "there is one CPU"),
+            note("Models", true, ""),
+            note("Threads", false, ""),
+            note("Rates", false, ""),
+            note("Time", false, ""),
+        ];
         assert_eq!(
-            of(&claims),
-            "**1 of 5 claims holds here**: It falls. **1 of 5 does not hold**: Several reach 3 times one \
-             (measured 2, bound: at least 3). **2 are undecided**: this run lacks trials, and a run \
+            of(&claims, &notes),
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is an absolute rate or time, which \
+             speaks of the machine and is not compared.**\n\n\
+             - **Time.** Holds: It falls. Does not hold: It rises.\n\
+             - **Models.** Does not hold: Several reach 3 times one (measured 2, bound: at least 3), because \
+             there is one CPU.\n\n\
+             **Undecided**: this run lacks trials, and a run \
              of the whole plan would decide: “Several reach 3 times one”, the same on all CPUs; \
              the client was the limit, and a client with more CPUs or a server with a part of one would \
-             decide: “More help”. 1 is an absolute rate or time, which speaks of the machine and \
-             cannot be compared."
+             decide: “More help”."
         );
-        assert_eq!(of(&[]), "");
+        let open = open(&claims, &notes);
+        assert_eq!(
+            open,
+            [
+                "“Several reach 3 times one”, the same on all CPUs",
+                "“More help”"
+            ]
+        );
+        // What a text begins with decides nothing.
+        let said = of(&claims[..3], &[]);
+        let expected = "Holds: It falls. Does not hold: Several reach 3 times one (measured 2, bound: \
+                        at least 3).";
+        assert!(said.contains(expected), "{said}");
+        assert!(
+            said.ends_with("would decide: “The same on all CPUs”."),
+            "{said}"
+        );
+        assert_eq!(of(&[], &[]), "");
     }
 
     #[test]
@@ -257,12 +363,12 @@ mod tests {
             Some(Undecided::FewBlocks),
         );
         open.measures = vec![near];
-        let said = of(&[open.clone()]);
+        let said = of(&[open.clone()], &[]);
         assert!(
             said.contains("and 9 times as many blocks would decide: “More help”"),
             "{said}"
         );
         open.measures = vec![measured(1.0, 0.5, 2.0, 1.0)];
-        assert!(of(&[open]).contains("only more than 100 times as many blocks"));
+        assert!(of(&[open], &[]).contains("only more than 100 times as many blocks"));
     }
 }

@@ -55,9 +55,14 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
         "papers-results",
         std::slice::from_ref(&entry),
     );
-    assert!(one.starts_with("# The five papers\n\nWritten by `./x bench papers`"));
+    assert!(
+        one.starts_with("# The five papers\n\nWritten by `./x bench papers`, of reduced grids")
+    );
     for part in [
-        "## P1: reactor models under load?\n\n**1 of 3 claims holds here**: Throughput falls.",
+        "\n\n## What the reduced grids leave undecided\n\n- P1, 1 of 3 claims: “More help”.\n\n## P1: ",
+        "## P1: reactor models under load?\n\n**Of 3 claims 1 holds here, 1 is undecided and 1 is an \
+         absolute rate",
+        ".**\n\nHolds: Throughput falls.\n\n",
         "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
         "| More help. | Fig. 20 | 3 | not testable here |",
         "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",
@@ -67,6 +72,13 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
     ] {
         assert!(one.contains(part), "{part}: {one}");
     }
+    let mut full = report.clone();
+    full.environment.command.push("--full".to_owned());
+    let full = [Entry::new(&Run::default(), full)];
+    let published = page("The five papers", "papers-results", &full);
+    assert!(published.starts_with("# The five papers\n\nWritten by `./x bench papers --full`;"));
+    assert!(published.contains("(papers.md#claims)") && !one.contains("(papers.md#claims)"));
+    assert!(!published.contains("leave undecided"), "{published}");
     let mut drawn = report;
     drawn.figures = vec![Figure {
         id: "models".to_owned(),

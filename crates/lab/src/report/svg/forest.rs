@@ -27,11 +27,14 @@ const LINE_CHARACTERS: usize = 70;
 /// Heights of a line of text, and of a measure.
 const LINE: f64 = 15.0;
 const ROW: f64 = 32.0;
+/// What the ends of an axis of its own need below a measure.
+const ENDS: f64 = 13.0;
 
 /// How to read it.
 const KEY: &str = "Filled marks are decided claims, hollow ones are not. Bars are intervals, corrected for \
     the number of claims; tall ticks are published values. A claim holds where it is shaded. Values are \
-    multiples of the bound, or of the published value if there is no bound; arrows: it lies farther out.";
+    multiples of the bound, or of the published value if there is no bound; arrows: it lies farther out. Where these \
+    are not above 0, the row has an axis of its own, with even steps between the two numbers below it.";
 
 /// Draws all claims, in their order.
 #[must_use]
@@ -100,7 +103,8 @@ impl<'c> Row<'c> {
     fn height(&self) -> f64 {
         let texts = self.measures.iter().map(|(what, _)| what.len());
         let texts = self.head.len() + texts.sum::<usize>();
-        texts as f64 * LINE + self.measures.len() as f64 * ROW + 12.0
+        let rows = self.measures.iter().map(|(_, measure)| row_height(measure));
+        texts as f64 * LINE + rows.sum::<f64>() + 12.0
     }
 
     fn draw(&self, canvas: &mut Canvas, top: f64) {
@@ -119,8 +123,15 @@ impl<'c> Row<'c> {
             let x = AXIS.1 + 14.0;
             canvas.text(x, y, &estimate(measure), "font-size=\"12\"");
             canvas.label((x, y + 14.0), &asked(measure), 11.5, "start");
-            y += ROW;
+            y += row_height(measure);
         }
+    }
+}
+
+fn row_height(measure: &ClaimMeasure) -> f64 {
+    match unit(measure) {
+        Some(_) => ROW,
+        None => ROW + ENDS,
     }
 }
 
@@ -164,21 +175,72 @@ fn place(multiple: f64) -> (f64, bool) {
     (x, within != multiple)
 }
 
+/// Where values of a row lie.
+enum RowScale {
+    /// As multiples of this.
+    Multiples(f64),
+    /// Evenly between two values, all of the row among them.
+    Even(f64, f64),
+}
+
+impl RowScale {
+    fn of(measure: &ClaimMeasure) -> Self {
+        if let Some(unit) = unit(measure) {
+            return Self::Multiples(unit);
+        }
+        let interval = measure.interval.iter().flat_map(|it| [it.low, it.high]);
+        let bounds = measure.least.into_iter().chain(measure.most);
+        let all = [measure.value].into_iter().chain(interval).chain(bounds);
+        let all = all.chain(measure.published.iter().copied());
+        let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
+        let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        match high - low {
+            span if span > 0.0 && span.is_finite() => {
+                Self::Even(low - span / 10.0, high + span / 10.0)
+            }
+            _ => Self::Even(low - 1.0, low + 1.0),
+        }
+    }
+
+    /// Where a value lies, and whether the axis ends before it.
+    fn at(&self, value: f64) -> (f64, bool) {
+        match *self {
+            Self::Multiples(unit) => place(value / unit),
+            Self::Even(from, to) => {
+                let within = value.clamp(from, to);
+                let share = (within - from) / (to - from);
+                (AXIS.0 + (AXIS.1 - AXIS.0) * share, within != value)
+            }
+        }
+    }
+}
+
 fn plot(canvas: &mut Canvas, measure: &ClaimMeasure, verdict: Verdict, middle: f64) {
-    let Some(unit) = unit(measure) else {
-        let text = "The bound is not above 0: there are no multiples of it.";
-        canvas.label((AXIS.0, middle + 4.0), text, 11.5, "start");
-        return;
-    };
+    let scale = RowScale::of(measure);
     let y = middle + 6.0;
-    let at = |value: f64| place(value / unit);
+    let at = |value: f64| scale.at(value);
     if measure.least.is_some() || measure.most.is_some() {
         let from = measure.least.map_or(AXIS.0, |it| at(it).0);
         let to = measure.most.map_or(AXIS.1, |it| at(it).0);
         canvas.rectangle(from, y - 9.0, to - from, 18.0, RULE, "");
     }
-    let one = place(1.0).0;
-    canvas.line((one, y - 13.0), (one, y + 13.0), SOFT, 1.0);
+    match scale {
+        RowScale::Multiples(unit) => {
+            let one = at(unit).0;
+            canvas.line((one, y - 13.0), (one, y + 13.0), SOFT, 1.0);
+        }
+        RowScale::Even(from, to) => {
+            canvas.line((AXIS.0, y + 11.0), (AXIS.1, y + 11.0), SOFT, 1.0);
+            for (x, value, anchor) in [(AXIS.0, from, "start"), (AXIS.1, to, "end")] {
+                canvas.label((x, y + 11.0 + ENDS), &digits(value, 2), 11.0, anchor);
+            }
+            for bound in measure.least.into_iter().chain(measure.most) {
+                let x = at(bound).0;
+                canvas.line((x, y - 13.0), (x, y + 11.0), SOFT, 1.0);
+            }
+        }
+    }
     for value in &measure.published {
         let x = at(*value).0;
         canvas.line((x, y - 11.0), (x, y + 11.0), INK, 2.4);
@@ -292,16 +354,33 @@ mod tests {
         }
     }
 
+    /// Bounds of 0 and below have no multiples: such a row has an axis of its own.
     #[test]
-    fn what_has_no_place_on_the_axis_is_said() {
-        let none = claim(
-            Verdict::NotTestable,
-            "None fails.",
-            vec![measure(0.0, None, Some(0.0))],
-        );
-        let svg = forest("P2", &[none]);
-        assert!(svg.contains("The bound is not above 0"), "{svg}");
+    fn each_measure_has_a_mark() {
+        let measures = vec![
+            measure(4.0, Some(3.0), None),
+            measure(0.0, None, Some(0.0)),
+            measure(0.01, Some(-0.03), Some(0.03)),
+            measure(-5.0, Some(0.0), None),
+            ClaimMeasure {
+                value: 0.0,
+                ..ClaimMeasure::default()
+            },
+        ];
+        let count = measures.len();
+        let claims = [claim(Verdict::Reproduced, "All of it.", measures)];
+        let svg = forest("P2", &claims);
+        assert_eq!(svg.matches("<circle").count(), count, "{svg}");
         assert!(svg.contains("at most 0; published 3"), "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        let scale = RowScale::of(&claims[0].measures[2]);
+        let at = |value: f64| scale.at(value).0;
+        assert!(AXIS.0 < at(-0.03) && at(-0.03) < at(0.01) && at(0.01) < at(0.03));
+        assert!((at(0.01) - at(0.0) - at(0.02) + at(0.01)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_lies_beyond_the_axis_stands_at_its_end() {
         let wide = measure(f64::MAX, Some(1.0), None);
         let svg = forest(
             "P2",

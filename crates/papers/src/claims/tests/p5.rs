@@ -108,6 +108,36 @@ fn latency_bends_where_it_is_twice_the_lowest() {
 }
 
 #[test]
+fn apache_goes_on_with_some_decrease() {
+    for (at_10000, errors, verdict) in [
+        (4000.0, 0.0, Reproduced),
+        // A plateau is no decrease, a collapse is not to go on, and neither is to fail at 4000.
+        (5000.0, 0.0, NotReproduced),
+        (1000.0, 0.0, NotReproduced),
+        (4000.0, 0.3, NotReproduced),
+    ] {
+        let mut made = Made::new("P5");
+        for (rate, good) in [
+            ("2500", 2500.0),
+            ("4000", 4000.0),
+            ("6000", 5000.0),
+            ("8000", 9000.0), // under --full alone
+            ("10000", at_10000),
+        ] {
+            let levels = [("server", "apache"), ("rate_per_s", rate)];
+            made.cell(
+                "rates",
+                (&levels, &[(GoodPerS, good), (ErrorShare, errors)]),
+                0.01,
+            );
+        }
+        let claim = made.claim("Apache goes on");
+        assert_eq!(claim.verdict, verdict, "{claim:?}");
+        assert!(claim.why.contains("those at 6000/s"), "{claim:?}");
+    }
+}
+
+#[test]
 fn absolute_rates_stand_beside_those_of_another_machine() {
     let made = bends(1250.0, 9999.0);
     for (claim, why) in [

@@ -104,7 +104,7 @@ impl<H: Handler> WorkerThread<H> {
             true => 0,
             false => site.clock.now_us(),
         };
-        while let Some(taken) = self.source.take(&now_us) {
+        while let Some(taken) = self.source.take(now_us) {
             self.carry_out(taken, site);
         }
         // A job may have counted on this worker: then another one gives up its connection for it.

@@ -1,0 +1,130 @@
+//! The reduced grid of a paper and its full one: the same claims, and in full never less of a series.
+
+use std::collections::BTreeSet;
+
+use loadline_lab::cells::{Cells, levels_text};
+use toml::{Table, Value};
+
+use super::*;
+use crate::claims::{Taken, taken};
+
+/// Series whose full form is shorter, or has fewer blocks, than what full trials are by default, with
+/// the reason. No series may have less than its own reduced form.
+const SHORTER: [(&str, &str, &str); 2] = [
+    (
+        "P1",
+        "threads",
+        "154 cells: a second each, as in the reduced grid",
+    ),
+    ("P1", "reactors", "462 cells: a second each"),
+];
+
+/// What `[full.defaults]` says.
+fn full_default(paper: &Paper, key: &str) -> Option<f64> {
+    let plan: Table = paper.text().parse().unwrap();
+    let value = plan.get("full")?.get("defaults")?.get(key)?;
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        value => value.as_float(),
+    }
+}
+
+#[test]
+fn no_series_has_less_in_full() {
+    for paper in &PAPERS {
+        let (reduced, full) = (plan(paper, &Grid::default()), plan(paper, &full()));
+        assert_eq!(reduced.series.len(), full.series.len());
+        let least_s = full_default(paper, "duration_s").unwrap_or(0.0);
+        let least = full_default(paper, "replicates").unwrap_or(0.0);
+        for (reduced, full) in reduced.series.iter().zip(&full.series) {
+            let what = format!("{} {}", paper.name, full.name);
+            assert_eq!(reduced.name, full.name);
+            assert!(full.duration_s >= reduced.duration_s, "{what}");
+            assert!(full.replicates >= reduced.replicates, "{what}");
+            let mut listed = SHORTER.iter();
+            if listed.any(|(of, series, _)| (*of, *series) == (paper.name, &full.name)) {
+                continue;
+            }
+            assert!(full.duration_s >= least_s, "{what}");
+            assert!(f64::from(full.replicates) >= least, "{what}");
+        }
+    }
+}
+
+/// Claims for which the full grid has more cells, by a part of their text, with the reason.
+const MORE_IN_FULL: [(&str, &str, &str); 17] = [
+    ("P1", "Where requests wait", "the best of more numbers"),
+    (
+        "P1",
+        "Beyond the optimum of threads",
+        "an optimum among more numbers, at more times",
+    ),
+    (
+        "P1",
+        "Too many threads lose",
+        "more numbers that may be better",
+    ),
+    (
+        "P1",
+        "The optimal number of threads",
+        "an optimum among more numbers, at more times",
+    ),
+    ("P1", "reach 3 times", "the best of more numbers"),
+    ("P1", "shorter response times", "the best of more numbers"),
+    (
+        "P1",
+        "suit high concurrency",
+        "the best of other numbers, with more threads",
+    ),
+    ("P5", "Threads win", "bends are found among more rates"),
+    (
+        "P5",
+        "event loop bends later than the threads",
+        "bends are found among more rates",
+    ),
+    ("P5", "It bends at 1.15", "bends are found among more rates"),
+    ("P5", "latency of", "bends are found among more rates"),
+    (
+        "P5",
+        "Threads have lower response",
+        "more rates up to the same one",
+    ),
+    (
+        "P5",
+        "Threads make better use",
+        "more rates up to the same one",
+    ),
+    ("P5", "Threads bend at", "it is about the rates"),
+    (
+        "P5",
+        "The event loop bends at about",
+        "it is about the rates",
+    ),
+    ("P5", "answers more than 1000", "the most of more rates"),
+    ("P5", "Up to modest rates", "the event loop has more rates"),
+];
+
+#[test]
+fn both_grids_judge_the_same() {
+    let cells = |plan: &Plan, taken: &[Taken]| -> BTreeSet<String> {
+        let cells = Cells::of(plan, &[0, 1], &[]).unwrap().cells.into_iter();
+        let cells = cells.filter_map(|cell| {
+            let series = &plan.series[cell.series].name;
+            let is_taken = taken.iter().any(|one| one.takes(series, &cell.levels));
+            is_taken.then(|| format!("{series}: {}", levels_text(&cell.levels)))
+        });
+        cells.collect()
+    };
+    for paper in &PAPERS {
+        let (reduced, full) = (plan(paper, &Grid::default()), plan(paper, &full()));
+        for (text, taken) in taken(paper.name) {
+            let [in_reduced, in_full] = [&reduced, &full].map(|plan| cells(plan, &taken));
+            let mut listed = MORE_IN_FULL.iter();
+            let is_listed = listed.any(|(of, part, _)| *of == paper.name && text.contains(part));
+            match is_listed {
+                true => assert!(in_full.len() > in_reduced.len(), "{text}"),
+                false => assert_eq!(in_reduced, in_full, "{} {text}", paper.name),
+            }
+        }
+    }
+}
