@@ -42,9 +42,14 @@ impl DelayControl {
     /// What is accepted of the whole time, wait and service, now.
     pub(super) fn accepted_us(&self) -> u64 {
         match self.is_lasting {
-            true => self.goal_us / TARGET_DIVISOR,
+            true => self.lasting_us(),
             false => self.goal_us,
         }
+    }
+
+    /// What is accepted under lasting overload.
+    pub(super) fn lasting_us(&self) -> u64 {
+        self.goal_us / TARGET_DIVISOR
     }
 
     /// Whether a wait is longer than what lasting overload allows.

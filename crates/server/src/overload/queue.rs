@@ -28,6 +28,8 @@ pub(crate) struct Beside {
     work_us: [u64; LANES],
     /// How long one of its jobs keeps a worker, at most.
     service_us: u64,
+    /// Its overload lasts.
+    is_lasting: bool,
 }
 
 impl Beside {
@@ -54,6 +56,7 @@ impl Beside {
             true => u64::MAX,
             false => mean_us.saturating_mul(jobs as u64),
         };
+        self.is_lasting |= stays_full && jobs > 0;
         if jobs > 0 {
             self.service_us = self.service_us.max(mean_us);
         }
@@ -107,7 +110,7 @@ impl QueueControl {
         };
         let own_us = (self.interval_us(now_us, beside)).saturating_mul(depth as u64);
         let others_us = beside.others_us(own_us, self.workers);
-        own_us.saturating_add(others_us) <= self.wait_max_us(service_us)
+        own_us.saturating_add(others_us) <= self.wait_max_us(service_us, beside)
     }
 
     /// Between two jobs that begin, all workers together.
@@ -181,11 +184,12 @@ impl QueueControl {
     }
 
     /// Under lasting overload less, but two jobs for each worker at least, so that none has to wait
-    /// for the next one.
-    fn wait_max_us(&self, service_us: u64) -> u64 {
+    /// for the next one. A handshake's overload is that of the request that comes after it.
+    fn wait_max_us(&self, service_us: u64, beside: Beside) -> u64 {
         let longest_us = self.longest_wait_us(service_us);
-        match self.delay.is_lasting() {
-            true => longest_us.min(self.delay.accepted_us().max(2 * service_us)),
+        let is_before_overload = beside.lane == Lane::Handshakes && beside.is_lasting;
+        match self.delay.is_lasting() || is_before_overload {
+            true => longest_us.min(self.delay.lasting_us().max(2 * service_us)),
             false => longest_us,
         }
     }
@@ -238,6 +242,7 @@ mod tests {
         lane: Lane::Files,
         work_us: [0; LANES],
         service_us: 0,
+        is_lasting: false,
     };
     const GOAL: Duration = Duration::from_secs(1);
 
