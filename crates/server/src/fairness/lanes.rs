@@ -64,6 +64,8 @@ pub(crate) struct Charge {
     us: u64,
     /// When the job was taken out.
     taken_us: u64,
+    /// No other job of its client waited.
+    pub(crate) is_only: bool,
 }
 
 impl Charge {
@@ -74,6 +76,7 @@ impl Charge {
             place: Place { lane, client },
             us: 0,
             taken_us: 0,
+            is_only: false,
         }
     }
 }
@@ -87,6 +90,8 @@ pub(crate) struct Ahead {
     pub(crate) jobs_of_others: usize,
     /// Jobs of each of the other lanes.
     pub(crate) beside: [usize; LANES],
+    /// Other clients have jobs there, and its own has none.
+    pub(crate) is_only: bool,
 }
 
 /// One job in so many counts for the mean.
@@ -213,11 +218,14 @@ impl<J> Lanes<J> {
         self.time_us = of_lane.used_us;
         let us = of_lane.mean_us;
         let (client, job) = of_lane.pop(now_us)?;
+        let line = of_lane.clients.get(&client);
+        let is_only = line.is_some_and(|line| line.jobs.is_empty());
         of_lane.used_us += us * lane.cost();
         let charge = Charge {
             place: Place { lane, client },
             us,
             taken_us: now_us,
+            is_only,
         };
         Some((job, charge))
     }
@@ -252,6 +260,7 @@ impl<J> Lanes<J> {
             jobs: jobs.min(lane.jobs),
             jobs_of_others: lane.waiting.min(lane.jobs),
             beside,
+            is_only: own == 0 && lane.waiting > 0,
         }
     }
 

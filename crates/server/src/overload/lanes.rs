@@ -6,12 +6,14 @@
 use std::time::Duration;
 
 use super::queue::{Beside, QueueControl};
-use crate::fairness::lanes::{Ahead, LANES, Lane};
+use crate::fairness::lanes::{Ahead, Charge, LANES, Lane};
 
 /// Decides for each lane whether a job would be done in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneControl {
     lanes: [QueueControl; LANES],
+    /// The same of jobs whose clients have no other one that waits.
+    single: [QueueControl; LANES],
 }
 
 /// A job is refused.
@@ -25,22 +27,27 @@ pub(crate) struct Refusal {
 
 impl LaneControl {
     pub(crate) fn new(goal: Duration, workers: usize) -> Self {
+        let new = || Lane::ALL.map(|_| QueueControl::new(goal, workers));
         Self {
-            lanes: Lane::ALL.map(|_| QueueControl::new(goal, workers)),
+            lanes: new(),
+            single: new(),
         }
     }
 
     /// There are so many workers now.
     pub(crate) fn set_workers(&mut self, workers: usize) {
-        self.lanes
-            .iter_mut()
+        (self.lanes.iter_mut())
+            .chain(&mut self.single)
             .for_each(|lane| lane.set_workers(workers));
     }
 
     /// A job comes to a lane. `Err`: it is refused.
     pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
         let beside = self.beside(lane, ahead);
-        let control = &mut self.lanes[lane as usize];
+        let control = match self.is_single(lane, ahead) {
+            true => &mut self.single[lane as usize],
+            false => &mut self.lanes[lane as usize],
+        };
         let offered = control.offer(now_us, ahead.jobs, beside);
         offered.map_err(|retry_after_s| Refusal {
             retry_after_s,
@@ -51,7 +58,45 @@ impl LaneControl {
     /// Whether it would be taken.
     pub(crate) fn is_in_time(&self, now_us: u64, lane: Lane, ahead: Ahead) -> bool {
         let beside = self.beside(lane, ahead);
-        self.lanes[lane as usize].is_in_time(now_us, ahead.jobs, beside)
+        let control = match self.is_single(lane, ahead) {
+            true => &self.single[lane as usize],
+            false => &self.lanes[lane as usize],
+        };
+        control.is_in_time(now_us, ahead.jobs, beside)
+    }
+
+    /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
+    /// late for it.
+    pub(crate) fn take(
+        &mut self,
+        now_us: u64,
+        charge: &Charge,
+        wait_us: u64,
+        depth: usize,
+    ) -> Result<(), u32> {
+        let index = charge.place.lane as usize;
+        let taken = self.lanes[index].take(now_us, wait_us, depth);
+        if !charge.is_only {
+            self.single[index].moved(now_us);
+            return taken;
+        }
+        self.single[index].take(now_us, wait_us, depth)
+    }
+
+    /// A worker has done a job in `took_us`.
+    pub(crate) fn done(&mut self, now_us: u64, charge: &Charge, took_us: u64) {
+        let index = charge.place.lane as usize;
+        self.lanes[index].done(now_us, took_us);
+        match charge.is_only {
+            true => self.single[index].done(now_us, took_us),
+            false => self.single[index].moved(now_us),
+        }
+    }
+
+    /// Whether a job comes alone to those of other clients: then what these send at once, and how long it
+    /// takes, is nothing to go by. Jobs like itself come before it, one of each client.
+    fn is_single(&self, lane: Lane, ahead: Ahead) -> bool {
+        ahead.is_only && self.single[lane as usize].mean_us() > 0
     }
 
     /// Of one lane.
@@ -62,6 +107,10 @@ impl LaneControl {
     /// What the other lanes have to do.
     fn beside(&self, lane: Lane, ahead: Ahead) -> Beside {
         let mut beside = Beside::of(lane);
+        if self.is_single(lane, ahead) {
+            // All workers may be busy with the long jobs of one client, which is no stall.
+            beside.takes_up_to(self.lanes[lane as usize].mean_us());
+        }
         for other in lane.others() {
             let jobs = ahead.beside[other as usize];
             let lane = &self.lanes[other as usize];
@@ -82,6 +131,7 @@ mod tests {
             jobs,
             jobs_of_others: 1,
             beside: [0, beside, 0], // apps
+            is_only: false,
         }
     }
 
@@ -135,6 +185,41 @@ mod tests {
         assert!(!offer(700, 1_000));
         // Three that wait need 75 ms.
         assert!(offer(8_000, 3));
+    }
+
+    /// Long jobs of one client, which is refused what is more for some time, are nothing to a client with one.
+    #[test]
+    fn a_job_that_comes_alone_is_judged_by_its_like() {
+        let mut control = LaneControl::new(GOAL, 8);
+        let charge = |is_only| Charge {
+            is_only,
+            ..Charge::of(Lane::Files)
+        };
+        (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 10_000));
+        (0..64).for_each(|index| control.done(400_000 + index * 30_000, &charge(false), 500_000));
+        let now_us = 2_400_000;
+        assert_eq!(control.take(now_us, &charge(false), 0, 0), Ok(()));
+        let many = |jobs| ahead(jobs, 0);
+        for later_us in (0..300_000).step_by(10_000) {
+            assert!(
+                control
+                    .offer(now_us + later_us, Lane::Files, many(100))
+                    .is_err()
+            );
+        }
+        // No worker has come back for 0.3 s: that is less than the long ones take.
+        let alone = |jobs| Ahead {
+            is_only: true,
+            ..ahead(jobs, 0)
+        };
+        let now_us = now_us + 300_000;
+        assert_eq!(control.offer(now_us, Lane::Files, alone(600)), Ok(()));
+        assert!(control.offer(now_us, Lane::Files, alone(900)).is_err());
+        assert!(control.offer(now_us, Lane::Files, many(10)).is_err());
+        // Where nothing is known of those that come alone, all count.
+        let mut new = LaneControl::new(GOAL, 8);
+        (0..64).for_each(|index| new.done(index * 30_000, &charge(false), 500_000));
+        assert!(new.offer(1_900_000, Lane::Files, alone(600)).is_err());
     }
 
     /// A lane that is short because it refuses what is more does not run empty.

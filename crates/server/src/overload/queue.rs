@@ -49,6 +49,11 @@ impl Beside {
         (self.lane.others().map(of_lane)).fold(0, u64::saturating_add)
     }
 
+    /// Jobs of the same lane keep a worker for so long.
+    pub(super) fn takes_up_to(&mut self, mean_us: u64) {
+        self.service_us = self.service_us.max(mean_us);
+    }
+
     /// So many jobs of another lane, which take so long in the mean. Of a lane that `stays_full` as many come
     /// as are done.
     pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize, stays_full: bool) {
@@ -153,6 +158,11 @@ impl QueueControl {
     pub(crate) fn done(&mut self, now_us: u64, took_us: u64) {
         self.moved_at_us = self.moved_at_us.max(now_us);
         self.service.add(now_us, 1, took_us);
+    }
+
+    /// A worker has taken or done a job that is not among these.
+    pub(super) fn moved(&mut self, now_us: u64) {
+        self.moved_at_us = self.moved_at_us.max(now_us);
     }
 
     /// A worker was busy with `jobs` for `took_us` in all.

@@ -317,6 +317,7 @@ impl<J> JobQueue<J> {
                     jobs,
                     jobs_of_others: jobs,
                     beside,
+                    is_only: false,
                 }
             }
         }

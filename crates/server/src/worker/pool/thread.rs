@@ -14,7 +14,7 @@ use super::{Control, Workers, lock};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
-use crate::fairness::lanes::Lane;
+use crate::fairness::lanes::{Charge, Lane};
 use crate::memory::thread_bytes;
 use crate::options::SocketIo;
 use crate::overload::RETRY_AFTER_LEFT_S;
@@ -123,14 +123,13 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     /// Whether a job comes too late, or its client has left: then it is answered with 503.
-    fn is_in_vain(&self, work: &mut Work, lane: Lane, now_us: u64, waited_us: u64) -> bool {
+    fn is_in_vain(&self, work: &mut Work, charge: &Charge, now_us: u64, waited_us: u64) -> bool {
         let Some(control) = &self.control else {
             return false;
         };
         let mut control = lock(control);
-        let control_of_lane = control.of(lane);
-        let taken = control_of_lane.take(now_us, waited_us, self.source.depth());
-        let waited_long = control_of_lane.is_long(waited_us);
+        let taken = control.take(now_us, charge, waited_us, self.source.depth());
+        let waited_long = control.of(charge.place.lane).is_long(waited_us);
         drop(control);
         if work.is_abandoned(waited_long) {
             work.refuse(RETRY_AFTER_LEFT_S);
@@ -178,7 +177,7 @@ impl<H: Handler> WorkerThread<H> {
         if self.meter.is_some() {
             self.row.job_waits().add(waited_us, 1);
         }
-        if self.is_in_vain(&mut work, lane, began_us, waited_us) {
+        if self.is_in_vain(&mut work, &charge, began_us, waited_us) {
             self.source.done(charge, 0);
             return reply.post(Message::Done { token, work });
         }
@@ -219,7 +218,7 @@ impl<H: Handler> WorkerThread<H> {
         self.row.job_began_us.set(0);
         self.row.busy_us.add(took_us);
         if let Some(control) = &self.control {
-            lock(control).of(lane).done(ended_us, took_us);
+            lock(control).done(ended_us, &charge, took_us);
         }
         self.source.done(charge, took_us);
         self.row.job_times().add(took_us, 1);
