@@ -191,9 +191,10 @@ mod tests {
     #[test]
     fn a_job_that_comes_alone_is_judged_by_its_like() {
         let mut control = LaneControl::new(GOAL, 8);
-        let charge = |is_only| Charge {
-            is_only,
-            ..Charge::of(Lane::Files)
+        let charge = |is_only| {
+            let mut charge = Charge::of(Lane::Files);
+            charge.is_only = is_only;
+            charge
         };
         (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 10_000));
         (0..64).for_each(|index| control.done(400_000 + index * 30_000, &charge(false), 500_000));
