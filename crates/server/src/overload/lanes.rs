@@ -93,6 +93,15 @@ impl LaneControl {
         }
     }
 
+    /// A worker was busy with `jobs` of a connection for `took_us` in all.
+    pub(crate) fn done_many(&mut self, now_us: u64, charge: &Charge, jobs: u64, took_us: u64) {
+        let index = charge.place.lane as usize;
+        self.lanes[index].done_many(now_us, jobs, took_us);
+        if charge.is_only {
+            self.single[index].done_many(now_us, jobs, took_us);
+        }
+    }
+
     /// Whether a job comes alone to those of other clients: then what these send at once, and how long it
     /// takes, is nothing to go by. Jobs like itself come before it, one of each client.
     fn is_single(&self, lane: Lane, ahead: Ahead) -> bool {

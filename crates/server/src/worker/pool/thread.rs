@@ -14,7 +14,7 @@ use super::{Control, Workers, lock};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, Step, TaskStart};
 use crate::connection_thread::{self, Left, serve_while_held};
-use crate::fairness::lanes::{Charge, Lane};
+use crate::fairness::lanes::Charge;
 use crate::memory::thread_bytes;
 use crate::options::SocketIo;
 use crate::overload::RETRY_AFTER_LEFT_S;
@@ -162,7 +162,6 @@ impl<H: Handler> WorkerThread<H> {
             stolen,
             charge,
         } = taken;
-        let lane = charge.place.lane;
         let began_us = site.clock.now_us();
         self.pool_row.queue_depth.sub(1);
         let waited_us = began_us.saturating_sub(job.queued_us);
@@ -182,7 +181,7 @@ impl<H: Handler> WorkerThread<H> {
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(holders)) = (&mut work, self.holders.clone()) {
-            let took_us = self.keep(served, lane, token, &holders, &reply, site);
+            let took_us = self.keep(served, &charge, token, &holders, &reply, site);
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
@@ -234,7 +233,7 @@ impl<H: Handler> WorkerThread<H> {
     fn keep(
         &mut self,
         served: &mut Served,
-        lane: Lane,
+        charge: &Charge,
         token: Token,
         holders: &Holders,
         mailbox: &Mailbox<Message>,
@@ -261,7 +260,7 @@ impl<H: Handler> WorkerThread<H> {
                 self.row.jobs.add(1);
                 if let Some(control) = &self.control {
                     let now_us = site.clock.now_us();
-                    (lock(control).of(lane)).done_many(now_us, busy.visits, busy.us);
+                    lock(control).done_many(now_us, charge, busy.visits, busy.us);
                 }
                 match left {
                     Left::AtEnd => After::Close,
