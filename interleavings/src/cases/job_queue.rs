@@ -112,7 +112,7 @@ fn a_bound(kind: Queue) {
         let accepted =
             usize::from(queue.push(Place::default(), 1).is_ok()) + pusher.join().unwrap();
         assert_eq!((accepted, queue.depth()), (1, 1));
-        assert!(sources[0].try_take().is_some() && sources[0].try_take().is_none());
+        assert!(sources[0].try_take(0).is_some() && sources[0].try_take(0).is_none());
     });
 }
 

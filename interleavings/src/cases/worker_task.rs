@@ -265,7 +265,7 @@ fn through_the_queue(kind: Queue) {
         let mailbox = Arc::clone(&owner.mailbox);
         let source = owner.take_source();
         let worker = thread::spawn(move || {
-            while let Some(mut taken) = source.take() {
+            while let Some(mut taken) = source.take(|| 0) {
                 if taken.job.poll().is_ready() {
                     mailbox.post(Message::Done);
                 }
