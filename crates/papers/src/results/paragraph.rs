@@ -143,9 +143,9 @@ impl Named<'_> {
     fn quoted(&self) -> String {
         match self.same_as {
             Some(other) => {
-                let mut letters = self.text.chars();
-                let first = letters.next().map(char::to_lowercase);
-                let text: String = first.into_iter().flatten().chain(letters).collect();
+                let mut characters = self.text.chars();
+                let first = characters.next().map(char::to_lowercase);
+                let text: String = first.into_iter().flatten().chain(characters).collect();
                 format!("“{other}”, {text}")
             }
             None => format!("“{}”", self.text),

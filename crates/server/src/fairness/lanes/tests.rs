@@ -1,0 +1,231 @@
+//! Jobs of clients and lanes by turns, on virtual time.
+
+use super::*;
+
+const FILES: Lane = Lane::Files;
+const APPS: Lane = Lane::Apps;
+
+fn of(lane: Lane, client: u8) -> Place {
+    let client = ClientKey::of([192, 0, 2, client].into());
+    Place { lane, client }
+}
+
+/// Takes so many, each of which takes `took_us` by lane and client; says of whom they were.
+fn serve(lanes: &mut Lanes<Place>, jobs: usize, took_us: impl Fn(Place) -> u64) -> Vec<Place> {
+    let next = || {
+        let (job, charge) = lanes.pop(0).unwrap();
+        assert_eq!(charge.place, job);
+        lanes.done(charge, took_us(job));
+        job
+    };
+    std::iter::repeat_with(next).take(jobs).collect()
+}
+
+fn count(served: &[Place], place: Place) -> usize {
+    served.iter().filter(|one| **one == place).count()
+}
+
+#[test]
+fn one_client_in_one_lane_is_served_in_order() {
+    let mut lanes = Lanes::default();
+    (0..100).for_each(|job| lanes.push(of(FILES, 1), job));
+    let order = std::iter::from_fn(|| {
+        let (job, charge) = lanes.pop(0)?;
+        lanes.done(charge, job % 7);
+        Some(job)
+    });
+    let order = order.collect::<Vec<_>>();
+    assert_eq!(order, (0..100).collect::<Vec<_>>());
+    assert_eq!(lanes.len(), 0);
+}
+
+#[test]
+fn a_quiet_client_does_not_wait_for_one_with_many_jobs() {
+    let mut lanes = Lanes::default();
+    (0..1000).for_each(|_| lanes.push(of(FILES, 1), of(FILES, 1)));
+    serve(&mut lanes, 50, |_| 10_000);
+    (2..6).for_each(|client| lanes.push(of(FILES, client), of(FILES, client)));
+    let served = serve(&mut lanes, 6, |_| 10_000);
+    for client in 2..6 {
+        assert_eq!(count(&served, of(FILES, client)), 1, "{served:?}");
+    }
+}
+
+#[test]
+fn time_is_shared_and_not_the_number_of_jobs() {
+    let mut lanes = Lanes::default();
+    for _ in 0..1000 {
+        lanes.push(of(FILES, 1), of(FILES, 1));
+        lanes.push(of(FILES, 2), of(FILES, 2));
+    }
+    let took_us = |place| if place == of(FILES, 1) { 9_000 } else { 1_000 };
+    let served = serve(&mut lanes, 500, took_us);
+    let (slow, quick) = (count(&served, of(FILES, 1)), count(&served, of(FILES, 2)));
+    assert!((40..60).contains(&slow), "{slow} and {quick}");
+}
+
+/// For a minute: eight workers, 50 clients that always have one job of 10 ms, and one that always has so many
+/// of 900 ms. The share of the workers' time that this one has.
+fn share_of_long_jobs(jobs: u32, is_time_known: bool) -> f64 {
+    const LONG: u8 = 200;
+    let took_us = |place| {
+        if place == of(FILES, LONG) {
+            900_000
+        } else {
+            10_000
+        }
+    };
+    let mut lanes = Lanes::default();
+    (0..50).for_each(|client| lanes.push(of(FILES, client), of(FILES, client)));
+    (0..jobs).for_each(|_| lanes.push(of(FILES, LONG), of(FILES, LONG)));
+    let (mut running, mut now_us, mut long_us) = (Vec::new(), 1, 0);
+    while now_us < 60_000_000 {
+        while running.len() < 8 {
+            let (job, charge) = lanes.pop(if is_time_known { now_us } else { 0 }).unwrap();
+            running.push((now_us + took_us(job), charge));
+        }
+        let first = (0..8).min_by_key(|worker| running[*worker].0).unwrap();
+        let (ended_us, charge) = running.swap_remove(first);
+        now_us = ended_us;
+        long_us += if charge.place == of(FILES, LONG) {
+            900_000
+        } else {
+            0
+        };
+        lanes.done(charge, took_us(charge.place));
+        lanes.push(charge.place, charge.place);
+    }
+    long_us as f64 / (8.0 * now_us as f64)
+}
+
+#[test]
+fn long_jobs_of_one_client_take_no_more_than_its_share() {
+    // An equal share is 0.02. Also of a client without another job that waits while its only one runs.
+    for jobs in [1, 8] {
+        let share = share_of_long_jobs(jobs, true);
+        assert!((0.01..0.03).contains(&share), "{jobs}: {share}");
+        // Without the time of jobs that run, as many workers as it has jobs, and then none for long.
+        let share = share_of_long_jobs(jobs, false);
+        assert!((0.01..0.04).contains(&share), "{jobs}: {share}");
+    }
+}
+
+#[test]
+fn clients_that_have_left_are_forgotten_though_somebody_always_waits() {
+    let mut lanes = Lanes::default();
+    let push = |lanes: &mut Lanes<Place>, client: u32| {
+        let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
+        let client = ClientKey::of(std::net::IpAddr::from(address));
+        let place = Place {
+            lane: FILES,
+            client,
+        };
+        lanes.push(place, place);
+    };
+    (0..10).for_each(|client| push(&mut lanes, client));
+    for client in 10..10_000 {
+        push(&mut lanes, client);
+        serve(&mut lanes, 1, |_| 1_000 + u64::from(client % 7) * 1_000);
+    }
+    assert_eq!(lanes.len(), 10);
+    let kept = lanes.lanes[FILES as usize].clients.len();
+    assert!(kept < 100, "{kept}");
+}
+
+#[test]
+fn a_slow_app_has_half_of_the_time_and_all_of_it_while_no_file_waits() {
+    let mut lanes = Lanes::default();
+    for _ in 0..1000 {
+        lanes.push(of(FILES, 1), of(FILES, 1));
+        lanes.push(of(APPS, 1), of(APPS, 1));
+    }
+    let took_us = |place: Place| if place.lane == APPS { 10_000 } else { 100 };
+    let served = serve(&mut lanes, 505, took_us);
+    let apps = count(&served, of(APPS, 1));
+    assert!((3..8).contains(&apps), "{apps}");
+    let rest = 1000 - count(&served, of(FILES, 1));
+    serve(&mut lanes, rest + 5, took_us);
+    let alone = serve(&mut lanes, 100, took_us);
+    assert_eq!(count(&alone, of(APPS, 1)), 100);
+    // The time that it had alone is not held against it.
+    for _ in 0..100 {
+        lanes.push(of(FILES, 1), of(FILES, 1));
+    }
+    let served = serve(&mut lanes, 100, |_| 1_000);
+    let apps = count(&served, of(APPS, 1));
+    assert!((40..60).contains(&apps), "{apps}");
+}
+
+#[test]
+fn handshakes_do_not_wait_for_all_requests_before_them() {
+    let mut lanes = Lanes::default();
+    let took_us = |place: Place| if place.lane == FILES { 10_000 } else { 200 };
+    for client in 0..100 {
+        lanes.push(of(FILES, client), of(FILES, client));
+    }
+    serve(&mut lanes, 10, took_us);
+    let handshakes = 40;
+    for client in 0..handshakes {
+        lanes.push(of(Lane::Handshakes, client), of(Lane::Handshakes, client));
+    }
+    // 40 of 0.2 ms count as 128 ms: as much time as 13 of the requests take.
+    let served = serve(&mut lanes, 55, took_us);
+    let files = served.iter().filter(|place| place.lane == FILES).count();
+    assert_eq!(served.len() - files, usize::from(handshakes), "{served:?}");
+}
+
+#[test]
+fn a_job_finds_as_many_ahead_of_each_client_as_its_own_has() {
+    let mut lanes = Lanes::default();
+    (0..100).for_each(|_| lanes.push(of(FILES, 1), ()));
+    (0..2).for_each(|_| lanes.push(of(FILES, 2), ()));
+    (0..7).for_each(|_| lanes.push(of(APPS, 2), ()));
+    let jobs = |client| lanes.ahead(of(FILES, client)).jobs;
+    assert_eq!((jobs(1), jobs(2), jobs(3)), (102, 5, 2));
+    let ahead = lanes.ahead(of(FILES, 1));
+    assert_eq!((ahead.jobs_of_others, ahead.beside), (2, [0, 7, 0]));
+    assert_eq!(lanes.ahead(of(APPS, 2)).jobs, 7);
+    assert_eq!(Lanes::<()>::default().ahead(of(APPS, 2)), Ahead::default());
+}
+
+#[test]
+fn the_client_with_most_jobs_makes_room_by_its_newest() {
+    let mut lanes = Lanes::default();
+    (0..10).for_each(|job| lanes.push(of(FILES, 1), job));
+    (10..13).for_each(|job| lanes.push(of(FILES, 2), job));
+    let mut take = |place, may_go: fn(&u8) -> bool| lanes.take_of_heaviest(place, may_go);
+    assert_eq!(take(of(FILES, 3), |_| true), Some(9));
+    assert_eq!(take(of(FILES, 2), |job| *job != 8), Some(7));
+    assert_eq!(
+        take(of(FILES, 1), |_| true),
+        None,
+        "it is the heaviest itself"
+    );
+    assert_eq!(
+        take(of(APPS, 1), |_| true),
+        Some(8),
+        "a lane with more jobs"
+    );
+    assert_eq!(lanes.len(), 10);
+    let rest: Vec<_> = std::iter::from_fn(|| lanes.pop(0).map(|(job, _)| job)).collect();
+    assert_eq!(rest.iter().filter(|job| **job < 10).count(), 7);
+}
+
+#[test]
+fn what_nobody_needs_is_taken_out_and_the_rest_keeps_its_order() {
+    let mut lanes = Lanes::default();
+    (0..10).for_each(|job| lanes.push(of(FILES, job % 2), job));
+    lanes.push(of(APPS, 1), 100);
+    let mut removed = lanes.remove_if(FILES, |job| job % 2 == 1 || *job < 4);
+    removed.sort_unstable();
+    assert_eq!(removed, [0, 1, 2, 3, 5, 7, 9]);
+    assert_eq!(lanes.len(), 4);
+    assert_eq!(lanes.ahead(of(FILES, 7)).jobs, 1);
+    let rest: Vec<_> = std::iter::from_fn(|| lanes.pop(0).map(|(job, _)| job)).collect();
+    assert_eq!(
+        rest.iter().filter(|job| **job < 100).collect::<Vec<_>>(),
+        [&4, &6, &8]
+    );
+    lanes.push(of(FILES, 1), 5);
+    assert_eq!(lanes.pop(0).map(|(job, _)| job), Some(5));
+}
