@@ -30,7 +30,7 @@ use loadline_base::{Millis, Segment, Transmit};
 
 use crate::peer::Peer;
 use crate::progress::{BodyReader, Progress};
-use crate::session_state::State;
+use crate::session_state::{Pending, State};
 use crate::trusted_proxies::PeerKind;
 use crate::{
     CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill, Method, Outcome,
@@ -38,6 +38,9 @@ use crate::{
 };
 
 pub(crate) use handover::Handover;
+
+/// What a socket takes in some microseconds; behind more, a client may have sent something meanwhile.
+const AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 
 /// A connection that speaks HTTP/1. An idle one owns no memory besides itself.
 #[derive(Debug)]
@@ -54,8 +57,8 @@ pub struct Http1Session {
     eof: bool,
     draining: bool,
     over: Over,
-    /// The socket holds nothing, as of the last `ReceivePending`.
-    nothing_pending: bool,
+    /// What the socket holds.
+    pending: Pending,
     reason: Option<CloseReason>,
     /// What it comes to, for a journal of connections.
     record: Option<Box<ConnectionRecord>>,
@@ -92,7 +95,7 @@ impl Http1Session {
             eof: false,
             draining: false,
             over: Over::Plain,
-            nothing_pending: false,
+            pending: Pending::AsReported,
             reason: None,
             record: None,
         }
@@ -190,7 +193,7 @@ impl Http1Session {
 
     /// The socket holds nothing: the answer to `ReceivePending`.
     pub fn nothing_pending(&mut self, cx: &mut Context<'_>) {
-        self.nothing_pending = true;
+        self.pending = Pending::Nothing;
         if self.state == State::AnswerDue {
             self.answer_due(cx);
         }
@@ -199,6 +202,7 @@ impl Http1Session {
     /// Part of what is out has left; for the minimum rate.
     pub fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {
         debug_assert!(self.sending);
+        self.pending = Pending::Unknown;
         self.moved(bytes, self.config.limits.write_pace, cx);
         if let Some(progress) = &mut self.progress {
             progress.out_sent += bytes;
@@ -214,6 +218,9 @@ impl Http1Session {
         self.begin_period(cx);
         if let Some(progress) = &mut self.progress {
             let left = progress.out_bytes.saturating_sub(progress.out_sent);
+            if progress.out_bytes > AT_ONCE_BYTES_MAX {
+                self.pending = Pending::Unknown;
+            }
             progress.log_pending(u64::MAX, cx);
             progress.stream.left();
             progress.sending_bytes = 0;
@@ -277,6 +284,7 @@ impl Http1Session {
             cx.pool.give_exchange(exchange);
             return;
         }
+        self.pending = Pending::Unknown;
         let progress = self.progress(cx);
         progress.hang_up = None;
         progress.lent_bytes = 0;
@@ -289,7 +297,7 @@ impl Http1Session {
     }
 
     fn answer_due(&mut self, cx: &mut Context<'_>) {
-        self.nothing_pending = false;
+        self.pending = Pending::Unknown;
         if let Some(exchange) = self.progress(cx).exchange.take() {
             self.answer(exchange, cx);
         }

@@ -39,3 +39,14 @@ pub(crate) enum State {
     Lingering,
     Closed,
 }
+
+/// What the socket holds that was not received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// What its transport knows of.
+    AsReported,
+    /// Maybe more: a response took time, and nobody has asked the socket since.
+    Unknown,
+    /// Nothing, as of the last `ReceivePending`.
+    Nothing,
+}

@@ -2,7 +2,7 @@
 
 use super::Http1Session;
 use crate::progress::BodyReader;
-use crate::session_state::State;
+use crate::session_state::{Pending, State};
 use crate::{Action, CloseReason, Context, Then};
 
 /// Only what the owner carries out is awaited.
@@ -94,9 +94,9 @@ impl Http1Session {
                 self.begin_period(cx);
                 Action::Finish
             }
-            State::Ending { linger: false } if !self.eof && !self.nothing_pending => {
+            State::Ending { linger: false } if !self.eof && self.pending != Pending::Nothing => {
                 Action::ReceivePending {
-                    certain: self.draining,
+                    certain: self.draining || self.pending == Pending::Unknown,
                 }
             }
             State::Ending { .. } | State::Closed | State::CancelDue { .. } => {
@@ -117,7 +117,7 @@ impl Http1Session {
 
     /// In a drain.
     fn close_idle(&mut self) -> Action {
-        if !self.eof && !self.nothing_pending {
+        if !self.eof && self.pending != Pending::Nothing {
             return Action::ReceivePending { certain: true };
         }
         self.close(CloseReason::Drained);

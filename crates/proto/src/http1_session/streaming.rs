@@ -13,7 +13,7 @@
 
 use super::{Http1Session, answer, encode};
 use crate::progress::BodyReader;
-use crate::session_state::State;
+use crate::session_state::{Pending, State};
 use crate::stream::{AnswerEnd, Awaited};
 use crate::{
     Action, Body, CloseReason, Context, Exchange, Fault, Method, Piece, RequestBody, Status,
@@ -147,6 +147,7 @@ impl Http1Session {
         progress.lent_bytes = exchange.memory_bytes();
         self.progress = Some(progress);
         self.state = State::Streaming;
+        self.pending = Pending::Unknown;
         self.begin_period(cx);
         self.read_stream(None, cx);
         let State::CancelDue { close } = self.state else {

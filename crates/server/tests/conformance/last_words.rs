@@ -11,6 +11,7 @@ const ECHO: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
 every_model! {
     the_error_is_read_by_a_client_that_sends_10_mb_first,
     a_last_answer_is_whole_though_more_came_behind_its_request,
+    a_last_answer_is_read_though_more_came_while_it_was_made,
     a_drain_answers_what_came_while_an_answer_was_on_its_way,
 }
 
@@ -78,6 +79,17 @@ pub fn a_last_answer_is_whole_though_more_came_behind_its_request(model: Model) 
         "{} bytes",
         answer.body.len()
     );
+    client.half_close().end();
+}
+
+pub fn a_last_answer_is_read_though_more_came_while_it_was_made(model: Model) {
+    let server = start_patient(model);
+    let mut client = server.connect();
+    client.send_last("/-/gate");
+    server.site.gate.await_waiting(1);
+    client.send(ECHO);
+    server.site.gate.open();
+    assert!(client.answer().closes());
     client.half_close().end();
 }
 
