@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
@@ -108,12 +108,13 @@ impl<H: Handler> Remote for Site<H> {
     }
 
     fn await_drain(&self, delay: Duration) -> bool {
-        let until = self.clock.now().after(delay);
+        let began = Instant::now();
         while !self.is_draining() {
-            let left_ms = until.since(self.clock.now());
-            if left_ms == 0 {
+            let left = delay.saturating_sub(began.elapsed());
+            if left.is_zero() {
                 return false;
             }
+            let left_ms = u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
             if wait_readable(&[self.shutdown.drain_fd()], Some(left_ms)).is_err() {
                 return false;
             }
