@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 
@@ -112,7 +113,41 @@ impl Authorities {
     }
 }
 
+/// Whether a resumed session's client would be let in by a full handshake at this moment, with the
+/// certificate that it has shown then: it may have expired since.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn verify_again(
+    verifier: &dyn ClientCertVerifier,
+    chain: Option<&[CertificateDer<'_>]>,
+    now: UnixTime,
+) -> Result<(), rustls::Error> {
+    match chain.and_then(<[_]>::split_first) {
+        Some((own, others)) => verifier.verify_client_cert(own, others, now).map(drop),
+        None if verifier.client_auth_mandatory() => Err(rustls::Error::NoCertificatesPresented),
+        None => Ok(()),
+    }
+}
+
 impl ClientCertificates {
+    /// What tickets are bound to, besides their key: a session goes on only where its client would have
+    /// been asked for the same.
+    pub(crate) fn ticket_context(&self) -> Vec<u8> {
+        let (kind, authorities) = match self {
+            Self::NotAsked => return Vec::new(),
+            Self::Optional(authorities) => (b"optional", authorities),
+            Self::Required(authorities) => (b"required", authorities),
+        };
+        let mut digest = digest::Context::new(&digest::SHA256);
+        digest.update(kind);
+        for anchor in &authorities.roots.roots {
+            digest.update(&anchor.subject);
+            digest.update(&anchor.subject_public_key_info);
+        }
+        digest.finish().as_ref().to_vec()
+    }
+
     /// `None`: they are not asked.
     pub(crate) fn verifier(
         &self,
@@ -133,5 +168,41 @@ impl ClientCertificates {
         Ok(Some(
             verifier.map_err(|error| authorities.unusable(&error))?,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+    use crate::Profile;
+
+    #[test]
+    fn a_resumed_client_is_let_in_until_its_certificate_expires() {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2026, 2, 1);
+        let own = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let authority = Authorities::one(own.der()).unwrap();
+        let chain = [own.der().clone()];
+        let at = |days: u64| {
+            let since_1970 = Duration::from_secs((20_454 + days) * 24 * 3600); // 1 January 2026
+            UnixTime::since_unix_epoch(since_1970)
+        };
+        let provider = Profile::default().provider();
+        let verifier = |clients: ClientCertificates| clients.verifier(&provider).unwrap().unwrap();
+        let required = verifier(ClientCertificates::Required(authority.clone()));
+        let optional = verifier(ClientCertificates::Optional(authority));
+        for verifier in [&required, &optional] {
+            let verify = |days| verify_again(verifier.as_ref(), Some(&chain), at(days));
+            assert_eq!(verify(1), Ok(()));
+            assert!(verify(40).is_err());
+        }
+        let nobody = |verifier: &Arc<_>| verify_again(Arc::as_ref(verifier), None, at(1));
+        assert_eq!(nobody(&optional), Ok(()));
+        assert!(nobody(&required).is_err());
     }
 }

@@ -35,7 +35,7 @@ impl CertificateFiles {
     pub fn load(pairs: Vec<CertificatePair>) -> Result<Self, TlsError> {
         let paths = (pairs.iter()).flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]);
         let files = ChangedFiles::new(paths.collect());
-        let certificates = load(&pairs)?;
+        let certificates = pairs.iter().map(load).collect::<Result<_, _>>()?;
         Ok(Self {
             pairs,
             files,
@@ -49,34 +49,48 @@ impl CertificateFiles {
         &self.certificates
     }
 
-    /// Takes up what has changed. `None`: nothing has; an error is reported once, and the certificates of
-    /// before stay.
+    /// Takes up what has changed. `None`: nothing has. Of a pair that cannot be used the certificate of before
+    /// stays, and the error is reported once.
     pub fn refresh(&mut self) -> Option<Result<(), TlsError>> {
         let Self {
             pairs,
             files,
             certificates,
         } = self;
-        files.refresh(|_| {
-            certificates.replace(load(pairs)?);
-            Ok(())
-        })
+        files.refresh(|_| take_up(pairs, certificates))
     }
 
     /// Takes the files up whether they have changed or not.
     ///
     /// # Errors
-    /// One cannot be read or used; the certificates of before stay.
+    /// One cannot be read or used; its certificate of before stays.
     pub fn reload(&mut self) -> Result<(), TlsError> {
-        self.files.note();
-        self.certificates.replace(load(&self.pairs)?);
-        Ok(())
+        let Self {
+            pairs,
+            files,
+            certificates,
+        } = self;
+        files.reload(|_| take_up(pairs, certificates))
     }
 }
 
-fn load(pairs: &[CertificatePair]) -> Result<Vec<Certificate>, TlsError> {
-    let load = |pair: &CertificatePair| Certificate::from_files(&pair.certificate, &pair.key);
-    pairs.iter().map(load).collect()
+fn load(pair: &CertificatePair) -> Result<Certificate, TlsError> {
+    Certificate::from_files(&pair.certificate, &pair.key)
+}
+
+/// Takes up each pair that can be used: one that cannot keeps its certificate, and does not hold up the
+/// others. The first error.
+fn take_up(pairs: &[CertificatePair], certificates: &Certificates) -> Result<(), TlsError> {
+    let mut error = None;
+    let mut all = certificates.all();
+    for (current, pair) in all.iter_mut().zip(pairs) {
+        match load(pair) {
+            Ok(new) => *current = new,
+            Err(why) => error = error.or(Some(why)),
+        }
+    }
+    certificates.replace(all);
+    error.map_or(Ok(()), Err)
 }
 
 /// Files, and what they were when they were taken up.
@@ -84,8 +98,16 @@ fn load(pairs: &[CertificatePair]) -> Result<Vec<Certificate>, TlsError> {
 pub struct ChangedFiles {
     paths: Vec<PathBuf>,
     taken_up: Vec<Option<Version>>,
-    /// What could not be taken up at the last look.
-    doubtful: Option<Vec<Option<Version>>>,
+    /// What could not be taken up.
+    failed: Option<Failed>,
+}
+
+/// Files that could not be taken up: they are tried again at each look, since it may be for want of memory
+/// or descriptors, which does not show in them.
+#[derive(Debug)]
+struct Failed {
+    seen: Vec<Option<Version>>,
+    is_reported: bool,
 }
 
 /// By which a change of a file shows; `None` of one that is not there.
@@ -103,16 +125,27 @@ impl ChangedFiles {
         let mut it = Self {
             paths,
             taken_up: Vec::new(),
-            doubtful: None,
+            failed: None,
         };
         it.taken_up = it.look();
         it
     }
 
-    /// They are taken up as they are now.
-    pub(crate) fn note(&mut self) {
-        self.taken_up = self.look();
-        self.doubtful = None;
+    /// Has them taken up as they are now.
+    pub(crate) fn reload(
+        &mut self,
+        take_up: impl FnOnce(&[PathBuf]) -> Result<(), TlsError>,
+    ) -> Result<(), TlsError> {
+        let seen = self.look();
+        let result = take_up(&self.paths);
+        match result {
+            Ok(()) => (self.taken_up, self.failed) = (seen, None),
+            Err(_) => {
+                let is_reported = true;
+                self.failed = Some(Failed { seen, is_reported });
+            }
+        }
+        result
     }
 
     pub(crate) fn paths(&self) -> &[PathBuf] {
@@ -126,17 +159,18 @@ impl ChangedFiles {
     ) -> Option<Result<(), TlsError>> {
         let seen = self.look();
         if seen == self.taken_up {
-            self.doubtful = None;
+            self.failed = None;
             return None;
         }
-        let result = take_up(&self.paths);
-        if result.is_err() && self.doubtful.as_ref() != Some(&seen) {
-            self.doubtful = Some(seen);
-            return None;
-        }
-        self.doubtful = None;
-        self.taken_up = seen;
-        Some(result)
+        let Err(error) = take_up(&self.paths) else {
+            (self.taken_up, self.failed) = (seen, None);
+            return Some(Ok(()));
+        };
+        let before = self.failed.take().filter(|failed| failed.seen == seen);
+        let is_reported = before.is_some(); // not at the first look: it may be half written
+        let is_news = before.is_some_and(|failed| !failed.is_reported);
+        self.failed = Some(Failed { seen, is_reported });
+        is_news.then_some(Err(error))
     }
 
     fn look(&self) -> Vec<Option<Version>> {
@@ -151,5 +185,30 @@ impl ChangedFiles {
             })
         };
         self.paths.iter().map(version).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As where there were no descriptors left for a moment: nothing of the files shows it.
+    #[test]
+    fn what_could_not_be_taken_up_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.pem");
+        let mut files = ChangedFiles::new(vec![path.clone()]);
+        fs::write(path, b"new").unwrap();
+        let refused = |_: &[PathBuf]| {
+            let path = "c.pem".to_owned();
+            Err(TlsError::NoCertificate { path })
+        };
+        assert!(files.refresh(refused).is_none());
+        assert!(files.refresh(refused).unwrap().is_err());
+        assert!(files.refresh(refused).is_none(), "reported once");
+        assert!(files.reload(refused).is_err());
+        assert!(files.refresh(refused).is_none());
+        assert!(matches!(files.refresh(|_| Ok(())), Some(Ok(()))));
+        assert!(files.refresh(|_| Ok(())).is_none());
     }
 }

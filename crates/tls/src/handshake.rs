@@ -4,15 +4,18 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use loadline_proto::Computation;
-use rustls::{Connection, ServerConfig, ServerConnection};
+use rustls::pki_types::UnixTime;
+use rustls::{Connection, HandshakeKind, ServerConnection};
 
+use crate::authorities::verify_again;
 use crate::places::Place;
+use crate::shared::Shared;
 
 /// What was received, to be understood and answered: key exchange, signature, the check of a client's
 /// certificate.
 #[derive(Debug)]
 pub(crate) struct Handshake {
-    config: Arc<ServerConfig>,
+    server: Arc<Shared>,
     /// `None` before the client's first message.
     connection: Option<Box<Connection>>,
     input: Vec<u8>,
@@ -32,13 +35,13 @@ pub(crate) struct Fed {
 
 impl Handshake {
     pub(crate) fn new(
-        config: &Arc<ServerConfig>,
+        server: &Arc<Shared>,
         connection: Option<Box<Connection>>,
         input: Vec<u8>,
         place: Place,
     ) -> Self {
         Self {
-            config: Arc::clone(config),
+            server: Arc::clone(server),
             connection,
             input,
             plain: Vec::new(),
@@ -65,16 +68,32 @@ impl Handshake {
 impl Computation for Handshake {
     fn carry_out(&mut self) {
         let new = || {
-            let mut connection = Connection::from(ServerConnection::new(Arc::clone(&self.config))?);
+            let connection = ServerConnection::new(Arc::clone(&self.server.config))?;
+            let mut connection = Connection::from(connection);
             connection.set_buffer_limit(None); // what is written is taken at once
             Ok(Box::new(connection))
         };
         let connection = self.connection.take().map_or_else(new, Ok);
         self.result = Some(connection.and_then(|mut connection| {
             let fed = feed(&mut connection, &self.input, &mut self.plain, &mut self.out);
+            let fed = fed.and_then(|fed| self.verify_resumed(&connection).map(|()| fed));
             self.connection = Some(connection);
             fed
         }));
+    }
+}
+
+impl Handshake {
+    /// A resumed session brings the certificate of its first handshake along, unseen.
+    fn verify_resumed(&self, connection: &Connection) -> Result<(), rustls::Error> {
+        let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        match &self.server.verifier {
+            Some(verifier) if is_resumed && !connection.is_handshaking() => {
+                let chain = connection.peer_certificates();
+                verify_again(verifier.as_ref(), chain, UnixTime::now())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -133,7 +133,7 @@ impl TlsLayer {
                 self.compute(None)
             }
             (State::Handshaking(connection), Some(server))
-                if takes_long(&connection, server.asks_clients) =>
+                if takes_long(&connection, server.verifier.is_some()) =>
             {
                 if !has_record(&self.input) {
                     self.state = State::Handshaking(connection);
@@ -166,7 +166,7 @@ impl TlsLayer {
         };
         self.steps += 1;
         let input = std::mem::take(&mut self.input);
-        let handshake = Handshake::new(&server.config, connection, input, place);
+        let handshake = Handshake::new(server, connection, input, place);
         self.state = State::Computing(Some(Box::new(handshake)));
         Ok(())
     }

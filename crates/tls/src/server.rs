@@ -14,6 +14,7 @@ use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::Counters;
 use crate::places::Places;
 use crate::shared::Shared;
+use crate::tickets::TicketsOfServer;
 use crate::{
     Certificates, ClientCertificates, HandshakeCounts, Profile, Tickets, TlsError, TlsLayer,
 };
@@ -81,10 +82,9 @@ impl TlsServer {
     pub fn new(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Self, TlsError> {
         let provider = options.profile.provider();
         let verifier = options.client_certificates.verifier(&provider)?;
-        let asks_clients = verifier.is_some();
         let builder = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(options.profile.versions())?
-            .with_client_cert_verifier(verifier.unwrap_or_else(|| Arc::new(NoClientAuth)));
+            .with_client_cert_verifier(verifier.clone().unwrap_or_else(|| Arc::new(NoClientAuth)));
         let mut config = builder.with_cert_resolver(Arc::clone(certificates) as Arc<_>);
         let http1 = [b"http/1.1", &b"http/1.0"[..]];
         let protocols = match options.http2 {
@@ -102,12 +102,15 @@ impl TlsServer {
             config.max_early_data_size = EARLY_BYTES_MAX;
             config.send_half_rtt_data = true;
         } else {
-            config.ticketer = Arc::clone(&options.tickets) as Arc<_>;
+            config.ticketer = Arc::new(TicketsOfServer {
+                tickets: Arc::clone(&options.tickets),
+                context: options.client_certificates.ticket_context(),
+            });
         }
         Ok(Self(Arc::new(Shared {
             config: Arc::new(config),
             certificates: Arc::clone(certificates),
-            asks_clients,
+            verifier,
             places: Places::new(options.handshakes_max, options.handshakes_shared),
             counters: Counters::default(),
             response_lines: match options.hsts_max_age_s {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
 
 use crate::Certificates;
 use crate::counters::Counters;
@@ -13,7 +14,8 @@ use crate::places::Places;
 pub(crate) struct Shared {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) certificates: Arc<Certificates>,
-    pub(crate) asks_clients: bool,
+    /// `None`: clients are not asked for certificates.
+    pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
     pub(crate) places: Places,
     pub(crate) counters: Counters,
     /// What HTTP responses say over these connections.

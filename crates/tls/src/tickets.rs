@@ -1,7 +1,8 @@
 //! Tickets by which clients resume sessions: encrypted state that the client keeps, so that the server
 //! need not.
 //!
-//! A ticket is the name of its key (16 bytes), a nonce (12), and the state, sealed by AES-256-GCM. Keys
+//! A ticket is the name of its key (16 bytes), a nonce (12), and the state, sealed by AES-256-GCM for
+//! servers that ask clients for the same certificates. Keys
 //! are random and change by themselves, or come from files that several machines share. A client's
 //! secrets are as safe as these keys: none is used for more than a day, or the operator sees to it.
 
@@ -116,21 +117,29 @@ impl Tickets {
         }
     }
 
-    fn seal(&self, state: &[u8], now: Instant) -> Option<Vec<u8>> {
+    fn seal(&self, state: &[u8], context: &[u8], now: Instant) -> Option<Vec<u8>> {
         self.rotate_at(now);
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.all.first()?.seal(state)
+        keys.all.first()?.seal(state, context)
     }
 
-    fn open(&self, ticket: &[u8], now: Instant) -> Option<Vec<u8>> {
+    fn open(&self, ticket: &[u8], context: &[u8], now: Instant) -> Option<Vec<u8>> {
         self.rotate_at(now);
         let (name, sealed) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.all.iter().find(|key| key.name == *name)?.open(sealed)
+        let key = keys.all.iter().find(|key| key.name == *name)?;
+        key.open(sealed, context)
     }
 }
 
-impl ProducesTickets for Tickets {
+/// Tickets of one server: those of another with the same keys, but another context, are none of its own.
+#[derive(Debug)]
+pub(crate) struct TicketsOfServer {
+    pub(crate) tickets: Arc<Tickets>,
+    pub(crate) context: Vec<u8>,
+}
+
+impl ProducesTickets for TicketsOfServer {
     fn enabled(&self) -> bool {
         true
     }
@@ -140,11 +149,13 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, state: &[u8]) -> Option<Vec<u8>> {
-        self.seal(state, Instant::now())
+        let Self { tickets, context } = self;
+        tickets.seal(state, context, Instant::now())
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.open(ticket, Instant::now())
+        let Self { tickets, context } = self;
+        tickets.open(ticket, context, Instant::now())
     }
 }
 
@@ -177,7 +188,7 @@ impl TicketKey {
         Self::new(name, &key)
     }
 
-    fn seal(&self, state: &[u8]) -> Option<Vec<u8>> {
+    fn seal(&self, state: &[u8], context: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
         let mut ticket = Vec::with_capacity(NAME_BYTES + NONCE_LEN + state.len() + TAG_BYTES);
@@ -185,7 +196,7 @@ impl TicketKey {
         ticket.extend_from_slice(&nonce);
         let mut sealed = state.to_vec();
         let nonce = Nonce::assume_unique_for_key(nonce);
-        let aad = Aad::from(self.name);
+        let aad = Aad::from([&self.name, context].concat());
         self.key
             .seal_in_place_append_tag(nonce, aad, &mut sealed)
             .ok()?;
@@ -193,15 +204,12 @@ impl TicketKey {
         Some(ticket)
     }
 
-    fn open(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+    fn open(&self, sealed: &[u8], context: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut state = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let len = self
-            .key
-            .open_in_place(nonce, Aad::from(self.name), &mut state)
-            .ok()?
-            .len();
+        let aad = Aad::from([&self.name, context].concat());
+        let len = self.key.open_in_place(nonce, aad, &mut state).ok()?.len();
         state.truncate(len);
         Some(state)
     }
@@ -266,9 +274,11 @@ impl TicketFiles {
     /// # Errors
     /// One cannot be read, or is too short; the keys of before stay.
     pub fn reload(&mut self) -> Result<(), TlsError> {
-        self.files.note();
-        self.tickets.replace(load(self.files.paths())?);
-        Ok(())
+        let Self { files, tickets } = self;
+        files.reload(|paths| {
+            tickets.replace(load(paths)?);
+            Ok(())
+        })
     }
 
     /// Takes up what has changed. `None`: nothing has; an error is reported once.
@@ -294,28 +304,35 @@ mod tests {
     use super::*;
 
     const STATE: &[u8] = b"the state of a session";
+    const CONTEXT: &[u8] = b"one server";
 
     #[test]
     fn a_random_key_opens_for_one_rotation_more() {
         let tickets = Tickets::rotating();
         let start = Instant::now();
-        let ticket = tickets.seal(STATE, start).unwrap();
-        assert_eq!(tickets.open(&ticket, start).as_deref(), Some(STATE));
+        let ticket = tickets.seal(STATE, CONTEXT, start).unwrap();
+        assert_eq!(
+            tickets.open(&ticket, CONTEXT, start).as_deref(),
+            Some(STATE)
+        );
         let later = start + ROTATION;
-        assert_eq!(tickets.open(&ticket, later).as_deref(), Some(STATE));
-        let second = tickets.seal(STATE, later).unwrap();
+        assert_eq!(
+            tickets.open(&ticket, CONTEXT, later).as_deref(),
+            Some(STATE)
+        );
+        let second = tickets.seal(STATE, CONTEXT, later).unwrap();
         assert_ne!(ticket[..NAME_BYTES], second[..NAME_BYTES], "another key");
         let end = later + ROTATION;
-        assert_eq!(tickets.open(&ticket, end), None);
-        assert_eq!(tickets.open(&second, end).as_deref(), Some(STATE));
-        assert_eq!(tickets.open(&second, end + 3 * ROTATION), None);
+        assert_eq!(tickets.open(&ticket, CONTEXT, end), None);
+        assert_eq!(tickets.open(&second, CONTEXT, end).as_deref(), Some(STATE));
+        assert_eq!(tickets.open(&second, CONTEXT, end + 3 * ROTATION), None);
     }
 
     #[test]
     fn keys_of_a_server_that_nobody_asks_are_forgotten_too() {
         let tickets = Tickets::rotating();
         let start = Instant::now();
-        let ticket = tickets.seal(STATE, start).unwrap();
+        let ticket = tickets.seal(STATE, CONTEXT, start).unwrap();
         let has_its_key = || {
             let keys = tickets.keys.read().unwrap();
             keys.all.iter().any(|key| key.name == ticket[..NAME_BYTES])
@@ -332,13 +349,13 @@ mod tests {
         let first = Tickets::given([("old", &old[..])]).unwrap();
         let second = Tickets::given([("new", &new[..]), ("old", &old)]).unwrap();
         let now = Instant::now();
-        let ticket = first.seal(STATE, now).unwrap();
+        let ticket = first.seal(STATE, CONTEXT, now).unwrap();
         assert_eq!(
-            second.open(&ticket, now + 9 * ROTATION).as_deref(),
+            second.open(&ticket, CONTEXT, now + 9 * ROTATION).as_deref(),
             Some(STATE)
         );
-        let ticket = second.seal(STATE, now).unwrap();
-        assert_eq!(first.open(&ticket, now), None);
+        let ticket = second.seal(STATE, CONTEXT, now).unwrap();
+        assert_eq!(first.open(&ticket, CONTEXT, now), None);
         let short = Tickets::given([("key", &old[..31])]).unwrap_err();
         assert!(
             short.to_string().starts_with("key: 31 bytes are too few"),
@@ -350,12 +367,17 @@ mod tests {
     fn what_was_changed_on_its_way_is_no_ticket() {
         let tickets = Tickets::rotating();
         let now = Instant::now();
-        let ticket = tickets.seal(STATE, now).unwrap();
+        let ticket = tickets.seal(STATE, CONTEXT, now).unwrap();
         for index in 0..ticket.len() {
             let mut changed = ticket.clone();
             changed[index] ^= 1;
-            assert_eq!(tickets.open(&changed, now), None, "byte {index}");
-            assert_eq!(tickets.open(&ticket[..index], now), None, "{index} bytes");
+            assert_eq!(tickets.open(&changed, CONTEXT, now), None, "byte {index}");
+            assert_eq!(
+                tickets.open(&ticket[..index], CONTEXT, now),
+                None,
+                "{index} bytes"
+            );
         }
+        assert_eq!(tickets.open(&ticket, b"", now), None, "of another server");
     }
 }

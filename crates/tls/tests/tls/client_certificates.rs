@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use loadline_proto::{Body, Context, Exchange, Outcome};
 use loadline_tls::{
-    Authorities, Certificate, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions,
-    TlsServer,
+    Authorities, Certificate, Certificates, ClientCertificates, Profile, Tickets, TlsClient,
+    TlsOptions, TlsServer,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -89,6 +89,60 @@ fn the_subject_reaches_apps() {
     assert_eq!(ask(&optional, &stranger), None);
     assert_eq!(ask(&required, &stranger), None);
     assert_eq!(ask(&required, &nobody), None);
+}
+
+/// A ticket says who its client is, so that one of a server that did not ask is worth nothing to others.
+#[test]
+fn a_ticket_is_for_servers_that_ask_for_the_same() {
+    let (authority, of_ada) = authority_and_client();
+    let (other_authority, _) = authority_and_client();
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let trusted = Authorities::one(own.der()).unwrap();
+    let tickets = Arc::new(Tickets::rotating());
+    let server = |client_certificates: &ClientCertificates| {
+        let options = TlsOptions {
+            client_certificates: client_certificates.clone(),
+            tickets: Arc::clone(&tickets),
+            ..TlsOptions::default()
+        };
+        TlsServer::new(&certificates, &options).unwrap()
+    };
+    let ask = |server: &TlsServer, client: &TlsClient| {
+        let mut pair = Pair::handling(server, client, "localhost", whoami);
+        pair.settle().ok()?;
+        if pair.server.is_closed() {
+            return None;
+        }
+        Some(String::from_utf8(pair.ask(GET).remove(0).body).unwrap())
+    };
+    let required = ClientCertificates::Required(authority.clone());
+    for first in [
+        ClientCertificates::NotAsked,
+        ClientCertificates::Optional(authority.clone()),
+    ] {
+        let nobody = trusting(&own);
+        assert_eq!(ask(&server(&first), &nobody).as_deref(), Some("nobody"));
+        assert_eq!(ask(&server(&required), &nobody), None, "{first:?}");
+    }
+    let ada = TlsClient::with_certificate(&trusted, Profile::Intermediate, &of_ada).unwrap();
+    for resumed in 0..2 {
+        let server = server(&required);
+        assert_eq!(ask(&server, &ada).as_deref(), Some("CN=ada,O=Example"));
+        assert_eq!(
+            server.counts().resumed,
+            resumed,
+            "by the ticket of the one before"
+        );
+    }
+    let of_others = server(&ClientCertificates::Required(other_authority));
+    assert_eq!(
+        ask(&of_others, &ada),
+        None,
+        "they do not trust ada's authority"
+    );
+    let not_asking = server(&ClientCertificates::NotAsked);
+    assert_eq!(ask(&not_asking, &ada).as_deref(), Some("nobody"));
 }
 
 #[test]

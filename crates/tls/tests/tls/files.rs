@@ -1,7 +1,7 @@
 //! Certificates and ticket keys in files that change while they are served.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loadline_tls::{CertificateFiles, CertificatePair, TicketFiles};
 use rcgen::{CertificateParams, KeyPair};
@@ -64,6 +64,29 @@ fn a_broken_one_is_reported_once_and_the_old_one_stays() {
     assert!(matches!(files.refresh(), Some(Ok(()))));
     assert_eq!(names(&files), ["three"]);
     assert!(files.reload().is_ok());
+}
+
+#[test]
+fn a_broken_pair_does_not_hold_up_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = ["a", "b"].map(|name| folder.path().join(name));
+    for (folder, name) in folders.iter().zip(["one", "two"]) {
+        fs::create_dir(folder).unwrap();
+        write(folder, "both", name);
+    }
+    let pair = |folder: &PathBuf| CertificatePair {
+        certificate: folder.join("c.pem"),
+        key: folder.join("k.pem"),
+    };
+    let mut files = CertificateFiles::load(folders.iter().map(pair).collect()).unwrap();
+    write(&folders[0], "certificate", "broken");
+    write(&folders[1], "both", "three");
+    assert!(files.refresh().is_none());
+    assert_eq!(names(&files), ["one", "three"]);
+    assert!(files.refresh().unwrap().is_err());
+    write(&folders[1], "both", "four");
+    assert!(files.reload().is_err());
+    assert_eq!(names(&files), ["one", "four"]);
 }
 
 #[test]
