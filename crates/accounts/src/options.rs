@@ -62,6 +62,8 @@ pub struct Options {
     pub tries_by_address: Tries,
     /// Accounts made from one address.
     pub registrations_by_address: Tries,
+    /// Over TLS, pages tell browsers to use only https for a year (Strict-Transport-Security).
+    pub sends_hsts: bool,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -114,6 +116,7 @@ impl Options {
                 delay_max: 60 * minute,
                 forgotten_after: 60 * minute,
             },
+            sends_hsts: true,
             clock: Clock::system(),
         }
     }

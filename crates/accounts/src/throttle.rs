@@ -65,7 +65,10 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
     pub(crate) fn begin(&self, key: &K, now_ms: i64) -> Result<(), Duration> {
         let mut entries = self.lock();
         if entries.len() >= self.entries_max && !entries.contains_key(key) {
-            let is_over = |entry: &mut Entry| self.is_forgotten(entry, now_ms);
+            let is_over = |entry: &mut Entry| {
+                self.keep_to(entry, now_ms);
+                self.is_forgotten(entry, now_ms)
+            };
             make_room(&mut entries, self.entries_max, is_over, |entry| {
                 entry.last_ms
             });
@@ -75,6 +78,7 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
             last_ms: now_ms,
             blocked_until_ms: now_ms,
         });
+        self.keep_to(entry, now_ms);
         if self.is_forgotten(entry, now_ms) {
             entry.failed = 0;
         }
@@ -106,6 +110,13 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
     /// A try was right: failures before that no longer count.
     pub(crate) fn forget(&self, key: &K) {
         self.lock().remove(key);
+    }
+
+    /// The clock may have been set back: nothing lies in the future, and no wait is longer than it was.
+    fn keep_to(&self, entry: &mut Entry, now_ms: i64) {
+        entry.last_ms = entry.last_ms.min(now_ms);
+        let until_ms = now_ms.saturating_add(self.tries.delay_ms(entry.failed));
+        entry.blocked_until_ms = entry.blocked_until_ms.min(until_ms);
     }
 
     fn is_forgotten(&self, entry: &Entry, now_ms: i64) -> bool {
@@ -209,6 +220,21 @@ mod tests {
             throttle.begin(&"a", 61_000).unwrap();
         }
         throttle.begin(&"a", 61_000).unwrap_err();
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_wait_longer() {
+        let throttle = throttle();
+        let hour_ms = 3_600_000;
+        throttle.begin(&"a", hour_ms).unwrap();
+        throttle.begin(&"a", 0).unwrap();
+        throttle.begin(&"a", 0).unwrap();
+        assert_eq!(throttle.begin(&"a", 0), Err(Duration::from_secs(1)));
+        for _ in 0..3 {
+            throttle.begin(&"b", hour_ms).unwrap();
+        }
+        assert_eq!(throttle.begin(&"b", 0), Err(Duration::from_secs(1)));
+        throttle.begin(&"b", 1_000).unwrap();
     }
 
     #[test]

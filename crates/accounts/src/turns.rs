@@ -57,8 +57,8 @@ impl<K: Clone + Eq + Hash, W: Copy + Eq> TurnQueue<K, W> {
     /// It is not `who`'s turn; it will be after the time that is returned, or, where there are no more
     /// turns to give, that is when to come again.
     pub(crate) fn begin(&self, key: &K, who: W, now_ms: i64) -> Result<(), Duration> {
-        let Turns { ahead_max, .. } = self.turns;
         let [every_ms, free_ms] = self.every_and_free_ms();
+        let ahead_ms = self.ahead_ms();
         let mut entries = self.lock();
         if entries.len() >= self.entries_max && !entries.contains_key(key) {
             // What has all its free tries and no turn waiting; or else what has the fewest tries, so
@@ -76,6 +76,9 @@ impl<K: Clone + Eq + Hash, W: Copy + Eq> TurnQueue<K, W> {
             waiting: Vec::new(),
         });
         self.drop_lost(entry, now_ms);
+        // The clock may have been set back: there are never more tries to make up for than can be made.
+        let full_max_ms = now_ms.saturating_add(free_ms).saturating_add(ahead_ms);
+        entry.full_ms = entry.full_ms.min(full_max_ms);
         if let Some(place) = entry.waiting.iter().position(|(other, _)| *other == who) {
             let left_ms = entry.waiting[place].1.saturating_sub(now_ms);
             if left_ms > 0 {
@@ -86,7 +89,7 @@ impl<K: Clone + Eq + Hash, W: Copy + Eq> TurnQueue<K, W> {
         }
         let full_ms = entry.full_ms.max(now_ms).saturating_add(every_ms);
         let left_ms = full_ms.saturating_sub(free_ms).saturating_sub(now_ms);
-        let beyond_ms = left_ms.saturating_sub(as_ms(ahead_max.as_millis()));
+        let beyond_ms = left_ms.saturating_sub(ahead_ms);
         if beyond_ms > 0 {
             return Err(of_ms(beyond_ms));
         }
@@ -112,11 +115,17 @@ impl<K: Clone + Eq + Hash, W: Copy + Eq> TurnQueue<K, W> {
         [every_ms, every_ms.saturating_mul(free.into())].map(as_ms)
     }
 
+    fn ahead_ms(&self) -> i64 {
+        as_ms(self.turns.ahead_max.as_millis())
+    }
+
     fn drop_lost(&self, entry: &mut Entry<W>, now_ms: i64) {
         let kept_ms = as_ms(self.turns.kept.as_millis());
-        entry
-            .waiting
-            .retain(|(_, at_ms)| now_ms.saturating_sub(*at_ms) <= kept_ms);
+        let ahead_ms = self.ahead_ms();
+        entry.waiting.retain(|(_, at_ms)| {
+            let late_ms = now_ms.saturating_sub(*at_ms);
+            (-ahead_ms..=kept_ms).contains(&late_ms)
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Entry<W>>> {
@@ -190,6 +199,20 @@ mod tests {
             assert_eq!(left(&queue, 1, 120_000), 0);
         }
         assert_eq!(left(&queue, 2, 120_000), 10);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_wait_longer() {
+        let queue = queue();
+        let hour_ms = 3_600_000;
+        for who in 0..5 {
+            left(&queue, who, hour_ms);
+        }
+        assert_eq!(left(&queue, 4, hour_ms), 20);
+        // As if all tries had been made that can be.
+        assert_eq!(left(&queue, 4, 0), 10);
+        assert_eq!(left(&queue, 4, 10_000), 30);
+        assert_eq!(left(&queue, 4, 40_000), 0);
     }
 
     #[test]

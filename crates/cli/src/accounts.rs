@@ -68,6 +68,7 @@ impl Mounted {
         options.session_max = flags
             .accounts_session
             .map_or(options.session_max, |time| *time);
+        options.sends_hsts = plan.flags.tls.hsts.is_none(); // otherwise all pages say it
         let text = format!(
             "loadline: accounts in {}, {} connections\n",
             options.database,

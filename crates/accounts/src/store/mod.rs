@@ -21,7 +21,7 @@ use tokio::time::Instant;
 pub use open::OpenError;
 
 use places::PoolPlaces;
-use run::{change, fetch, keep_newest};
+use run::{change, change_and_delete, fetch, keep_newest};
 use sizing::Sizing;
 
 use crate::counters::Count;
@@ -122,24 +122,21 @@ impl Store {
     }
 
     /// Replaces the password, if it is still the one that was verified. All sessions of the user end,
-    /// and no browser is known to it any more.
+    /// and no browser is known to it any more: with the password, or nothing is done.
     pub(crate) async fn change_password(
         &self,
         user: User,
         new_hash: String,
     ) -> Result<bool, StoreError> {
         let User { id, password_hash } = user;
-        let changed = change!(
+        let changed = change_and_delete!(
             self,
             "UPDATE users SET password_hash = $1 WHERE id = $2 AND password_hash = $3",
-            [new_hash, id, password_hash]
+            [new_hash, id, password_hash],
+            id,
+            ["sessions", "devices"]
         )?;
-        if changed == 0 {
-            return Ok(false);
-        }
-        change!(self, "DELETE FROM sessions WHERE user_id = $1", [id])?;
-        change!(self, "DELETE FROM devices WHERE user_id = $1", [id])?;
-        Ok(true)
+        Ok(changed > 0)
     }
 
     /// Removes the user, all its sessions and what it knows of browsers, if the password is still the one that was verified.

@@ -55,6 +55,25 @@ macro_rules! change {
     };
 }
 
+/// A statement that answers with the number of rows it changed. If there are any, whatever a user has in these
+/// tables is deleted with it: all of it is done, or nothing.
+macro_rules! change_and_delete {
+    ($store:expr, $sql:expr, [$($argument:ident),*], $id:ident, $tables:expr) => {
+        $crate::store::run::on_each!(Write, $store, $sql, [$($argument),*], asking, {
+            let mut transaction = sqlx::Connection::begin(asking.1).await?;
+            let query = sqlx::query(asking.0)$(.bind($argument))*;
+            let changed = query.execute(&mut *transaction).await?.rows_affected();
+            for table in $tables.into_iter().filter(|_: &&str| changed > 0) {
+                let delete = format!("DELETE FROM {table} WHERE user_id = {}", $id);
+                let delete = sqlx::raw_sql(sqlx::AssertSqlSafe(delete)); // a name of ours, and a number
+                delete.execute(&mut *transaction).await?;
+            }
+            transaction.commit().await?;
+            Ok(changed)
+        })
+    };
+}
+
 /// Deletes what a user has too much of in a table: all but the newest.
 macro_rules! keep_newest {
     ($store:expr, $table:literal, $id:ident, $kept:ident) => {
@@ -102,7 +121,7 @@ macro_rules! on_each {
     }};
 }
 
-pub(super) use {change, fetch, keep_newest, on_each};
+pub(super) use {change, change_and_delete, fetch, keep_newest, on_each};
 
 /// MySQL has `?` in place of `$1`. All statements name their arguments once and in order.
 pub(super) fn with_question_marks(sql: &str) -> String {

@@ -1,12 +1,15 @@
 //! Fields that every answer has: what a browser may do with these pages. And the field of requests that may
 //! be copies.
 
+use std::sync::Arc;
+
 use axum::Extension;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use super::App;
 use super::visitor::Visitor;
 
 const FIELDS: [(HeaderName, &str); 8] = [
@@ -40,6 +43,7 @@ const FIELDS: [(HeaderName, &str); 8] = [
 const TRANSPORT: &str = "max-age=31536000";
 
 pub(super) async fn secure(
+    State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
     request: Request,
     next: Next,
@@ -51,7 +55,7 @@ pub(super) async fn secure(
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
     }
-    if visitor.is_secure {
+    if visitor.is_secure && app.options.sends_hsts {
         let transport = HeaderValue::from_static(TRANSPORT);
         fields.insert(header::STRICT_TRANSPORT_SECURITY, transport);
     }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, map_response_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
 use axum::response::Redirect;
 use axum::routing::{get, post};
 use tokio::runtime::Handle;
@@ -145,6 +145,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(pages::not_found)
         .method_not_allowed_fallback(pages::not_allowed)
         .with_state(Arc::clone(&app));
+    let secure = from_fn_with_state(Arc::clone(&app), headers::secure);
     Router::new()
         .route(
             &base,
@@ -154,7 +155,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(map_response_with_state(app, pages::with_failure_shown))
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .layer(from_fn(headers::refuse_early))
-        .layer(from_fn(headers::secure))
+        .layer(secure)
         .layer(from_fn(visitor::recognise))
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sqlx::{ConnectOptions as _, Executor as _, sqlite::SqliteConnectOptions};
+
 use super::client::{Client, PASSWORD};
 use super::site::Site;
 
@@ -105,6 +107,30 @@ async fn a_new_password_ends_all_other_sessions_and_the_old_password() {
     assert!(!two.is_in().await);
     two.log_in("ada", PASSWORD).await.is(403);
     two.log_in("ada", new).await.leads_to("/accounts/member");
+}
+
+/// What ends half-way has not begun: a session of the old password would go on beside the new one.
+#[tokio::test]
+async fn a_new_password_that_ends_no_sessions_is_not_taken() {
+    let site = Site::on_sqlite().await;
+    let mut client = Client::new(&site.router);
+    client.enter("ada").await;
+    let folder = site.folder.as_ref().expect("of SQLite");
+    let database = SqliteConnectOptions::new().filename(folder.path().join("accounts.db"));
+    let mut database = database.connect().await.expect("a database");
+    let broken = "CREATE TRIGGER broken BEFORE DELETE ON sessions \
+                  BEGIN SELECT RAISE(FAIL, 'disk I/O error'); END";
+    database.execute(broken).await.expect("a trigger");
+    let new = "a new password of hers";
+    let change = [("current", PASSWORD), ("password", new), ("repeat", new)];
+    client.submit("/accounts/password", &change).await.is(503);
+    let mut other = Client::new(&site.router);
+    other.log_in("ada", new).await.is(403);
+    other
+        .log_in("ada", PASSWORD)
+        .await
+        .leads_to("/accounts/member");
+    site.accounts.close().await;
 }
 
 #[tokio::test]
