@@ -374,6 +374,11 @@ impl Search {
         {
             return self.afford(last.trial.rate_per_s, last.trial.length, last.trial.stage);
         }
+        if self.sweep.is_empty() && self.tried.len() >= DISCARDED_MAX as usize {
+            let why = "the client is the limit at every rate that was tried";
+            self.gave_up = Some(why.to_owned());
+            return Step::Done;
+        }
         if self.belief.is_none() {
             let rate_max_per_s = self.limits.rate_max_per_s;
             let next = self.sweep.next(rate_max_per_s, self.ceiling_per_s);

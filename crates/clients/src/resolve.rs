@@ -71,20 +71,28 @@ fn refuse_other_families(sources: &[IpAddr], servers: &[SocketAddr]) -> Result<(
     Ok(())
 }
 
-/// A connection goes to one server: with fewer of them than servers, some would get no request.
-fn refuse_unvisited(servers: &[SocketAddr], counts: Counts) -> Result<(), SpecError> {
-    let plain = counts.plain;
-    if plain == 0 || plain as usize >= servers.len() {
+/// A connection goes to one server: a process with fewer of them than servers has no request for some.
+fn refuse_unvisited(
+    servers: &[SocketAddr],
+    connections: u32,
+    processes: u32,
+) -> Result<(), SpecError> {
+    let each = (connections / processes.max(1)) as usize;
+    if connections == 0 || each >= servers.len() {
         return Ok(());
     }
-    let unvisited = servers.get(plain as usize).map(ToString::to_string);
+    let unvisited = servers.get(each).map(ToString::to_string);
     let unvisited = unvisited.unwrap_or_default();
+    let of_processes = match processes {
+        0 | 1 => String::new(),
+        _ => format!(" for each of {processes} processes"),
+    };
     Err(SpecError::new(
         "connections",
         format!("{unvisited} would get no request: each connection goes to one server"),
-        format!("at least {}", servers.len()),
+        format!("at least {}{of_processes}", servers.len()),
     )
-    .with_value(plain))
+    .with_value(connections))
 }
 
 /// The source addresses that are named.
@@ -112,10 +120,11 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         Some(timing) => replay_pace(spec, timing),
         None => pace(spec)?,
     };
-    refuse_unvisited(&servers, counts)?;
+    refuse_unvisited(&servers, counts.plain, 1)?;
     refuse_other_families(sources, &servers)?;
     let http2 = http2::plan(spec, &mix, &destinations, counts)?;
     let division = divide(&demand(spec, counts, &servers), limits)?;
+    refuse_unvisited(&servers, counts.plain, division.processes)?;
     let (clients, machine) = (&spec.clients, &spec.machine);
     let sample = spec.expect.content_sample;
     let mut plan = Plan {
@@ -144,7 +153,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
     let (user_groups, scenario) = user_groups::add(spec, counts, &mut plan)?;
     let http2_thread = http2::divided(spec, &mut plan, &destinations, division.processes)?;
     let division = Division {
-        threads: threads(division.threads, &division, plan.connections),
+        threads: threads(&division, &plan),
         ..division
     };
     refuse_spinning_in_turns(machine, &division, limits)?;
@@ -208,10 +217,11 @@ fn demand<'d>(spec: &'d LoadSpec, counts: Counts, servers: &'d [SocketAddr]) -> 
     }
 }
 
-/// No more threads than there are connections for them.
-fn threads(threads: u32, division: &Division, connections: u32) -> u32 {
-    let each = connections / division.processes.max(1);
-    threads.min(each.max(1))
+/// No more threads than there are connections for them: each has one to each server.
+fn threads(division: &Division, plan: &Plan) -> u32 {
+    let servers = u32::try_from(plan.servers.len()).unwrap_or(u32::MAX);
+    let each = plan.connections / division.processes.max(1) / servers.max(1);
+    division.threads.min(each.max(1))
 }
 
 fn watched(spec: &LoadSpec) -> Vec<Target> {

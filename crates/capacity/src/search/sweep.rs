@@ -51,6 +51,11 @@ impl Sweep {
         }
     }
 
+    /// No trial said anything about the server.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rates.is_empty()
+    }
+
     pub(super) fn learn(&mut self, rate_per_s: f64, holds: bool) {
         let place = self.rates.partition_point(|rate| rate.per_s < rate_per_s);
         let is_new = (self.rates.get(place)).is_none_or(|rate| rate.per_s != rate_per_s);
@@ -70,10 +75,21 @@ impl Sweep {
         }
     }
 
-    /// The next rate, and why; `None`: it has seen enough.
+    /// The next rate, and why; `None`: it has seen enough. From the ceiling on the client is the limit.
     pub(super) fn next(&self, rate_max_per_s: f64, ceiling_per_s: f64) -> Option<(f64, Stage)> {
+        let below = |per_s: f64| match per_s < ceiling_per_s {
+            true => per_s,
+            false => ceiling_per_s / FACTOR,
+        };
+        let down = |per_s| {
+            let per_s = below(per_s);
+            (per_s >= RATE_FLOOR_PER_S).then_some((per_s, Stage::Sweep))
+        };
         let Some(highest) = self.rates.last() else {
-            return Some((self.begin_per_s, Stage::Sweep));
+            return match self.begin_per_s < ceiling_per_s {
+                true => Some((self.begin_per_s, Stage::Sweep)),
+                false => down(self.begin_per_s),
+            };
         };
         let fails = self.rates.iter().rev().take_while(|rate| !rate.holds());
         let up_per_s = (highest.per_s * FACTOR).min(rate_max_per_s);
@@ -82,8 +98,7 @@ impl Sweep {
             return Some((up_per_s, Stage::Sweep));
         }
         if self.held_per_s().is_none() {
-            let down_per_s = self.rates[0].down_per_s();
-            return (down_per_s >= RATE_FLOOR_PER_S).then_some((down_per_s, Stage::Sweep));
+            return down(self.rates[0].down_per_s());
         }
         self.contradiction().map(|per_s| (per_s, Stage::Settle))
     }

@@ -424,6 +424,25 @@ fn a_client_that_is_the_limit() {
 }
 
 #[test]
+fn a_client_that_is_the_limit_at_the_first_rate() {
+    let limits = Limits {
+        begin_per_s: 20_000.0,
+        ..limits()
+    };
+    let search = run_with(limits.clone(), |rate_per_s| match rate_per_s {
+        ..4000.0 => Outcome::Holds,
+        _ => Outcome::ClientLimited,
+    });
+    let finding = search.finding();
+    assert_eq!(finding.bound, Bound::AtLeast);
+    assert!(is_noted(&finding, "client was the limit"));
+    let search = run_with(limits.clone(), |_| Outcome::ClientLimited);
+    let finding = search.finding();
+    assert!(is_noted(&finding, "the client is the limit at every rate"));
+    assert!(finding.spent_s < limits.budget_s / 2.0);
+}
+
+#[test]
 fn a_client_whose_limit_is_beyond_the_capacity() {
     let search = run_with(limits(), |rate_per_s| match rate_per_s {
         ..3000.0 => Outcome::Holds,

@@ -70,6 +70,7 @@ impl Engine<'_> {
         client.stamps.due_ns = attempt.due_ns;
         client.attempt_due_ns = attempt.attempt_due_ns;
         client.retries = attempt.retries;
+        client.retry_after_s = 0; // of the request before
         client.phase = attempt.phase;
         client.sent_bytes = 0;
         client.has_request = true;

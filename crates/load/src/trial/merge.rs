@@ -212,8 +212,9 @@ impl Merger {
         let by_threads = || {
             let counted = self.phases.iter().find(|phase| phase.counted);
             let before_ns = counted.map_or(0, |phase| phase.begin_ns);
-            // Virtual users notice the end a little after it.
-            let is_plain = |report: &&ThreadReport| report.group == 0 || self.run.connections == 0;
+            // Virtual users notice the end a little after it, and have no bound of requests in flight.
+            let is_plain =
+                |report: &&ThreadReport| report.in_flight_max > 0 || self.run.connections == 0;
             let threads = self.threads.iter().filter(is_plain);
             let walls = threads.map(|report| report.wall_ns);
             walls.max().map(|wall_ns| before_ns.saturating_add(wall_ns))

@@ -44,10 +44,11 @@ impl Sample {
     pub(super) fn of(times: Times, record: &TrialRecord, results: &Results) -> Self {
         let tally = &results.tally;
         let of = |times: &Distribution| times.histogram().clone();
+        let attempts = tally.sent + tally.retries; // each has its times
         let (times, all, stage) = match times {
             Times::Latency => (of(&results.latency), tally.offered, "due"),
-            Times::Service => (of(&results.service), tally.sent, "sent"),
-            Times::FirstByte => (of(&results.first_byte), tally.sent, "sent"),
+            Times::Service => (of(&results.service), attempts, "sent"),
+            Times::FirstByte => (of(&results.first_byte), attempts, "sent"),
             // Of what was sent, answered or not; and of what was done, whatever was not.
             Times::Lag => (lag(record), 0, "sent"),
             Times::Connect => (of(&results.connect), 0, "sent"),

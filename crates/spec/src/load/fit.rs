@@ -55,6 +55,11 @@ pub(super) const RULES: &[Rule] = &[
         "--replay-timing begins with the log's first line",
     ),
     Rule::Useless(
+        "warm-up",
+        &["requests"],
+        "the requests of --requests are counted from the start",
+    ),
+    Rule::Useless(
         "streams",
         &["new-connection"],
         "with --new-connection each connection carries one request",
