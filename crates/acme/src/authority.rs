@@ -133,8 +133,11 @@ impl Authority {
                 OrderStatus::Pending | OrderStatus::Processing => {}
             }
             let pause = self.http.take_retry_after().unwrap_or(self.look_every);
-            if Instant::now() + pause > until {
-                return Err(Failed::not_yet());
+            if pause > until.saturating_duration_since(Instant::now()) {
+                return Err(Failed {
+                    retry_after: Some(pause),
+                    ..Failed::not_yet()
+                });
             }
             thread::sleep(pause.clamp(self.look_every, LOOK_MOST));
             self.ask(order.refresh())?;

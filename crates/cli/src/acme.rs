@@ -9,6 +9,7 @@ use loadline_acme::{
     default_state_dir,
 };
 use loadline_observe::{Figure, Section};
+use loadline_proto::Http2;
 use loadline_spec::serve::{ClientCertificate, LETS_ENCRYPT, Listen, ServeSpec};
 use loadline_tls::{Authorities, Certificates};
 
@@ -84,9 +85,16 @@ pub(crate) fn section(report: Option<Arc<Mutex<Report>>>) -> Section {
     })
 }
 
+/// Whether there is an address of plain HTTP/1.1, which authorities speak.
+pub(crate) fn has_plain_http_1(spec: &ServeSpec) -> bool {
+    let is_http_2_alone = spec.requests.http2.map(|it| it.0) == Some(Http2::Only);
+    let has_plain = spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_)));
+    has_plain && !is_http_2_alone
+}
+
 /// How an authority can get through: to plain http first, since it costs no handshake.
 fn methods(spec: &ServeSpec) -> Vec<Method01> {
-    let has_plain = spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_)));
+    let has_plain = has_plain_http_1(spec);
     let is_optional = spec.tls.tls_client_cert.map(|it| it.0) == Some(ClientCertificate::Optional);
     let asks_all = spec.tls.tls_client_ca.is_some() && !is_optional;
     let http = has_plain.then_some(Method01::Http);

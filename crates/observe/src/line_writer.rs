@@ -326,6 +326,9 @@ impl Writer {
             let mut is_well = true;
             while is_well && self.gather() {
                 is_well = self.write();
+                if reopening || self.shared.reopen.load(Ordering::Acquire) {
+                    break; // where lines come as fast as they are written, the queue is never empty
+                }
             }
             if reopening {
                 self.open_again();

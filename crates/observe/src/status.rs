@@ -112,13 +112,12 @@ impl Status {
         });
     }
 
-    /// Whether more requests are welcome. A probe that comes before the end of the start is answered
-    /// already.
+    /// Whether more requests are welcome: from the end of the start until a drain begins.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shown
             .get()
-            .is_none_or(|shown| shown.control.is_ready())
+            .is_some_and(|shown| shown.control.is_ready())
     }
 
     fn snapshot(&self) -> Snapshot {

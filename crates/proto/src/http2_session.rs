@@ -510,6 +510,10 @@ impl Session for Http2Session {
         phases.any(|phase| matches!(phase, Phase::Blocking | Phase::Reset))
     }
 
+    fn is_cut(&self) -> bool {
+        false // each stream says itself whether it is whole
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         self.client_awaited_since()
     }

@@ -236,9 +236,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
         }
     }
 
-    /// The session closes: the peer learns where the bytes end, if that is possible.
+    /// The session closes: the peer learns where the bytes end, if that is possible, and if nothing is
+    /// missing: to a client of HTTP/1.0 this end says that its response is whole (RFC 9112 section 8).
     fn close(&mut self, cx: &Context<'_>) {
-        let may_send = self.layer.is_open() && !self.gone && self.in_flight.is_none();
+        let can_send = self.layer.is_open() && !self.gone && self.in_flight.is_none();
+        let may_send = can_send && !self.session.is_cut();
         match self.end {
             End::Open if may_send => {
                 self.layer.finish(&mut self.out);
@@ -540,6 +542,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn has_steps(&self) -> bool {
         self.session.has_steps()
+    }
+
+    fn is_cut(&self) -> bool {
+        self.session.is_cut()
     }
 
     fn awaits_client_since(&self) -> Option<Millis> {

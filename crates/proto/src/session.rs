@@ -124,6 +124,9 @@ macro_rules! session {
                 /// Whether blocking steps have exchanges of it: `Block`, and not `completed`.
                 fn has_steps() -> bool;
 
+                /// Closed in the middle of a response: what was sent of it is not to look whole.
+                fn is_cut() -> bool;
+
                 /// Since when it waits for its client in the middle of a request or a response: `None` if it
                 /// does not.
                 fn awaits_client_since() -> Option<Millis>;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
@@ -108,9 +108,10 @@ impl<H: Handler> Remote for Site<H> {
     }
 
     fn await_drain(&self, delay: Duration) -> bool {
-        let began = Instant::now();
+        let began_us = self.clock.now_us();
         while !self.is_draining() {
-            let left = delay.saturating_sub(began.elapsed());
+            let waited = Duration::from_micros(self.clock.now_us().saturating_sub(began_us));
+            let left = delay.saturating_sub(waited);
             if left.is_zero() {
                 return false;
             }

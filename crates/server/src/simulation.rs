@@ -438,6 +438,9 @@ impl Simulation {
             return;
         };
         let mut network = lock(&self.network);
+        if network.pipes[client].is_closed && part.is_surplus {
+            return; // the reset would be its own doing
+        }
         if !network.pipes[client].is_closed && part.completes > 0 {
             one.accepted += 1;
             one.accepted_us = now_us;

@@ -8,6 +8,8 @@ use loadline_spec::serve::{ClientCertificate, Listen, RunningSpec, ServeSpec};
 use loadline_spec::values::Auto;
 use loadline_spec::{SpecError, Table, given};
 
+use crate::acme::has_plain_http_1;
+
 use Architecture::{Proactor, Reactor, ThreadPerConnection, ThreadPool};
 
 const LOOPS: &[Architecture] = &[Reactor, Proactor];
@@ -146,7 +148,7 @@ fn check_acme(spec: &ServeSpec) -> Result<(), SpecError> {
     }
     let asks_all = spec.tls.tls_client_ca.is_some()
         && spec.tls.tls_client_cert.map(|it| it.0) != Some(ClientCertificate::Optional);
-    let has_plain = spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_)));
+    let has_plain = has_plain_http_1(spec);
     let has_https = (spec.listen.iter()).any(|it| matches!(it, Listen::Https(_)));
     if spec.acme.acme.is_some() && !has_plain && (asks_all || !has_https) {
         let problem = match asks_all {

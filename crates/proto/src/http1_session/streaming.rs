@@ -350,6 +350,13 @@ impl Http1Session {
         }
     }
 
+    /// Closed in the middle of a response.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        let progress = self.progress.as_ref();
+        self.state == State::Closed && progress.is_some_and(|it| it.stream.has_head())
+    }
+
     /// The stream is over: what was kept for it goes back, and its answer is logged.
     fn leave_stream(&mut self, cx: &mut Context<'_>) {
         if let Some(progress) = &mut self.progress {

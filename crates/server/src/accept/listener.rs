@@ -40,13 +40,14 @@ impl std::error::Error for ListenError {}
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    /// Dropped before the socket, with the last listener of the address: once that is closed, a successor
+    /// may put its own file there.
+    _file: Option<Arc<SocketFile>>,
     socket: OwnedFd,
     /// Its place among the addresses of the server.
     number: u32,
     address: ListenAddr,
     options: ListenOptions,
-    /// Dropped after the socket: with the last listener of the address, what it names is dead.
-    _file: Option<Arc<SocketFile>>,
 }
 
 impl Listener {

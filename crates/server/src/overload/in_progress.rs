@@ -56,7 +56,7 @@ impl InProgress {
         let counts = || Used::by(ThreadUsage::of_this_thread(), 0).is_some();
         let state = State::new(goal, cpus.filter(|_| counts()));
         Self {
-            goal_us: state.delay.goal_us(),
+            goal_us: state.all.delay.goal_us(),
             asked: AtomicU64::new(0),
             pressed_until_us: AtomicU64::new(0),
             state: Mutex::new(state),
@@ -79,7 +79,7 @@ impl InProgress {
     ) -> Result<Permit, u32> {
         let came_us = now_us();
         let mut state = self.lock();
-        if state.delay.is_wait(waited_us) {
+        if state.all.delay.is_wait(waited_us) {
             self.press(came_us);
         }
         let begin = state.begin(place, waited_us, came_us);
@@ -104,13 +104,16 @@ impl InProgress {
 
     /// Whether a request that has waited for so long is done only for a client that certainly waits for it.
     pub(crate) fn is_long(&self, waited_us: u64) -> bool {
-        self.lock().delay.is_long(waited_us)
+        self.lock().all.delay.is_long(waited_us)
     }
 
     pub(crate) fn end(&self, now_us: u64, permit: &Permit) {
         let used = permit.measured.and_then(|thread| Used::by(thread, now_us));
         let mut state = self.lock();
-        let was_long = state.delay.is_wait(now_us.saturating_sub(permit.began_us));
+        let was_long = state
+            .all
+            .delay
+            .is_wait(now_us.saturating_sub(permit.began_us));
         // What comes to the same thread has waited for it.
         if was_long && state.all_begin() {
             self.press(now_us);
@@ -260,6 +263,39 @@ mod tests {
             .iter()
             .for_each(|permit| in_progress.end(30_000, permit));
         assert_eq!(in_progress.lock().clients(), 1);
+    }
+
+    /// One client's long requests, most of which are refused for a while, are nothing to clients with one.
+    #[test]
+    fn a_client_with_one_request_is_judged_by_its_like() {
+        let in_progress = InProgress::new(GOAL, None);
+        let others: Vec<_> = (0..50)
+            .map(|index| ClientKey::of([192, 0, 2, index].into()))
+            .collect();
+        let short = |now_us: u64| {
+            let begun = begin(
+                &in_progress,
+                others[(now_us / 10_000 % 50) as usize],
+                0,
+                now_us,
+            );
+            begun.map(|permit| in_progress.end(now_us + 10_000, &permit))
+        };
+        let mut long = vec![begin(&in_progress, CLIENT, 0, 0).unwrap()];
+        let mut refused = 0;
+        for now_us in (0..3_000_000).step_by(10_000) {
+            assert!(short(now_us).is_ok(), "at {now_us}");
+            for _ in 0..10 {
+                match begin(&in_progress, CLIENT, 0, now_us) {
+                    Ok(permit) => long.push(permit),
+                    Err(_) => refused += 1,
+                }
+            }
+            for permit in long.extract_if(.., |one| now_us >= one.began_us + 500_000) {
+                in_progress.end(now_us, &permit);
+            }
+        }
+        assert!(refused > 0);
     }
 
     #[test]

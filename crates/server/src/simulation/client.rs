@@ -48,6 +48,8 @@ pub(super) struct Part {
     pub(super) after_answers: usize,
     /// Requests that are complete with it.
     pub(super) completes: usize,
+    /// Behind a request that asks for the end of the connection.
+    pub(super) is_surplus: bool,
 }
 
 /// One client.
@@ -98,7 +100,7 @@ impl Request {
         }
     }
 
-    fn encode(&self, luck: &mut Pcg64Mcg) -> Vec<u8> {
+    fn encode(&self, is_last: bool, luck: &mut Pcg64Mcg) -> Vec<u8> {
         let letter = match self.kind {
             Kind::Quick => 'q',
             Kind::Block => 'b',
@@ -107,11 +109,12 @@ impl Request {
         };
         let target = format!("/{letter}/{}/{}", self.id, self.answer_bytes);
         let has_content = matches!(self.kind, Kind::Collect | Kind::Task) && luck.random_bool(0.7);
+        let close = if is_last { "Connection: close\r\n" } else { "" };
         if !has_content {
-            return format!("GET {target} HTTP/1.1\r\nHost: s\r\n\r\n").into_bytes();
+            return format!("GET {target} HTTP/1.1\r\nHost: s\r\n{close}\r\n").into_bytes();
         }
         let length = luck.random_range(1..3_000);
-        let head = format!("POST {target} HTTP/1.1\r\nHost: s\r\n");
+        let head = format!("POST {target} HTTP/1.1\r\nHost: s\r\n{close}");
         let mut bytes = head.into_bytes();
         if luck.random_bool(0.5) {
             bytes.extend(format!("Content-Length: {length}\r\n\r\n").bytes());
@@ -140,9 +143,11 @@ impl Client {
             .map(|index| Request::random(first_id + index, luck))
             .collect();
         let pipelines = luck.random_bool(0.3);
+        let asks_for_end = luck.random_bool(0.2);
         let mut parts = VecDeque::new();
         for (index, request) in requests.iter().enumerate() {
-            let bytes = request.encode(luck);
+            let is_last = asks_for_end && index + 1 == requests.len();
+            let bytes = request.encode(is_last, luck);
             let pieces = luck.random_range(1..4).min(bytes.len());
             let size = bytes.len().div_ceil(pieces);
             let mut chunks = bytes.chunks(size).peekable();
@@ -152,8 +157,18 @@ impl Client {
                     delay_us: luck.random_range(0..2_000),
                     after_answers: if pipelines { 0 } else { index },
                     completes: usize::from(chunks.peek().is_none()),
+                    is_surplus: false,
                 });
             }
+        }
+        if asks_for_end && luck.random_bool(0.5) {
+            parts.push_back(Part {
+                bytes: b"GET /q/0/20 HTTP/1.1\r\nHost: s\r\n\r\n".to_vec(),
+                delay_us: luck.random_range(0..300),
+                after_answers: 0,
+                completes: 0,
+                is_surplus: true,
+            });
         }
         if manner == Manner::Stalls {
             let keep = luck.random_range(0..parts.len());

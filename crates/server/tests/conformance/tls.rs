@@ -60,6 +60,7 @@ every_model! {
     sessions_are_resumed,
     an_end_without_close_notify_is_counted,
     a_cut_response_has_no_end,
+    a_response_of_an_app_that_was_cut_has_no_end,
     what_is_no_tls_ends_at_once,
     a_client_that_stops_in_the_middle_is_closed,
     handshakes_of_many_clients_at_once,
@@ -187,6 +188,22 @@ fn a_cut_response_has_no_end(model: Model) {
         !client.has_ended(),
         "close_notify would say that it is whole"
     );
+}
+
+fn a_response_of_an_app_that_was_cut_has_no_end(model: Model) {
+    let limits = Limits {
+        app_silence_timeout_ms: 300,
+        ..limits()
+    };
+    let server = start(model, limits);
+    // A client of HTTP/1.0 has nothing else to go by.
+    for (target, is_whole) in [("begun", false), ("slowly", true)] {
+        let mut client = server.connect();
+        client.send(format!("GET /-/later/{target} HTTP/1.0\r\n\r\n"));
+        let response = client.rest();
+        assert!(response.starts_with(b"HTTP/1.1 200 "), "{target}");
+        assert_eq!(client.has_ended(), is_whole, "close_notify after {target}");
+    }
 }
 
 fn what_is_no_tls_ends_at_once(model: Model) {

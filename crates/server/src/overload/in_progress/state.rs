@@ -23,24 +23,50 @@ const LOOK_US: u64 = 20_000;
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) delay: DelayControl,
+    pub(super) all: Control,
+    /// The same of requests whose clients have no other one, beside those of others.
+    single: Control,
     retry_after: RetryAfter,
     /// In progress.
     count: u32,
     /// By client, in progress or waiting, those that have any.
     clients: HashMap<ClientKey, u32>,
-    /// The time of a request for each that is in progress, in microseconds; 0: not known yet.
-    each_us: f64,
     waiting: Lanes<Waiter>,
     /// How many are in progress at once; `None`: all.
     at_once: Option<AtOnce>,
     looked_us: u64,
 }
 
+/// How long requests may wait, and what they cost.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) delay: DelayControl,
+    /// The time of a request for each that is in progress, in microseconds; 0: not known yet.
+    each_us: f64,
+}
+
+impl Control {
+    fn new(goal: Duration) -> Self {
+        Self {
+            delay: DelayControl::new(goal),
+            each_us: 0.0,
+        }
+    }
+
+    /// A request has ended.
+    fn learn(&mut self, each_us: f64) {
+        self.each_us = match self.each_us {
+            0.0 => each_us,
+            known => known + (each_us - known) / WEIGHT,
+        };
+    }
+}
+
 /// A request that waits.
 #[derive(Debug)]
 struct Waiter {
     ticket: Arc<Ticket>,
+    is_single: bool,
     /// Since then, in microseconds, and for so long before.
     since_us: u64,
     waited_us: u64,
@@ -52,6 +78,7 @@ struct Waiter {
 pub(crate) struct Permit {
     pub(super) began_us: u64,
     client: ClientKey,
+    is_single: bool,
     /// In progress when it began, itself included.
     count: u32,
     /// If it has waited for others.
@@ -82,11 +109,11 @@ pub(super) enum Begin {
 impl State {
     pub(super) fn new(goal: Duration, cpus: Option<f64>) -> Self {
         Self {
-            delay: DelayControl::new(goal),
+            all: Control::new(goal),
+            single: Control::new(goal),
             retry_after: RetryAfter::new(),
             count: 0,
             clients: HashMap::new(),
-            each_us: 0.0,
             waiting: Lanes::default(),
             at_once: cpus.map(AtOnce::new),
             looked_us: 0,
@@ -101,23 +128,28 @@ impl State {
         }
         let count = self.count + self.waiting.len() as u32 + 1;
         if count == 1 {
-            self.delay.waited_in_no_order(waited_us, now_us);
+            self.all.delay.waited_in_no_order(waited_us, now_us);
         }
         // For a client with fewer than others it is as if these had no more: they are refused first.
         let own = self.clients.get(&client).copied().unwrap_or(0);
         let clients = self.clients.len() as u32 + u32::from(own == 0);
         let shared = count.min((own + 1).saturating_mul(clients));
         // Two at least, so that none waits for the next one to begin.
+        let is_single = own == 0 && clients > 1;
+        if is_single {
+            self.single.delay.waited_in_no_order(waited_us, now_us);
+        }
+        let control = self.control(is_single);
         let takes_us = match count > 2 {
-            true => (self.each_us * f64::from(shared)) as u64,
+            true => (control.each_us * f64::from(shared)) as u64,
             false => 0,
         };
-        if waited_us.saturating_add(takes_us) > self.delay.accepted_us() {
-            return Begin::Never(self.refuse(now_us));
+        if waited_us.saturating_add(takes_us) > control.delay.accepted_us() {
+            return Begin::Never(self.refuse(is_single, now_us));
         }
         *self.clients.entry(client).or_default() += 1;
         if self.waiting.len() == 0 && self.has_room() {
-            return Begin::Now(self.permit(client, now_us));
+            return Begin::Now(self.permit(client, is_single, now_us));
         }
         if self.waiting.len() == 0 {
             self.looked_us = now_us;
@@ -125,6 +157,7 @@ impl State {
         let ticket = Arc::<Ticket>::default();
         let waiter = Waiter {
             ticket: Arc::clone(&ticket),
+            is_single,
             since_us: now_us,
             waited_us,
         };
@@ -137,10 +170,10 @@ impl State {
         let took_us = now_us.saturating_sub(permit.began_us);
         let beside = f64::from(permit.count + self.count) / 2.0;
         let each_us = took_us as f64 / beside.max(1.0);
-        self.each_us = match self.each_us {
-            0.0 => each_us,
-            known => known + (each_us - known) / WEIGHT,
-        };
+        self.all.learn(each_us);
+        if permit.is_single {
+            self.single.learn(each_us);
+        }
         self.count = self.count.saturating_sub(1);
         self.forget(permit.client);
         if let Some(charge) = permit.charge {
@@ -171,9 +204,9 @@ impl State {
     /// A request no longer waits. When its client is to come back, in seconds.
     pub(super) fn give_up(&mut self, place: Place, ticket: &Arc<Ticket>, now_us: u64) -> u32 {
         let is_mine = |waiter: &Waiter| Arc::ptr_eq(&waiter.ticket, ticket);
-        self.waiting.remove_if(place.lane, is_mine);
+        let removed = self.waiting.remove_if(place.lane, is_mine);
         self.forget(place.client);
-        self.refuse(now_us)
+        self.refuse(removed.iter().any(|waiter| waiter.is_single), now_us)
     }
 
     /// How long the last of those that wait is to wait until it looks for all of them: so one in
@@ -213,20 +246,22 @@ impl State {
             };
             let waited_us = now_us.saturating_sub(waiter.since_us) + waiter.waited_us;
             let client = charge.place.client;
-            let takes_us = self.each_us as u64;
-            let is_late = waited_us.saturating_add(takes_us) > self.delay.goal_us();
+            let is_single = waiter.is_single;
+            let control = self.control(is_single);
+            let takes_us = control.each_us as u64;
+            let is_late = waited_us.saturating_add(takes_us) > control.delay.goal_us();
             let decided = match is_late && self.waiting.len() > 0 {
                 true => {
                     self.waiting.done(charge, 0);
                     self.forget(client);
-                    Err(self.refuse(now_us))
+                    Err(self.refuse(is_single, now_us))
                 }
                 false => {
-                    self.delay.waited_in_no_order(waited_us, now_us);
+                    self.all.delay.waited_in_no_order(waited_us, now_us);
                     Ok(Permit {
                         charge: Some(charge),
                         waited_us,
-                        ..self.permit(client, now_us)
+                        ..self.permit(client, is_single, now_us)
                     })
                 }
             };
@@ -234,12 +269,22 @@ impl State {
         }
     }
 
-    fn permit(&mut self, client: ClientKey, now_us: u64) -> Permit {
+    /// A client with a single request is judged by its like: what others send at once, and how long it
+    /// takes, is nothing to go by.
+    fn control(&mut self, is_single: bool) -> &mut Control {
+        match is_single && self.single.each_us > 0.0 {
+            true => &mut self.single,
+            false => &mut self.all,
+        }
+    }
+
+    fn permit(&mut self, client: ClientKey, is_single: bool, now_us: u64) -> Permit {
         self.count += 1;
         let at_once = self.at_once.as_ref();
         Permit {
             began_us: now_us,
             client,
+            is_single,
             count: self.count,
             charge: None,
             waited_us: 0,
@@ -257,8 +302,10 @@ impl State {
         }
     }
 
-    fn refuse(&mut self, now_us: u64) -> u32 {
-        self.delay.refused(now_us);
-        self.retry_after.next_s(now_us, self.each_us as u64)
+    fn refuse(&mut self, is_single: bool, now_us: u64) -> u32 {
+        let control = self.control(is_single);
+        control.delay.refused(now_us);
+        let each_us = control.each_us as u64;
+        self.retry_after.next_s(now_us, each_us)
     }
 }
