@@ -248,8 +248,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
             End::Said | End::Finishing | End::Last
                 if !self.gone && (!self.out.is_empty() || self.in_flight.is_some()) =>
             {
-                self.end = End::Last;
-                self.since = cx.now;
+                // Asked again, it says the same: its time does not begin anew.
+                if self.end != End::Last {
+                    self.end = End::Last;
+                    self.since = cx.now;
+                }
             }
             _ => self.end = End::Closed,
         }

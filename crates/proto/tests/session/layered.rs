@@ -283,3 +283,22 @@ fn without_the_layer_nothing_is_filled() {
     assert_eq!(plain.answers()[0].body, content);
     assert_eq!(plain.filled, 0);
 }
+
+#[test]
+fn an_end_that_is_taken_in_drips_has_a_deadline_too() {
+    let mut driver = driver();
+    driver.feed(&hello());
+    driver.hold_output = true;
+    driver.feed(&records(
+        b"GET /big HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    ));
+    let pace = Limits::default().write_pace;
+    driver.pass(pace.grace_ms);
+    assert!(!driver.is_closed(), "the rest may still be taken");
+    let start = driver.now;
+    while !driver.is_closed() {
+        driver.progress(1).pass(100);
+        assert!(driver.now.since(start) < 10_000, "10 bytes a second");
+    }
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+}
