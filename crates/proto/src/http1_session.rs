@@ -434,6 +434,12 @@ impl Http1Session {
         self.state == State::Blocking
     }
 
+    /// Nothing is ordered that `cached` or `computed` would answer.
+    #[must_use]
+    pub fn has_work_out(&self) -> bool {
+        false
+    }
+
     /// Since when it waits for its client in the middle of a request or a response.
     #[must_use]
     pub fn awaits_client_since(&self) -> Option<Millis> {

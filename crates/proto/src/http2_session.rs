@@ -510,6 +510,10 @@ impl Session for Http2Session {
         phases.any(|phase| matches!(phase, Phase::Blocking | Phase::Reset))
     }
 
+    fn has_work_out(&self) -> bool {
+        false
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         self.client_awaited_since()
     }

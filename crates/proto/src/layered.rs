@@ -545,6 +545,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.session.has_steps()
     }
 
+    fn has_work_out(&self) -> bool {
+        self.computing != Computing::No || matches!(self.filling, Filling::NotCached(_))
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         match self.layer.is_open() && matches!(self.end, End::Open | End::Said) {
             _ if self.computing != Computing::No => None,

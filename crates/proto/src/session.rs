@@ -124,6 +124,10 @@ macro_rules! session {
                 /// Whether blocking steps have exchanges of it: `Block`, and not `completed`.
                 fn has_steps() -> bool;
 
+                /// Whether it waits for `cached` or `computed`: then nobody but the owner that was given the
+                /// order may have it.
+                fn has_work_out() -> bool;
+
                 /// Since when it waits for its client in the middle of a request or a response: `None` if it
                 /// does not.
                 fn awaits_client_since() -> Option<Millis>;

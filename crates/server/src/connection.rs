@@ -460,6 +460,14 @@ impl<T> Connection<T> {
         self.session.has_steps()
     }
 
+    /// Whether a file is read for it, or something is computed: its owner reports what comes of that.
+    pub(crate) fn has_work_out<D>(&self) -> bool
+    where
+        T: Transport<D>,
+    {
+        self.transport.is_prefetching() || self.session.has_work_out()
+    }
+
     /// Leaves its tasks to the loop that they were begun for, and to the workers there.
     pub(crate) fn pass_tasks_on(&mut self) {
         self.tasks.pass_on();
@@ -594,3 +602,6 @@ impl<T> Connection<T> {
         self.session.is_idle() && !self.transport.has_input(driver)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

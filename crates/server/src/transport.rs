@@ -102,6 +102,9 @@ pub(crate) trait Transport<D>: Sized {
     /// The range of a `Pause` is in the page cache.
     fn prefetched(&mut self);
 
+    /// Whether output waits until a range of a file is in the page cache.
+    fn is_prefetching(&self) -> bool;
+
     /// Whether anything has come yet, or its end.
     fn has_begun(&self, driver: &mut D) -> bool;
 

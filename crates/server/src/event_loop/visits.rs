@@ -24,15 +24,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// Whether the loop serves it though workers serve connections: what its tasks and its blocking steps
-    /// come to is sent here. And while jobs wait, the loop receives what many requests of a connection are,
-    /// so that none of them waits twice, and each is judged by itself.
+    /// Whether the loop serves it though workers serve connections: what its tasks, its blocking steps and
+    /// other work come to is sent here. And while jobs wait, the loop receives what many requests of a
+    /// connection are, so that none of them waits twice, and each is judged by itself.
     fn stays_here(&self, token: Token) -> bool {
         let slot = self.slots.get(token);
         let connection = slot.and_then(|slot| slot.connection.as_ref());
         connection.is_some_and(|connection| {
             connection.has_tasks()
                 || connection.has_steps()
+                || connection.has_work_out::<D>()
                 || (connection.is_multiplexed() && self.dispatcher.has_jobs())
         })
     }
@@ -151,3 +152,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.group.leave(client);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -228,6 +228,10 @@ impl Transport<RingDriver> for RingSocket {
         }
     }
 
+    fn is_prefetching(&self) -> bool {
+        (self.files.as_ref()).is_some_and(|sending| sending.is_prefetching())
+    }
+
     fn has_begun(&self, _driver: &mut RingDriver) -> bool {
         self.known.has_received || self.known.ended
     }

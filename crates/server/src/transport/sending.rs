@@ -59,6 +59,10 @@ impl Sending {
         }
     }
 
+    pub(crate) fn is_prefetching(&self) -> bool {
+        self.is_prefetching
+    }
+
     /// Writes what the socket takes and the budget allows.
     pub(crate) fn go_on(
         &mut self,

@@ -384,6 +384,10 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         }
     }
 
+    fn is_prefetching(&self) -> bool {
+        (self.sending.as_ref()).is_some_and(|sending| sending.is_prefetching())
+    }
+
     fn has_begun(&self, _driver: &mut D) -> bool {
         let known = !self.ready.fresh || self.ready.ended || self.ready.gone;
         known || socket::has_input(self.fd.as_fd())
