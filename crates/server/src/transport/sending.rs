@@ -46,6 +46,11 @@ impl Sending {
         }
     }
 
+    /// Its thread is not to wait for the disk from now on.
+    pub(crate) fn probe(&mut self) {
+        self.files = Files::Probe;
+    }
+
     /// The range is in the page cache.
     pub(crate) fn prefetched(&mut self) {
         self.is_prefetching = false;

@@ -167,9 +167,12 @@ impl<F: AsFd> Socket<F> {
         self.ready.owner = Owner::Thread { reads: false };
     }
 
-    /// Back.
+    /// Back, with what was begun there.
     pub(crate) fn move_to_loop(&mut self) {
         self.ready.owner = Owner::Loop;
+        if let Some(sending) = &mut self.sending {
+            sending.probe();
+        }
     }
 
     /// A poller has ceased to watch it; `false`: none did.
