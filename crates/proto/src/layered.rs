@@ -416,10 +416,11 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.filling = Filling::NotCached(fill);
     }
 
-    fn cached(&mut self, _cx: &mut Context<'_>) {
+    fn cached(&mut self, cx: &mut Context<'_>) {
         self.filling = match std::mem::replace(&mut self.filling, Filling::No) {
             Filling::NotCached(mut fill) => {
                 fill.is_cached = true;
+                self.session.cached(cx);
                 Filling::Cached(fill)
             }
             filling => filling,

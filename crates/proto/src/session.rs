@@ -52,7 +52,7 @@ macro_rules! session {
                 fn not_cached(fill: Box<Fill>, cx: &mut Context<'_>);
 
                 /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
-                /// again.
+                /// again. What it took does not count against the client.
                 fn cached(cx: &mut Context<'_>);
 
                 /// What `Compute` orders was done, or there was no room for it.

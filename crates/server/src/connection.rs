@@ -112,6 +112,7 @@ pub(crate) trait Placement<H: Handler> {
         thread: &mut ThreadContext<H>,
     ) -> bool {
         range.prefetch(thread.borrow().read_buffer);
+        thread.tick();
         true
     }
 
@@ -552,9 +553,15 @@ impl<T> Connection<T> {
         self.session.held_bytes()
     }
 
-    /// When `expired` is due.
-    pub(crate) fn deadline(&self) -> Option<Millis> {
-        self.session.deadline()
+    /// When `expired` is due; `None` while only the server itself is awaited.
+    pub(crate) fn deadline<D>(&self) -> Option<Millis>
+    where
+        T: Transport<D>,
+    {
+        match self.has_work_out::<D>() {
+            true => None,
+            false => self.session.deadline(),
+        }
     }
 
     /// Whose it is, as far as shares are concerned.
@@ -581,8 +588,14 @@ impl<T> Connection<T> {
     }
 
     /// Since when it waits for its client in the middle of a request or a response.
-    pub(crate) fn awaits_client_since(&self) -> Option<Millis> {
-        self.session.awaits_client_since()
+    pub(crate) fn awaits_client_since<D>(&self) -> Option<Millis>
+    where
+        T: Transport<D>,
+    {
+        match self.has_work_out::<D>() {
+            true => None,
+            false => self.session.awaits_client_since(),
+        }
     }
 
     /// Between two requests, as far as is known.

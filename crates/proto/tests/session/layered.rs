@@ -285,6 +285,24 @@ fn without_the_layer_nothing_is_filled() {
 }
 
 #[test]
+fn a_part_of_a_file_that_the_disk_is_slow_to_give_is_no_delay_of_the_client() {
+    let (_, open, _) = file(200_000);
+    let mut driver = with_file(&open, 200_000);
+    driver.feed(&hello());
+    driver.hold_output = true;
+    driver.feed(&records(GET));
+    driver.pass(1_000);
+    driver.hold_fill = true;
+    driver.progress(u64::MAX);
+    assert_eq!(driver.deadline(), None);
+    driver.hold_fill = false;
+    driver.read_for(60_000);
+    assert!(!driver.is_closed() && driver.held.is_some());
+    driver.pass(Limits::default().write_pace.grace_ms - 1);
+    assert!(!driver.is_closed());
+}
+
+#[test]
 fn an_end_that_is_taken_in_drips_has_a_deadline_too() {
     let mut driver = driver();
     driver.feed(&hello());

@@ -135,9 +135,14 @@ fn a_batch_that_a_thread_has_begun_does_not_wait_for_the_disk_on_a_loop() {
     let [range] = <[_; 1]>::try_from(reader.0).expect("a range to be read");
     assert_eq!(range.len, content.len() as u64);
 
+    // Only the server itself is awaited.
     assert!(connection.has_work_out::<()>());
+    assert_eq!(connection.deadline::<()>(), None);
+    assert_eq!(connection.awaits_client_since::<()>(), None);
     connection.prefetched::<()>(&mut thread.cx());
     assert!(!connection.has_work_out::<()>());
+    assert!(connection.deadline::<()>() > Some(thread.now()));
+    assert!(connection.awaits_client_since::<()>() >= Some(thread.now()));
     let step = connection.drive(&site, thread, &mut (), &mut Reader::default());
     assert!(matches!(step, Step::Wait) && !connection.transport().is_sending());
     let mut bytes = vec![0; 4096];

@@ -81,7 +81,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             });
             return self.abort(token, CloseReason::Failed);
         }
-        if let Some(deadline) = connection.deadline() {
+        if let Some(deadline) = connection.deadline::<D>() {
             self.timers.arm(token, deadline);
         }
         if connection.is_idle::<D>() && slot.acceptance == Acceptance::Served {
@@ -105,7 +105,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.again.push(token);
         }
         self.idle.remove(token.index);
-        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
+        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline::<D>) {
             self.timers.arm(token, deadline);
         }
         self.note_memory(token);

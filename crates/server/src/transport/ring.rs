@@ -316,6 +316,7 @@ impl LoopTransport<RingDriver> for RingSocket {
                 if let Some(sending) = &mut self.files {
                     sending.read_ahead(bytes);
                 }
+                session.cached(cx);
             }
             RingEvent::HungUp if self.known.finished => {}
             RingEvent::HungUp => session.peer_gone(cx),

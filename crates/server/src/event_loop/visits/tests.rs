@@ -14,11 +14,12 @@ use crate::connection::Connection;
 use crate::connection::tests::{Distant, GET};
 use crate::event_loop::EventLoop;
 use crate::event_loop::loop_group::LoopGroup;
-use crate::event_loop::tests::connect;
+use crate::event_loop::tests::{connect, event_loops, has_rings};
 use crate::options::{ServerOptions, SocketIo};
 use crate::site::tests::{Quiet, config_of, site_of};
-use crate::transport::Driver as _;
 use crate::transport::epoll::Epoll;
+use crate::transport::ring::driver::RingDriver;
+use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
 /// A loop, and its worker, which works when it is told to.
@@ -225,4 +226,34 @@ fn a_handshake_whose_client_has_left_is_not_computed() {
     server.work();
     let total = server.event_loop.site.registry.snapshot().total;
     assert_eq!((total.abandoned, total.jobs), (1, 0));
+}
+
+/// Which reports nothing to the connection meanwhile.
+#[test]
+fn a_connection_has_no_deadline_while_the_ring_reads_a_file() {
+    if !has_rings() {
+        return;
+    }
+    let distant = Distant::new();
+    let content = distant.content.clone();
+    let mut event_loop = event_loops::<_, RingDriver>(distant, 1).pop().unwrap();
+    let mut client = connect(&mut event_loop);
+    let token = event_loop.slots.token_at(0).unwrap();
+    client.write_all(GET).unwrap();
+    let mut has_read = false;
+    let mut bytes = Vec::new();
+    client.set_nonblocking(true).unwrap();
+    while !bytes.ends_with(&content) {
+        assert!(!event_loop.turn().unwrap());
+        let slot = event_loop.slots.get(token).unwrap();
+        let connection = slot.connection.as_ref().unwrap();
+        if connection.transport().is_prefetching() {
+            assert_eq!(connection.deadline::<RingDriver>(), None);
+            has_read = true;
+        }
+        let mut some = [0; 4096];
+        let count = client.read(&mut some).unwrap_or(0);
+        bytes.extend_from_slice(&some[..count]);
+    }
+    assert!(has_read, "before it was sent");
 }
