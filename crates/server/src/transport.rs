@@ -230,6 +230,10 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
     /// Somebody else waits for it from now on, until the next `settle`.
     fn unsettle(&mut self, _driver: &mut D) {}
 
+    /// It waits for its turn, and perhaps nobody waits for its socket: what comes until then may be
+    /// reported by no event.
+    fn queued(&mut self) {}
+
     /// For another loop. Only of an idle connection; `Err`: something of it is still in flight, which is
     /// stopped as far as possible: to be tried again in the next turn, or `stay`.
     fn detach(self, driver: &mut D) -> Result<Detached, Self>;

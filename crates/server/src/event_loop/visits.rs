@@ -6,7 +6,7 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::{Acceptance, EventLoop};
-use crate::connection::{Connection, Step};
+use crate::connection::Step;
 use crate::fairness::ClientKey;
 use crate::options::SocketIo;
 use crate::telemetry::log;
@@ -105,8 +105,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.again.push(token);
         }
         self.idle.remove(token.index);
-        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline::<D>) {
-            self.timers.arm(token, deadline);
+        if let Some(connection) = &mut slot.connection {
+            connection.transport_mut().queued();
+            if let Some(deadline) = connection.deadline::<D>() {
+                self.timers.arm(token, deadline);
+            }
         }
         self.note_memory(token);
     }

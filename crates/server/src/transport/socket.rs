@@ -185,6 +185,11 @@ impl<F: AsFd> Socket<F> {
         self.ready.readable = false;
     }
 
+    /// Reading needs no event, unless a poller watches it.
+    pub(super) fn read_unless_registered(&mut self) {
+        self.ready.readable |= !self.ready.registered;
+    }
+
     /// Whether the session has waited for input.
     pub(crate) fn awaits_input(&self) -> bool {
         self.ready.owner == Owner::Thread { reads: true }

@@ -1,4 +1,4 @@
-//! Connections that wait: for work of theirs, beside workers that serve connections.
+//! Connections that wait: for work of theirs, beside workers that serve connections; for their turn.
 
 use std::any::Any;
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::connection::tests::{Distant, GET};
 use crate::event_loop::EventLoop;
 use crate::event_loop::loop_group::LoopGroup;
-use crate::event_loop::tests::{connect, event_loops, has_rings};
+use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
 use crate::options::{ServerOptions, SocketIo};
 use crate::site::tests::{Quiet, config_of, site_of};
 use crate::transport::epoll::Epoll;
@@ -226,6 +226,29 @@ fn a_handshake_whose_client_has_left_is_not_computed() {
     server.work();
     let total = server.event_loop.site.registry.snapshot().total;
     assert_eq!((total.abandoned, total.jobs), (1, 0));
+}
+
+/// The socket was in no poller yet, and what has left was little.
+#[test]
+fn a_last_answer_is_whole_though_more_came_before_its_connections_turn() {
+    const REQUESTS: usize = 60;
+    let mut event_loop = event_loops::<_, Epoll>(Quiet, 1).pop().unwrap();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client.write_all(&GET.repeat(REQUESTS - 1)).unwrap();
+    let last = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    client.write_all(last).unwrap();
+    take_in(&mut event_loop, server);
+    let token = event_loop.slots.token_at(0).unwrap();
+    assert!(event_loop.slots.get(token).unwrap().queued);
+    client.write_all(b"more").unwrap();
+    for _ in 0..20 {
+        turn(&mut event_loop);
+    }
+    let mut bytes = Vec::new();
+    let read = client.read_to_end(&mut bytes);
+    assert!(read.is_ok(), "{read:?}");
+    assert_eq!(answers(&bytes), REQUESTS);
 }
 
 /// Which reports nothing to the connection meanwhile.
