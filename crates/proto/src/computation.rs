@@ -8,4 +8,9 @@ use core::fmt::Debug;
 pub trait Computation: Any + Debug + Send {
     /// Does it. Not called if there was no room for it; what comes back then is what was ordered.
     fn carry_out(&mut self);
+
+    /// Whether nobody needs what comes of it any more: its connection is closed.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
 }

@@ -346,8 +346,10 @@ impl Http1Session {
     #[allow(clippy::boxed_local, reason = "as other sessions take it")]
     pub fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
-    /// The same.
-    pub fn cached(&mut self, _cx: &mut Context<'_>) {}
+    /// A range of a file is in the page cache by now. Its client did not keep the server waiting.
+    pub fn cached(&mut self, cx: &mut Context<'_>) {
+        self.since = self.since.max(cx.now);
+    }
 
     /// Nothing is ordered to be computed.
     pub fn computed(&mut self, _computation: Box<dyn Computation>, _cx: &mut Context<'_>) {}

@@ -359,7 +359,10 @@ impl Session for Http2Session {
 
     fn not_cached(&mut self, _fill: Box<Fill>, _cx: &mut Context<'_>) {}
 
-    fn cached(&mut self, _cx: &mut Context<'_>) {}
+    /// Its client did not keep the server waiting.
+    fn cached(&mut self, cx: &mut Context<'_>) {
+        self.since = self.since.max(cx.now);
+    }
 
     fn computed(&mut self, _computation: Box<dyn Computation>, _cx: &mut Context<'_>) {}
 
@@ -512,6 +515,10 @@ impl Session for Http2Session {
 
     fn is_cut(&self) -> bool {
         false // each stream says itself whether it is whole
+    }
+
+    fn has_work_out(&self) -> bool {
+        false
     }
 
     fn awaits_client_since(&self) -> Option<Millis> {

@@ -250,8 +250,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
             End::Said | End::Finishing | End::Last
                 if !self.gone && (!self.out.is_empty() || self.in_flight.is_some()) =>
             {
-                self.end = End::Last;
-                self.since = cx.now;
+                // Asked again, it says the same: its time does not begin anew.
+                if self.end != End::Last {
+                    self.end = End::Last;
+                    self.since = cx.now;
+                }
             }
             _ => self.end = End::Closed,
         }
@@ -415,10 +418,11 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.filling = Filling::NotCached(fill);
     }
 
-    fn cached(&mut self, _cx: &mut Context<'_>) {
+    fn cached(&mut self, cx: &mut Context<'_>) {
         self.filling = match std::mem::replace(&mut self.filling, Filling::No) {
             Filling::NotCached(mut fill) => {
                 fill.is_cached = true;
+                self.session.cached(cx);
                 Filling::Cached(fill)
             }
             filling => filling,
@@ -546,6 +550,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn is_cut(&self) -> bool {
         self.session.is_cut()
+    }
+
+    fn has_work_out(&self) -> bool {
+        self.computing != Computing::No || matches!(self.filling, Filling::NotCached(_))
     }
 
     fn awaits_client_since(&self) -> Option<Millis> {

@@ -52,7 +52,7 @@ macro_rules! session {
                 fn not_cached(fill: Box<Fill>, cx: &mut Context<'_>);
 
                 /// A range of a file is in the page cache by now. What `not_cached` was said of is ordered
-                /// again.
+                /// again. What it took does not count against the client.
                 fn cached(cx: &mut Context<'_>);
 
                 /// What `Compute` orders was done, or there was no room for it.
@@ -126,6 +126,10 @@ macro_rules! session {
 
                 /// Closed in the middle of a response: what was sent of it is not to look whole.
                 fn is_cut() -> bool;
+
+                /// Whether it waits for `cached` or `computed`: then nobody but the owner that was given the
+                /// order may have it.
+                fn has_work_out() -> bool;
 
                 /// Since when it waits for its client in the middle of a request or a response: `None` if it
                 /// does not.

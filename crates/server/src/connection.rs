@@ -112,6 +112,7 @@ pub(crate) trait Placement<H: Handler> {
         thread: &mut ThreadContext<H>,
     ) -> bool {
         range.prefetch(thread.borrow().read_buffer);
+        thread.tick();
         true
     }
 
@@ -460,6 +461,14 @@ impl<T> Connection<T> {
         self.session.has_steps()
     }
 
+    /// Whether a file is read for it, or something is computed: its owner reports what comes of that.
+    pub(crate) fn has_work_out<D>(&self) -> bool
+    where
+        T: Transport<D>,
+    {
+        self.transport.is_prefetching() || self.session.has_work_out()
+    }
+
     /// Leaves its tasks to the loop that they were begun for, and to the workers there.
     pub(crate) fn pass_tasks_on(&mut self) {
         self.tasks.pass_on();
@@ -544,9 +553,15 @@ impl<T> Connection<T> {
         self.session.held_bytes()
     }
 
-    /// When `expired` is due.
-    pub(crate) fn deadline(&self) -> Option<Millis> {
-        self.session.deadline()
+    /// When `expired` is due; `None` while only the server itself is awaited.
+    pub(crate) fn deadline<D>(&self) -> Option<Millis>
+    where
+        T: Transport<D>,
+    {
+        match self.has_work_out::<D>() {
+            true => None,
+            false => self.session.deadline(),
+        }
     }
 
     /// Whose it is, as far as shares are concerned.
@@ -573,8 +588,14 @@ impl<T> Connection<T> {
     }
 
     /// Since when it waits for its client in the middle of a request or a response.
-    pub(crate) fn awaits_client_since(&self) -> Option<Millis> {
-        self.session.awaits_client_since()
+    pub(crate) fn awaits_client_since<D>(&self) -> Option<Millis>
+    where
+        T: Transport<D>,
+    {
+        match self.has_work_out::<D>() {
+            true => None,
+            false => self.session.awaits_client_since(),
+        }
     }
 
     /// Between two requests, as far as is known.
@@ -594,3 +615,6 @@ impl<T> Connection<T> {
         self.session.is_idle() && !self.transport.has_input(driver)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -469,8 +469,8 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     fn resting(&self, now: Millis) -> Resting {
         Resting {
             now,
-            deadline: self.connection.deadline(),
-            occupation: match self.connection.awaits_client_since() {
+            deadline: self.connection.deadline::<()>(),
+            occupation: match self.connection.awaits_client_since::<()>() {
                 _ if self.connection.is_idle::<()>() => Occupation::Idle(now),
                 Some(since) => Occupation::Slow(since),
                 None => Occupation::Served,
@@ -516,7 +516,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
 
     /// Whether it holds memory until its client has done something.
     fn is_holding(&self) -> bool {
-        self.footprint.is_holding() && self.connection.awaits_client_since().is_some()
+        self.footprint.is_holding() && self.connection.awaits_client_since::<()>().is_some()
     }
 
     /// Memory is short. `false`: too short for this connection.
@@ -577,7 +577,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
 
     /// Time until the session's deadline or the end of the grace; `None`: neither.
     fn timeout_ms(&self) -> Option<u64> {
-        let deadlines = [self.connection.deadline(), self.site.shutdown.cut_at()];
+        let deadlines = [
+            self.connection.deadline::<()>(),
+            self.site.shutdown.cut_at(),
+        ];
         let first = deadlines.into_iter().flatten().min()?;
         Some(first.since(self.thread.now()))
     }

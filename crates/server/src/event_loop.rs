@@ -445,7 +445,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.begin_connection_drain(token);
                 continue;
             }
-            match connection.deadline() {
+            match connection.deadline::<D>() {
                 None => {}
                 Some(deadline) if deadline > now => self.timers.arm(token, deadline),
                 // Its request has come in time and is reported in one of the next turns.

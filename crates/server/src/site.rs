@@ -220,9 +220,17 @@ pub(crate) mod tests {
 
     /// Of a server that nobody asks anything.
     pub(crate) fn quiet_site() -> Arc<Site<Quiet>> {
+        site_of(config_of(Quiet), ServerOptions::default())
+    }
+
+    /// Of a server that is not started.
+    pub(crate) fn site_of<H: Handler>(
+        config: Arc<SharedConfig<H>>,
+        options: ServerOptions,
+    ) -> Arc<Site<H>> {
         Arc::new(Site {
-            config: config_of(Quiet),
-            options: ServerOptions::default(),
+            config,
+            options,
             clock: Clock::new(),
             in_progress: None,
             memory: MemoryBudget::new(None),

@@ -102,6 +102,9 @@ pub(crate) trait Transport<D>: Sized {
     /// The range of a `Pause` is in the page cache.
     fn prefetched(&mut self);
 
+    /// Whether output waits until a range of a file is in the page cache.
+    fn is_prefetching(&self) -> bool;
+
     /// Whether anything has come yet, or its end.
     fn has_begun(&self, driver: &mut D) -> bool;
 
@@ -226,6 +229,10 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
 
     /// Somebody else waits for it from now on, until the next `settle`.
     fn unsettle(&mut self, _driver: &mut D) {}
+
+    /// It waits for its turn, and perhaps nobody waits for its socket: what comes until then may be
+    /// reported by no event.
+    fn queued(&mut self) {}
 
     /// For another loop. Only of an idle connection; `Err`: something of it is still in flight, which is
     /// stopped as far as possible: to be tried again in the next turn, or `stay`.

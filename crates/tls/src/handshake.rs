@@ -1,7 +1,7 @@
 //! A step of a server's handshake: what takes a processor for long, apart from its connection.
 
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use loadline_proto::Computation;
 use rustls::pki_types::UnixTime;
@@ -25,6 +25,8 @@ pub(crate) struct Handshake {
     /// `None`: not carried out.
     result: Option<Result<Fed, rustls::Error>>,
     _place: Place,
+    /// Of the connection: gone when that is closed.
+    alive: Weak<()>,
 }
 
 /// What came of bytes that were received.
@@ -39,6 +41,7 @@ impl Handshake {
         connection: Option<Box<Connection>>,
         input: Vec<u8>,
         place: Place,
+        alive: Weak<()>,
     ) -> Self {
         Self {
             server: Arc::clone(server),
@@ -48,6 +51,7 @@ impl Handshake {
             out: Vec::new(),
             result: None,
             _place: place,
+            alive,
         }
     }
 
@@ -80,6 +84,10 @@ impl Computation for Handshake {
             self.connection = Some(connection);
             fed
         }));
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.alive.strong_count() == 0
     }
 }
 

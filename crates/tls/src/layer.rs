@@ -68,7 +68,10 @@ enum State {
     /// The client's first message has not come.
     Silent(FirstMessage),
     /// A step is to be computed, or on its way.
-    Computing(Option<Box<Handshake>>),
+    Computing(
+        Option<Box<Handshake>>,
+        #[expect(dead_code, reason = "the step sees whether it is still there")] Arc<()>,
+    ),
     Handshaking(Box<Connection>),
     /// The handshake is done. Kernel TLS would begin here.
     Open(Box<Connection>),
@@ -166,8 +169,10 @@ impl TlsLayer {
         };
         self.steps += 1;
         let input = std::mem::take(&mut self.input);
-        let handshake = Handshake::new(server, connection, input, place);
-        self.state = State::Computing(Some(Box::new(handshake)));
+        let alive = Arc::new(());
+        let weak = Arc::downgrade(&alive);
+        let handshake = Handshake::new(server, connection, input, place, weak);
+        self.state = State::Computing(Some(Box::new(handshake)), alive);
         Ok(())
     }
 
@@ -328,7 +333,7 @@ impl Layer for TlsLayer {
     }
 
     fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
-        let State::Computing(handshake) = &mut self.state else {
+        let State::Computing(handshake, _) = &mut self.state else {
             return None;
         };
         Some(handshake.take()?)
@@ -373,7 +378,7 @@ impl Layer for TlsLayer {
     fn held_bytes(&self) -> usize {
         let connection = match &self.state {
             State::Silent(_) | State::Failed => 0,
-            State::Computing(_) | State::Handshaking(_) | State::Open(_) => CONNECTION_BYTES,
+            State::Computing(..) | State::Handshaking(_) | State::Open(_) => CONNECTION_BYTES,
         };
         connection + self.input.capacity()
     }
@@ -443,8 +448,8 @@ mod tests {
         TlsServer, self_signed,
     };
 
-    /// How a client and a server of ours exchange keys.
-    fn key_exchange(offered: Option<KeyExchange>) -> Option<NamedGroup> {
+    /// A client and a server of ours, and the first step of their handshake.
+    fn begin(offered: Option<KeyExchange>) -> (TlsLayer, TlsLayer, Box<dyn Computation>) {
         let own = self_signed(&["localhost".to_owned()]).unwrap();
         let trusted = Authorities::one(own.der()).unwrap();
         let client = TlsClient::with(&TlsClientOptions {
@@ -454,10 +459,25 @@ mod tests {
         let certificates = Arc::new(Certificates::new(vec![own]));
         let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
         let (mut sent, mut answer, mut plain) = Default::default();
-        let mut client = client.unwrap().connect("localhost", &mut sent).unwrap();
+        let client = client.unwrap().connect("localhost", &mut sent).unwrap();
         let mut server = server.accept(ClientKey::NOBODY);
         server.received(&mut sent, &mut plain, &mut answer).unwrap();
-        let mut computation = server.take_computation().unwrap();
+        let computation = server.take_computation().unwrap();
+        (client, server, computation)
+    }
+
+    #[test]
+    fn a_step_is_needed_until_its_connection_is_closed() {
+        let (_, server, computation) = begin(None);
+        assert!(!computation.is_abandoned());
+        drop(server);
+        assert!(computation.is_abandoned());
+    }
+
+    /// How a client and a server of ours exchange keys.
+    fn key_exchange(offered: Option<KeyExchange>) -> Option<NamedGroup> {
+        let (mut client, mut server, mut computation) = begin(offered);
+        let (mut answer, mut plain) = Default::default();
         computation.carry_out();
         server
             .computed(computation, &mut plain, &mut answer)

@@ -30,6 +30,12 @@ impl Http1Session {
         })
     }
 
+    /// Nothing is ordered that `cached` or `computed` would answer.
+    #[must_use]
+    pub fn has_work_out(&self) -> bool {
+        false
+    }
+
     /// Whether an app's task waits for content.
     pub(super) fn awaits_content(&self) -> bool {
         let Some(progress) = &self.progress else {

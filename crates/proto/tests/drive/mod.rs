@@ -277,6 +277,15 @@ impl<'h> Driver<'h> {
         self
     }
 
+    /// For so long the server waits for a part of a file that it is to send.
+    pub fn read_for(&mut self, ms: u64) -> &mut Self {
+        self.now = Millis(self.now.0 + ms);
+        let session = self.session.as_mut().expect("an open connection");
+        session.cached(cx!(self));
+        self.drive();
+        self
+    }
+
     /// The server is going down.
     pub fn draining(&mut self) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");

@@ -330,6 +330,15 @@ impl Connection {
         frames.iter().filter_map(of).collect()
     }
 
+    /// For so long the server waits for a part of a file that it is to send.
+    pub fn read_for(&mut self, ms: u64) -> &mut Self {
+        self.now = Millis(self.now.0 + ms);
+        let session = self.session.as_mut().expect("an open connection");
+        session.cached(cx!(self));
+        self.drive();
+        self
+    }
+
     /// Time passes, and the session learns of each deadline when it passes.
     pub fn pass(&mut self, ms: u64) -> &mut Self {
         let end = Millis(self.now.0 + ms);

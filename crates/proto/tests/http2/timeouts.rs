@@ -127,6 +127,17 @@ fn output_that_does_not_leave_ends_the_connection() {
 }
 
 #[test]
+fn output_that_waits_for_the_servers_disk_has_its_time() {
+    let mut connection = Connection::new();
+    connection.hold_output = true;
+    connection.get(1, "/a").pass(19_000).read_for(60_000);
+    connection.pass(19_999);
+    assert!(!connection.is_closed());
+    connection.pass(1);
+    assert_eq!(connection.closes(CloseReason::Slow), 1);
+}
+
+#[test]
 fn a_blocking_step_has_its_time() {
     let mut connection = Connection::new();
     connection.hold_blocking = true;

@@ -378,3 +378,18 @@ fn an_earlier_deadline_is_reported_at_once() {
     let head = driver.feed(b"G").deadline().expect("head");
     assert!(head < idle, "a loop re-arms after each visit");
 }
+
+#[test]
+fn an_answer_whose_client_waits_for_the_servers_disk() {
+    let mut driver = big_answer();
+    driver.feed(GET).pass(4_000).read_for(60_000).pass(4_999);
+    assert!(!driver.is_closed());
+    driver.pass(1);
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+
+    // It takes nothing of what was bought before.
+    let mut driver = big_answer();
+    driver.feed(GET).progress(90_000).read_for(1_000);
+    driver.pass(13_999);
+    assert!(!driver.is_closed(), "three graces");
+}

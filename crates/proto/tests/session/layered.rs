@@ -283,3 +283,40 @@ fn without_the_layer_nothing_is_filled() {
     assert_eq!(plain.answers()[0].body, content);
     assert_eq!(plain.filled, 0);
 }
+
+#[test]
+fn a_part_of_a_file_that_the_disk_is_slow_to_give_is_no_delay_of_the_client() {
+    let (_, open, _) = file(200_000);
+    let mut driver = with_file(&open, 200_000);
+    driver.feed(&hello());
+    driver.hold_output = true;
+    driver.feed(&records(GET));
+    driver.pass(1_000);
+    driver.hold_fill = true;
+    driver.progress(u64::MAX);
+    assert_eq!(driver.deadline(), None);
+    driver.hold_fill = false;
+    driver.read_for(60_000);
+    assert!(!driver.is_closed() && driver.held.is_some());
+    driver.pass(Limits::default().write_pace.grace_ms - 1);
+    assert!(!driver.is_closed());
+}
+
+#[test]
+fn an_end_that_is_taken_in_drips_has_a_deadline_too() {
+    let mut driver = driver();
+    driver.feed(&hello());
+    driver.hold_output = true;
+    driver.feed(&records(
+        b"GET /big HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n",
+    ));
+    let pace = Limits::default().write_pace;
+    driver.pass(pace.grace_ms);
+    assert!(!driver.is_closed(), "the rest may still be taken");
+    let start = driver.now;
+    while !driver.is_closed() {
+        driver.progress(1).pass(100);
+        assert!(driver.now.since(start) < 10_000, "10 bytes a second");
+    }
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+}

@@ -60,7 +60,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             && slot.connection.as_ref().is_some_and(|connection| {
                 let client = self.client_of(connection);
                 let is_spared = self.plan.spares(client, self.thread.now());
-                connection.awaits_client_since().is_some()
+                connection.awaits_client_since::<D>().is_some()
                     && (self.thread.memory.budget().is_used_up() || !is_spared)
             });
         if is_to_close {

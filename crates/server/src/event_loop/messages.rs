@@ -92,6 +92,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             (Work::Compute(computation), Some(connection)) => {
                 connection.computed(computation, &mut self.thread.cx());
             }
+            // Of a connection that is closed: no worker has one with work out (`stays_here`).
             (Work::Prefetch(_) | Work::Compute(_) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
         }

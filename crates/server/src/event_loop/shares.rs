@@ -105,7 +105,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 /// `None`: a worker has it.
 pub(super) fn occupation<D: Driver>(slot: &Slot<D::Transport>) -> Option<Occupation> {
     let connection = slot.connection.as_ref()?;
-    Some(match connection.awaits_client_since() {
+    Some(match connection.awaits_client_since::<D>() {
         _ if connection.is_idle::<D>() => Occupation::Idle(slot.idle_since),
         Some(since) => Occupation::Slow(since),
         None => Occupation::Served,

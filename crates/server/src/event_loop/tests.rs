@@ -9,12 +9,8 @@ use rand::RngExt;
 
 use super::*;
 use crate::ServerOptions;
-use crate::accept::acceptor::LogAfter;
 use crate::admission::{Handoff, Verdict};
-use crate::shutdown::Shutdown;
-use crate::site::Clock;
-use crate::site::tests::config_of;
-use crate::telemetry::counters::Registry;
+use crate::site::tests::{config_of, site_of};
 use crate::transport::epoll::Epoll;
 use crate::transport::ring::driver::RingDriver;
 
@@ -76,25 +72,11 @@ pub(super) fn has_rings() -> bool {
 
 /// Loops of one server, with this handler.
 pub(super) fn event_loops<H: Handler, D: Driver>(handler: H, loops: usize) -> Vec<EventLoop<H, D>> {
-    let site = Arc::new(Site {
-        in_progress: None,
-        memory: loadline_base::MemoryBudget::new(None),
-        socket_buffer_bytes: 0,
-        config: config_of(handler),
-        options: ServerOptions {
-            loops,
-            ..ServerOptions::default()
-        },
-        clock: Clock::new(),
-        descriptor_log_after: LogAfter::default(),
-        failure: Default::default(),
-        shutdown: Shutdown::new().unwrap(),
-        registry: Registry::default().into(),
-        local_addresses: Default::default(),
-        warned_of_unnamed_proxy: Default::default(),
-        access: None,
-        connection_log: None,
-    });
+    let options = ServerOptions {
+        loops,
+        ..ServerOptions::default()
+    };
+    let site = site_of(config_of(handler), options);
     let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
     let event_loop = |index| EventLoop::new(index, &site, &group, None, Vec::new()).unwrap();
     (0..loops).map(event_loop).collect()
@@ -112,7 +94,7 @@ pub(super) fn connect<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>) -
     client
 }
 
-fn take_in<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, server: UnixStream) {
+pub(super) fn take_in<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, server: UnixStream) {
     event_loop.group.enter();
     event_loop.load().connections.fetch_add(1, Relaxed);
     event_loop.take_in(Handoff {

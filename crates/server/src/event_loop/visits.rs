@@ -6,7 +6,7 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::{Acceptance, EventLoop};
-use crate::connection::{Connection, Step};
+use crate::connection::Step;
 use crate::fairness::ClientKey;
 use crate::options::SocketIo;
 use crate::telemetry::log;
@@ -24,15 +24,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// Whether the loop serves it though workers serve connections: what its tasks and its blocking steps
-    /// come to is sent here. And while jobs wait, the loop receives what many requests of a connection are,
-    /// so that none of them waits twice, and each is judged by itself.
+    /// Whether the loop serves it though workers serve connections: what its tasks, its blocking steps and
+    /// other work come to is sent here. And while jobs wait, the loop receives what many requests of a
+    /// connection are, so that none of them waits twice, and each is judged by itself.
     fn stays_here(&self, token: Token) -> bool {
         let slot = self.slots.get(token);
         let connection = slot.and_then(|slot| slot.connection.as_ref());
         connection.is_some_and(|connection| {
             connection.has_tasks()
                 || connection.has_steps()
+                || connection.has_work_out::<D>()
                 || (connection.is_multiplexed() && self.dispatcher.has_jobs())
         })
     }
@@ -80,7 +81,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             });
             return self.abort(token, CloseReason::Failed);
         }
-        if let Some(deadline) = connection.deadline() {
+        if let Some(deadline) = connection.deadline::<D>() {
             self.timers.arm(token, deadline);
         }
         if connection.is_idle::<D>() && slot.acceptance == Acceptance::Served {
@@ -104,8 +105,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.again.push(token);
         }
         self.idle.remove(token.index);
-        if let Some(deadline) = slot.connection.as_ref().and_then(Connection::deadline) {
-            self.timers.arm(token, deadline);
+        if let Some(connection) = &mut slot.connection {
+            connection.transport_mut().queued();
+            if let Some(deadline) = connection.deadline::<D>() {
+                self.timers.arm(token, deadline);
+            }
         }
         self.note_memory(token);
     }
@@ -151,3 +155,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.group.leave(client);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,12 +75,13 @@ impl LaneControl {
         depth: usize,
     ) -> Result<(), u32> {
         let index = charge.place.lane as usize;
-        let taken = self.lanes[index].take(now_us, wait_us, depth);
-        if !charge.is_only {
-            self.single[index].moved(now_us);
-            return taken;
+        if charge.is_only {
+            // Judged by its like alone: the others' overload is not its own.
+            self.lanes[index].moved_after(now_us, wait_us);
+            return self.single[index].take(now_us, wait_us, depth);
         }
-        self.single[index].take(now_us, wait_us, depth)
+        self.single[index].moved(now_us);
+        self.lanes[index].take(now_us, wait_us, depth)
     }
 
     /// A worker has done a job in `took_us`.
@@ -230,6 +231,30 @@ mod tests {
         let mut new = LaneControl::new(GOAL, 8);
         (0..64).for_each(|index| new.done(index * 30_000, &charge(false), 500_000));
         assert!(new.offer(1_900_000, Lane::Files, alone(600)).is_err());
+    }
+
+    #[test]
+    fn a_job_that_is_done_is_no_refusal() {
+        let mut control = LaneControl::new(GOAL, 1);
+        let charge = |is_only| {
+            let mut charge = Charge::of(Lane::Files);
+            charge.is_only = is_only;
+            charge
+        };
+        (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 1_000));
+        (0..64).for_each(|index| control.done(400_000 + index * 5_000, &charge(false), 600_000));
+        // In time for a short one, too late for a long one.
+        for now_us in (1_000_000..2_000_000).step_by(50_000) {
+            assert_eq!(control.take(now_us, &charge(true), 900_000, 10), Ok(()));
+        }
+        assert!(!control.of(Lane::Files).is_lasting());
+        for now_us in (2_000_000..3_000_000).step_by(50_000) {
+            assert!(control.take(now_us, &charge(false), 900_000, 10).is_err());
+        }
+        assert!(control.of(Lane::Files).is_lasting());
+        // One that came alone, and has hardly waited, says that it is over.
+        assert_eq!(control.take(3_000_000, &charge(true), 1_000, 10), Ok(()));
+        assert!(!control.of(Lane::Files).is_lasting());
     }
 
     /// A lane that is short because it refuses what is more does not run empty.

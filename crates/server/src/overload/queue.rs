@@ -165,6 +165,12 @@ impl QueueControl {
         self.moved_at_us = self.moved_at_us.max(now_us);
     }
 
+    /// The same, after that job has waited for `wait_us`.
+    pub(super) fn moved_after(&mut self, now_us: u64, wait_us: u64) {
+        self.moved(now_us);
+        self.delay.waited(wait_us);
+    }
+
     /// A worker was busy with `jobs` for `took_us` in all.
     pub(crate) fn done_many(&mut self, now_us: u64, jobs: u64, took_us: u64) {
         self.service.add(now_us, jobs, took_us);

@@ -289,6 +289,10 @@ impl Transport<SimDriver> for SimSocket {
 
     fn prefetched(&mut self) {}
 
+    fn is_prefetching(&self) -> bool {
+        false
+    }
+
     fn has_begun(&self, _driver: &mut SimDriver) -> bool {
         let known = self.has_received || self.ended || self.gone;
         known || (!self.is_completion && lock(&self.network).has_input(self.pipe))

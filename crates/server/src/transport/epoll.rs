@@ -136,6 +136,10 @@ impl LoopTransport<Epoll> for Socket {
         }
     }
 
+    fn queued(&mut self) {
+        self.read_unless_registered();
+    }
+
     fn detach(mut self, driver: &mut Epoll) -> Result<Detached, Self> {
         if self.is_sending() {
             return Err(self);

@@ -228,6 +228,10 @@ impl Transport<RingDriver> for RingSocket {
         }
     }
 
+    fn is_prefetching(&self) -> bool {
+        (self.files.as_ref()).is_some_and(|sending| sending.is_prefetching())
+    }
+
     fn has_begun(&self, _driver: &mut RingDriver) -> bool {
         self.known.has_received || self.known.ended
     }
@@ -312,6 +316,7 @@ impl LoopTransport<RingDriver> for RingSocket {
                 if let Some(sending) = &mut self.files {
                     sending.read_ahead(bytes);
                 }
+                session.cached(cx);
             }
             RingEvent::HungUp if self.known.finished => {}
             RingEvent::HungUp => session.peer_gone(cx),

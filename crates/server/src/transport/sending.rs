@@ -46,6 +46,11 @@ impl Sending {
         }
     }
 
+    /// Its thread is not to wait for the disk from now on.
+    pub(crate) fn probe(&mut self) {
+        self.files = Files::Probe;
+    }
+
     /// The range is in the page cache.
     pub(crate) fn prefetched(&mut self) {
         self.is_prefetching = false;
@@ -57,6 +62,10 @@ impl Sending {
         if bytes > 0 {
             self.prefetched_bytes = self.prefetched_bytes.min(bytes);
         }
+    }
+
+    pub(crate) fn is_prefetching(&self) -> bool {
+        self.is_prefetching
     }
 
     /// Writes what the socket takes and the budget allows.

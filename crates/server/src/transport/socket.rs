@@ -167,9 +167,12 @@ impl<F: AsFd> Socket<F> {
         self.ready.owner = Owner::Thread { reads: false };
     }
 
-    /// Back.
+    /// Back, with what was begun there.
     pub(crate) fn move_to_loop(&mut self) {
         self.ready.owner = Owner::Loop;
+        if let Some(sending) = &mut self.sending {
+            sending.probe();
+        }
     }
 
     /// A poller has ceased to watch it; `false`: none did.
@@ -180,6 +183,11 @@ impl<F: AsFd> Socket<F> {
     /// Reading waits for an event.
     pub(crate) fn read_by_event(&mut self) {
         self.ready.readable = false;
+    }
+
+    /// Reading needs no event, unless a poller watches it.
+    pub(super) fn read_unless_registered(&mut self) {
+        self.ready.readable |= !self.ready.registered;
     }
 
     /// Whether the session has waited for input.
@@ -382,6 +390,10 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         if let Some(sending) = &mut self.sending {
             sending.prefetched();
         }
+    }
+
+    fn is_prefetching(&self) -> bool {
+        (self.sending.as_ref()).is_some_and(|sending| sending.is_prefetching())
     }
 
     fn has_begun(&self, _driver: &mut D) -> bool {

@@ -119,7 +119,8 @@ impl Work {
                 waited_long && connection.is_some_and(has_left)
             }
             Self::Task(task) => task.is_new() && task.is_cancelled(),
-            Self::Prefetch(_) | Self::Compute(_) => false,
+            Self::Compute(computation) => computation.is_abandoned(),
+            Self::Prefetch(_) => false,
         }
     }
 

@@ -378,6 +378,10 @@ impl Session for ManyStreams {
         self.streams.iter().any(|it| it.http.is_cut())
     }
 
+    fn has_work_out(&self) -> bool {
+        false
+    }
+
     fn awaits_client_since(&self) -> Option<Millis> {
         let since = self.streams.iter().map(|it| it.http.awaits_client_since());
         since.min().flatten()

@@ -1,0 +1,282 @@
+//! Connections that wait: for work of theirs, beside workers that serve connections; for their turn.
+
+use std::any::Any;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Weak};
+
+use loadline_base::{Buffer, Token};
+use loadline_proto::{Computation, Fault, Handler, Http1Session, Layer, Layered, Protocol};
+use loadline_sys::ListenAddr;
+
+use crate::config::{Config, SharedConfig};
+use crate::connection::Connection;
+use crate::connection::tests::{Distant, GET};
+use crate::event_loop::EventLoop;
+use crate::event_loop::loop_group::LoopGroup;
+use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
+use crate::options::{ServerOptions, SocketIo};
+use crate::site::tests::{Quiet, config_of, site_of};
+use crate::transport::epoll::Epoll;
+use crate::transport::ring::driver::RingDriver;
+use crate::transport::{Driver as _, Transport as _};
+use crate::worker::pool::{WorkerThread, Workers};
+
+/// A loop, and its worker, which works when it is told to.
+struct Server<H: Handler> {
+    event_loop: EventLoop<H, Epoll>,
+    worker: WorkerThread<H>,
+}
+
+impl<H: Handler> Server<H> {
+    /// Whose workers serve connections.
+    fn new(config: Arc<SharedConfig<H>>) -> Self {
+        let options = ServerOptions {
+            workers: 1,
+            socket_io: SocketIo::Worker,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config, options);
+        let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+        let (workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
+        let event_loop = EventLoop::new(0, &site, &group, Some(workers), Vec::new()).unwrap();
+        Self {
+            event_loop,
+            worker: threads.pop().unwrap(),
+        }
+    }
+
+    /// The loop serves the connection itself, once it has looked for events.
+    fn serve(&mut self, token: Token) {
+        self.event_loop.driver.wait(Some(0)).unwrap();
+        self.event_loop.begin_turn();
+        while self.event_loop.next_event().is_some() {}
+        self.event_loop.serve(token);
+    }
+
+    /// The worker does what waits for it.
+    fn work(&mut self) {
+        let site = Arc::clone(&self.event_loop.site);
+        while let Some(taken) = self.worker.try_take(site.clock.now_us()) {
+            self.worker.carry_out(taken, &site);
+        }
+    }
+
+    fn has_work_out(&self, token: Token) -> bool {
+        let slot = self.event_loop.slots.get(token);
+        let connection = slot.and_then(|slot| slot.connection.as_ref());
+        connection.is_some_and(Connection::has_work_out::<Epoll>)
+    }
+
+    /// Bytes that come within some turns.
+    fn answer(&mut self, client: &mut UnixStream) -> Vec<u8> {
+        client.set_nonblocking(true).unwrap();
+        let mut all = Vec::new();
+        for _ in 0..20 {
+            self.work();
+            turn(&mut self.event_loop);
+            let mut bytes = [0; 4096];
+            match client.read(&mut bytes) {
+                Ok(count) => all.extend_from_slice(&bytes[..count]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        }
+        all
+    }
+}
+
+fn turn<H: Handler>(event_loop: &mut EventLoop<H, Epoll>) {
+    event_loop.begin_wait();
+    event_loop.wake_and_work().unwrap();
+}
+
+fn answers(bytes: &[u8]) -> usize {
+    bytes.windows(12).filter(|it| it == b"HTTP/1.1 200").count()
+}
+
+#[test]
+fn a_connection_stays_at_its_loop_until_a_file_is_read() {
+    let mut server = Server::new(config_of(Distant::new()));
+    let mut client = connect(&mut server.event_loop);
+    let token = server.event_loop.slots.token_at(0).unwrap();
+    client.write_all(GET).unwrap();
+    server.serve(token);
+    assert!(server.has_work_out(token));
+    // An event, before the worker has come to it.
+    client.write_all(GET).unwrap();
+    turn(&mut server.event_loop);
+    assert!(server.has_work_out(token));
+    assert_eq!(answers(&server.answer(&mut client)), 2);
+}
+
+/// Changes nothing, and opens when something was computed.
+#[derive(Debug, Default)]
+struct Slow {
+    alive: Arc<()>,
+    input: Buffer,
+    is_due: bool,
+    is_open: bool,
+}
+
+#[derive(Debug)]
+struct Sum {
+    is_done: bool,
+    alive: Weak<()>,
+}
+
+impl Computation for Sum {
+    fn carry_out(&mut self) {
+        self.is_done = true;
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.alive.strong_count() == 0
+    }
+}
+
+impl Layer for Slow {
+    fn received(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut Buffer,
+        _out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        match self.is_open {
+            true => plain.extend_from_slice(bytes),
+            false => {
+                self.input.extend_from_slice(bytes);
+                self.is_due = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, plain: &[u8], out: &mut Buffer) {
+        out.extend_from_slice(plain);
+    }
+
+    fn finish(&mut self, _out: &mut Buffer) {}
+
+    fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+
+    fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
+        let sum = || Sum {
+            is_done: false,
+            alive: Arc::downgrade(&self.alive),
+        };
+        let is_due = std::mem::replace(&mut self.is_due, false);
+        is_due.then(|| Box::new(sum()) as Box<dyn Computation>)
+    }
+
+    fn computed(
+        &mut self,
+        computation: Box<dyn Computation>,
+        plain: &mut Buffer,
+        _out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        let computation: Box<dyn Any> = computation;
+        let sum = computation.downcast::<Sum>();
+        self.is_open = sum.is_ok_and(|sum| sum.is_done);
+        plain.append(&mut self.input);
+        match self.is_open {
+            true => Ok(()),
+            false => Err(Fault::bad_request("there was no room")),
+        }
+    }
+}
+
+/// A server whose connections begin with a computation, and one that has begun.
+fn computing() -> (Server<Quiet>, UnixStream, Token) {
+    let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+    let mut config = Config::new(Arc::new(Quiet), Arc::default(), [nowhere]);
+    config.listeners[0].protocol = Protocol::Other(|config, peer, cx| {
+        let http = Http1Session::new(config, peer, cx);
+        Box::new(Layered::new(Slow::default(), http, config, cx))
+    });
+    let mut server = Server::new(config.into());
+    let mut client = connect(&mut server.event_loop);
+    let token = server.event_loop.slots.token_at(0).unwrap();
+    client.write_all(GET).unwrap();
+    server.serve(token);
+    assert!(server.has_work_out(token));
+    (server, client, token)
+}
+
+#[test]
+fn a_connection_stays_at_its_loop_until_its_handshake_is_computed() {
+    let (mut server, mut client, token) = computing();
+    client.write_all(GET).unwrap();
+    turn(&mut server.event_loop);
+    assert!(server.has_work_out(token));
+    assert_eq!(answers(&server.answer(&mut client)), 2);
+}
+
+#[test]
+fn a_handshake_whose_client_has_left_is_not_computed() {
+    let (mut server, client, token) = computing();
+    drop(client);
+    turn(&mut server.event_loop);
+    assert!(!server.has_work_out(token), "it is closed");
+    server.work();
+    let total = server.event_loop.site.registry.snapshot().total;
+    assert_eq!((total.abandoned, total.jobs), (1, 0));
+}
+
+/// The socket was in no poller yet, and what has left was little.
+#[test]
+fn a_last_answer_is_whole_though_more_came_before_its_connections_turn() {
+    const REQUESTS: usize = 60;
+    let mut event_loop = event_loops::<_, Epoll>(Quiet, 1).pop().unwrap();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client.write_all(&GET.repeat(REQUESTS - 1)).unwrap();
+    let last = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    client.write_all(last).unwrap();
+    take_in(&mut event_loop, server);
+    let token = event_loop.slots.token_at(0).unwrap();
+    assert!(event_loop.slots.get(token).unwrap().queued);
+    client.write_all(b"more").unwrap();
+    for _ in 0..20 {
+        turn(&mut event_loop);
+    }
+    let mut bytes = Vec::new();
+    let read = client.read_to_end(&mut bytes);
+    assert!(read.is_ok(), "{read:?}");
+    assert_eq!(answers(&bytes), REQUESTS);
+}
+
+/// Which reports nothing to the connection meanwhile.
+#[test]
+fn a_connection_has_no_deadline_while_the_ring_reads_a_file() {
+    if !has_rings() {
+        return;
+    }
+    let distant = Distant::new();
+    let content = distant.content.clone();
+    let mut event_loop = event_loops::<_, RingDriver>(distant, 1).pop().unwrap();
+    let mut client = connect(&mut event_loop);
+    let token = event_loop.slots.token_at(0).unwrap();
+    client.write_all(GET).unwrap();
+    let mut has_read = false;
+    let mut bytes = Vec::new();
+    client.set_nonblocking(true).unwrap();
+    while !bytes.ends_with(&content) {
+        assert!(!event_loop.turn().unwrap());
+        let slot = event_loop.slots.get(token).unwrap();
+        let connection = slot.connection.as_ref().unwrap();
+        if connection.transport().is_prefetching() {
+            assert_eq!(connection.deadline::<RingDriver>(), None);
+            has_read = true;
+        }
+        let mut some = [0; 4096];
+        let count = client.read(&mut some).unwrap_or(0);
+        bytes.extend_from_slice(&some[..count]);
+    }
+    assert!(has_read, "before it was sent");
+}
