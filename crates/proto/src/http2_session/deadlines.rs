@@ -74,6 +74,7 @@ impl Http2Session {
         match stream.phase {
             Phase::Discarding => Some((limits.linger_pace.deadline(since, moved), Late::Rest)),
             Phase::Collect { .. } => Some((limits.body_pace.deadline(since, moved), Late::Content)),
+            Phase::Task if !stream.content.is_empty() => None, // it waits for its turn
             Phase::Task => Some(match stream.app.awaited(None, limits) {
                 Awaited::Client(at) => (at, Late::Content),
                 Awaited::App(at) => (at, Late::App),

@@ -40,7 +40,7 @@ impl Http2Session {
             bytes_max,
             for_task,
         };
-        (stream.since, stream.moved) = (cx.now, 0);
+        stream.begin_period(cx.now);
         let come = std::mem::take(&mut stream.app.offered_bytes);
         self.give_credit(id, come as u32, cx);
         self.invite(id, cx);
@@ -73,7 +73,7 @@ impl Http2Session {
                 bytes_max,
                 for_task,
             };
-            (stream.since, stream.moved) = (cx.now, 0);
+            stream.begin_period(cx.now);
             return self.gather(id, cx);
         }
         stream.phase = Phase::Start;
@@ -100,13 +100,9 @@ impl Http2Session {
         stream.app.offer.extend_from_slice(bytes);
         stream.app.received_bytes += len as u64;
         let received = stream.app.received_bytes;
-        let pace = self.config.limits.body_pace;
         match stream.phase {
             Phase::Collect { for_task, .. } => {
-                stream.moved += len as u64;
-                if let Some(since) = pace.renewed(stream.since, stream.moved, cx.now) {
-                    (stream.since, stream.moved) = (since, 0);
-                }
+                stream.advance(len as u64, &self.config.limits.body_pace, cx.now);
                 match for_task {
                     true => stream.app.offered_bytes += len,
                     false => self.give_credit(id, len as u32, cx),
@@ -299,6 +295,9 @@ impl Http2Session {
                     left => stream.promised_left = left.flatten(),
                 }
                 stream.app.produced(len, len);
+                if stream.content.is_empty() {
+                    stream.begin_period(cx.now); // of waiting for a window
+                }
                 stream.content.push_back(Segment::Buffer(bytes));
             }
             Piece::Trailers(fields) => {

@@ -364,6 +364,11 @@ impl Connection {
     /// The socket takes what was held.
     pub fn release(&mut self) -> &mut Self {
         self.hold_output = false;
+        self.take_batch()
+    }
+
+    /// The socket takes what was held, and what comes then is held again.
+    pub fn take_batch(&mut self) -> &mut Self {
         if let Some(transmit) = self.held.take() {
             self.deliver(transmit);
         }
