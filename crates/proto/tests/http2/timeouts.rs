@@ -117,6 +117,34 @@ fn an_app_that_falls_silent_is_cut() {
     assert_eq!(Connection::errors(&connection.take())[0].0, 1);
 }
 
+/// Calls of gRPC pause in both directions. What ends them is silence of both sides.
+#[test]
+fn a_client_may_be_silent_as_long_as_the_app_once_the_response_has_begun() {
+    let piece = || Piece::Data(Buffer::from(b"x".to_vec()));
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]).post(3, "/task", &[]);
+    connection.consume(1, 0).consume(3, 0).answer(1, None);
+    connection.pass(10_000);
+    let frames = connection.take();
+    let statuses = [(1, "200".to_owned()), (3, "408".to_owned())];
+    assert_eq!(Connection::statuses(&frames), statuses);
+    assert_eq!(connection.cancelled, [3], "it has not begun its response");
+    connection.pass(289_999).produce(1, piece());
+    connection.pass(299_999);
+    connection.frame(Kind::Data, 0, 1, b"y").pass(299_999);
+    connection.consume(1, 1).pass(299_999);
+    assert_eq!(
+        connection.cancelled,
+        [3],
+        "each step gives it the time anew"
+    );
+    assert_eq!(Connection::content(&connection.take(), 1).0, b"x");
+    connection.pass(1);
+    assert_eq!(connection.cancelled, [3, 1]);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(1, ErrorCode::Cancel as u32)]);
+}
+
 #[test]
 fn output_that_does_not_leave_ends_the_connection() {
     let mut connection = Connection::new();
