@@ -14,7 +14,10 @@ use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::state::{Effect, Received};
 use crate::http2::stream::Stream;
-use crate::{ClientKey, Context, Exchange, Fault, Http2Count, RequestBody, Status, StreamId};
+use crate::{
+    ClientKey, Context, Exchange, Fault, FieldName, Http2Count, Request, RequestBody, Status,
+    StreamId,
+};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
 /// empty ones.
@@ -425,10 +428,7 @@ impl Http2Session {
                 };
             }
         };
-        stream.announced_left = match facts.framing {
-            Framing::Length(len) => Some(len),
-            Framing::Empty | Framing::Chunked => None,
-        };
+        stream.announced_left = announced(facts.framing, &exchange.request);
         if is_end && stream.announced_left.is_some_and(|left| left > 0) {
             cx.pool.give_exchange(exchange);
             return self.refuse_stream(id, ErrorCode::Protocol, cx);
@@ -495,6 +495,15 @@ impl Http2Session {
         for stream in self.streams.iter() {
             stream.hang_up.as_ref().inspect(|it| it.half_close());
         }
+    }
+}
+
+/// The length of the content, if the head says it (section 8.1.1). To HTTP/1 a length of 0 is none.
+fn announced(framing: Framing, request: &Request) -> Option<u64> {
+    match framing {
+        Framing::Length(len) => Some(len),
+        Framing::Empty => request.field(FieldName::ContentLength).map(|_| 0),
+        Framing::Chunked => None,
     }
 }
 
