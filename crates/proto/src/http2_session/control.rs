@@ -2,7 +2,9 @@
 
 use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session};
-use crate::http2::frame::{ErrorCode, FrameHead, Kind, Setting, WINDOW_BYTES_MAX, flags, number};
+use crate::http2::frame::{
+    ErrorCode, FrameHead, Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES_MAX, flags, number,
+};
 use crate::{Context, StreamId};
 
 impl Http2Session {
@@ -108,13 +110,20 @@ impl Http2Session {
         }
     }
 
-    /// The same for the connection, once it is worth a frame.
+    /// The same for the connection, once it is worth a frame, or if little is left: what apps have not read
+    /// may keep the credit small for long.
     pub(super) fn use_credit(&mut self, cx: &mut Context<'_>) {
-        if self.credit >= self.config.limits.connection_window_bytes.div_ceil(2) {
+        let is_worth_it = self.credit >= self.config.limits.connection_window_bytes.div_ceil(2);
+        if is_worth_it || self.credit > 0 && self.is_window_short() {
             let more = std::mem::take(&mut self.credit);
             self.window += more;
             self.output.window_update(CONNECTION, more, cx);
         }
+    }
+
+    /// Whether the client may send less than a frame's payload on all streams together.
+    pub(super) fn is_window_short(&self) -> bool {
+        (self.window as usize) < PAYLOAD_BYTES_MAX
     }
 }
 

@@ -4,7 +4,7 @@ use super::Http2Session;
 use loadline_base::Segment;
 
 use crate::hpack::Indexing;
-use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX};
+use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::progress::{SMALL_CONTENT_BYTES, no_memory_for_content, too_much_content};
 use crate::stream::AnswerEnd;
@@ -82,7 +82,7 @@ impl Http2Session {
 
     /// Content came, or its end.
     pub(super) fn content(&mut self, id: StreamId, bytes: &[u8], cx: &mut Context<'_>) {
-        if (self.window as usize) < PAYLOAD_BYTES_MAX {
+        if self.is_window_short() {
             self.start_early();
         }
         let Some(stream) = self.streams.get_mut(id) else {

@@ -130,18 +130,15 @@ fn a_priority_can_change() {
     assert_eq!(order, [5, 3]);
 }
 
-#[test]
-fn the_client_may_send_as_much_as_is_taken() {
-    let mut connection = Connection::new();
-    connection.post(1, "/p", &[]);
-    let mut sent = 0;
-    let (mut stream, mut all) = (64_u64 << 10, 256_u64 << 10);
-    while sent < 900_000 {
+/// An upload of this length, in which the client keeps to its windows: `stream` and `all`.
+fn upload(connection: &mut Connection, id: u32, len: u64, mut all: u64) {
+    let (mut sent, mut stream) = (0, 64_u64 << 10);
+    while sent < len {
         assert!(
             stream.min(all) >= 8_000,
             "the windows open again: {stream} {all}"
         );
-        connection.frame(Kind::Data, 0, 1, &[b'x'; 8_000]);
+        connection.frame(Kind::Data, 0, id, &[b'x'; 8_000]);
         sent += 8_000;
         (stream, all) = (stream - 8_000, all - 8_000);
         for frame in connection.take() {
@@ -154,4 +151,26 @@ fn the_client_may_send_as_much_as_is_taken() {
         }
         assert!(stream <= 64 << 10 && all <= 256 << 10);
     }
+}
+
+#[test]
+fn the_client_may_send_as_much_as_is_taken() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[]);
+    upload(&mut connection, 1, 900_000, 256 << 10);
+}
+
+/// Apps that do not read hold three quarters of the connection's window.
+#[test]
+fn uploads_that_nobody_reads_do_not_stop_others() {
+    let mut connection = Connection::new();
+    for stream in [1, 3, 5] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    assert_eq!(connection.take(), []);
+    connection.post(7, "/p", &[]);
+    upload(&mut connection, 7, 900_000, 64 << 10);
 }
