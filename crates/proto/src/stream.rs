@@ -119,6 +119,13 @@ impl Stream {
         }
     }
 
+    /// The period of the client's content begins anew, if some is awaited.
+    pub(crate) fn await_client_anew(&mut self, now: Millis) {
+        if self.fed_since.is_none() {
+            (self.client_since, self.client_moved, self.content_at) = (now, 0, now);
+        }
+    }
+
     /// Follows whether the app waits for the client: only that time counts as the client's.
     pub(crate) fn note_hunger(&mut self, content_left: bool, now: Millis) {
         let hungry = content_left && self.asked && self.offered_bytes == 0;

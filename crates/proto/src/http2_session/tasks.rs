@@ -61,13 +61,15 @@ impl Http2Session {
             return self.answer_fault(exchange, too_much_content(), cx);
         }
         let window = self.config.limits.stream_window_bytes as u64;
+        let can_come = !self.is_window_short();
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
         stream.task = options;
         stream.exchange = Some(exchange);
         let is_invited = !stream.expects_continue || stream.app.received_bytes > 0;
-        if stream.announced_left.is_some() && content_bytes <= window && is_invited {
+        let fits = stream.announced_left.is_some() && content_bytes <= window;
+        if fits && is_invited && can_come {
             let (bytes_max, for_task) = (window, true);
             stream.phase = Phase::Collect {
                 bytes_max,
