@@ -5,6 +5,7 @@ use super::{CONNECTION, Http2Session};
 use crate::http2::frame::{
     ErrorCode, FrameHead, Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES_MAX, flags, number,
 };
+use crate::http2::stream::Phase;
 use crate::{Context, StreamId};
 
 impl Http2Session {
@@ -103,7 +104,11 @@ impl Http2Session {
             return;
         };
         stream.credit += bytes;
-        if !stream.has_all && stream.credit >= window.div_ceil(2) {
+        // Gathered content is not given back before its task begins: what else there is may be needed.
+        let is_gathered = matches!(stream.phase, Phase::Collect { for_task: true, .. });
+        let is_short = is_gathered && (stream.window as usize) < PAYLOAD_BYTES_MAX;
+        let is_worth_it = stream.credit >= window.div_ceil(2);
+        if !stream.has_all && (is_worth_it || is_short && stream.credit > 0) {
             let more = std::mem::take(&mut stream.credit);
             stream.window += more;
             self.output.window_update(id, more, cx);

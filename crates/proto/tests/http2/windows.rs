@@ -174,3 +174,27 @@ fn uploads_that_nobody_reads_do_not_stop_others() {
     connection.post(7, "/p", &[]);
     upload(&mut connection, 7, 900_000, 64 << 10);
 }
+
+/// Padding uses the windows up as content does, and is worth nothing to an app that waits for all of it.
+#[test]
+fn padding_does_not_shut_a_streams_window_for_good() {
+    const LEN: usize = 60_000;
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[("content-length", "60000")]);
+    let payload = [&[255][..], &[b'x'; 500], &[0; 255]].concat();
+    let (mut window, mut sent) = (64_usize << 10, 0);
+    while sent < LEN {
+        assert!(window >= payload.len(), "{sent} of {LEN} bytes were sent");
+        sent += 500;
+        window -= payload.len();
+        let end = if sent == LEN { flags::END_STREAM } else { 0 };
+        connection.frame(Kind::Data, flags::PADDED | end, 1, &payload);
+        let frames = connection.take();
+        let of_it = frames.iter().filter(|frame| frame.stream == 1);
+        for update in of_it.filter(|frame| frame.kind == Kind::WindowUpdate) {
+            window += u32::from_be_bytes(update.payload[..].try_into().unwrap()) as usize;
+        }
+    }
+    let app = &connection.apps[&1];
+    assert_eq!((app.content.len(), app.has_end), (LEN, true));
+}
