@@ -5,6 +5,7 @@ use super::{CONNECTION, Http2Session};
 use crate::http2::frame::{
     ErrorCode, FrameHead, Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES_MAX, flags, number,
 };
+use crate::http2::priority::Priority;
 use crate::http2::stream::Phase;
 use crate::{Context, StreamId};
 
@@ -94,6 +95,19 @@ impl Http2Session {
                 "a PRIORITY frame of a wrong length",
             )),
         }
+    }
+
+    /// RFC 9218 section 7.1.
+    pub(super) fn priority_update(&mut self, payload: &[u8], cx: &Context<'_>) -> Parsed {
+        self.spend(cx)?;
+        let id = StreamId(number(payload) & WINDOW_BYTES_MAX);
+        if id == CONNECTION {
+            return Err(Failure(ErrorCode::Protocol, "a priority for no stream"));
+        }
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.priority = Priority::parse(&payload[4..]);
+        }
+        Ok(())
     }
 
     /// The client may send so much more.

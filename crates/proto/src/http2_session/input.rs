@@ -7,9 +7,7 @@ use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session, Stage};
 use crate::hpack::HpackError;
 use crate::http1::Framing;
-use crate::http2::frame::{
-    ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, WINDOW_BYTES_MAX, flags, number, unwrapped,
-};
+use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags, unwrapped};
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::state::{Effect, Received};
@@ -196,14 +194,7 @@ impl Http2Session {
             }
             Kind::WindowUpdate => self.window_update(head, payload, cx),
             Kind::Priority => self.priority(head, payload, cx),
-            Kind::PriorityUpdate => {
-                self.spend(cx)?;
-                let id = StreamId(number(payload) & WINDOW_BYTES_MAX);
-                if let Some(stream) = self.streams.get_mut(id) {
-                    stream.priority = Priority::parse(&payload[4..]);
-                }
-                Ok(())
-            }
+            Kind::PriorityUpdate => self.priority_update(payload, cx),
             Kind::PushPromise => Err(Failure(ErrorCode::Protocol, "a client does not push")),
             Kind::GoAway | Kind::Unknown => Ok(()),
         }

@@ -90,6 +90,11 @@ fn connection_errors() {
             Protocol,
         ),
         (
+            "a priority for no stream",
+            vec![frame(Kind::PriorityUpdate, 0, 0, b"\0\0\0\0u=3")],
+            Protocol,
+        ),
+        (
             "a window of nothing",
             vec![frame(Kind::WindowUpdate, 0, 0, &[0; 4])],
             Protocol,
