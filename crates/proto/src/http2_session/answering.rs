@@ -89,7 +89,12 @@ impl Http2Session {
             stream.promised_left = len.filter(|_| !is_empty);
             stream.takes_trailers = takes_trailers(&exchange.request);
             body = Body::Empty;
-        } else if is_empty {
+        } else {
+            // Nobody reads what has come of the request.
+            self.credit += std::mem::take(&mut stream.app.offered_bytes) as u32; // within a window
+            cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+        }
+        if is_empty {
             body = Body::Empty;
         }
         put_content(&mut stream.content, body, cx);

@@ -1,8 +1,9 @@
 //! Flow control and priorities (RFC 9113 section 5.2, RFC 9218).
 
+use loadline_proto::Body;
 use loadline_proto::http2::frame::{Kind, Setting, WINDOW_BYTES, flags};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Frame};
 
 #[test]
 fn no_more_is_sent_than_the_windows_allow() {
@@ -197,4 +198,25 @@ fn padding_does_not_shut_a_streams_window_for_good() {
     }
     let app = &connection.apps[&1];
     assert_eq!((app.content.len(), app.has_end), (LEN, true));
+}
+
+/// What has come of a request is for nobody once the response has begun, however long that takes.
+#[test]
+fn unread_content_is_given_back_when_the_response_begins() {
+    let mut connection = Connection::new();
+    for stream in [1, 3] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    assert_eq!(connection.take(), []);
+    for stream in [1, 3] {
+        connection.answer_with(stream, Body::Bytes(vec![b'y'; 70_000]));
+    }
+    let frames = connection.take();
+    assert!(!Connection::content(&frames, 1).1 && !Connection::content(&frames, 3).1);
+    let is_update = |it: &&Frame| (it.kind, it.stream) == (Kind::WindowUpdate, 0);
+    let update = frames.iter().find(is_update).expect("a window");
+    assert_eq!(update.payload, (128_u32 << 10).to_be_bytes());
 }
