@@ -81,8 +81,6 @@ pub(crate) struct Stream {
     pub(crate) is_produced: bool,
     /// The content that an app has promised and not produced.
     pub(crate) promised_left: Option<u64>,
-    /// Content that no client gets: for HEAD.
-    pub(crate) is_dropped: bool,
     pub(crate) takes_trailers: bool,
     pub(crate) trailers: Option<Fields>,
     /// The answered request, for the log.

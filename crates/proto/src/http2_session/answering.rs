@@ -82,11 +82,12 @@ impl Http2Session {
         let stated = stated_len(&exchange.request, &exchange.response, &body);
         let is_empty =
             exchange.request.method == Method::Head || exchange.response.status.has_no_content();
-        if let Body::Stream { len } = body {
+        if let Body::Stream { len } = body
+            && !is_empty
+        {
             stream.phase = Phase::Task;
             stream.is_produced = true;
-            stream.is_dropped = is_empty;
-            stream.promised_left = len.filter(|_| !is_empty);
+            stream.promised_left = len;
             stream.takes_trailers = takes_trailers(&exchange.request);
             body = Body::Empty;
         } else {
@@ -95,6 +96,8 @@ impl Http2Session {
             cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
         }
         if is_empty {
+            let task = matches!(body, Body::Stream { .. }).then_some(id);
+            self.cancelled.extend(task); // nobody gets what it would produce
             body = Body::Empty;
         }
         put_content(&mut stream.content, body, cx);

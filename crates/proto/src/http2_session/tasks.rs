@@ -284,11 +284,6 @@ impl Http2Session {
             _ if !has_head => {} // nowhere to put it
             Piece::Data(bytes) => {
                 let len = bytes.len();
-                if stream.is_dropped {
-                    stream.app.produced(len, 0);
-                    cx.pool.buffers.give(bytes);
-                    return self.mark_due(id);
-                }
                 match stream
                     .promised_left
                     .map(|left| left.checked_sub(len as u64))
