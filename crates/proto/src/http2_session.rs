@@ -102,6 +102,8 @@ pub struct Http2Session {
     /// What the client takes, of all streams together, and of each new one.
     send_window: i64,
     stream_send_window: u32,
+    /// Content of responses that was put into the output so far.
+    content_sent: u64,
     sending: bool,
     /// Of the batch on its way: its length, its memory, and how much of it has left.
     out_bytes: u64,
@@ -183,6 +185,7 @@ impl Http2Session {
             output: Output::default(),
             send_window: i64::from(WINDOW_BYTES),
             stream_send_window: WINDOW_BYTES,
+            content_sent: 0,
             sending: false,
             out_bytes: 0,
             out_sent: 0,

@@ -93,8 +93,9 @@ pub struct Limits {
     /// Time for an app to answer, from its request's head or from its last step in reading the
     /// content on: 60 s, as proxies give it. Then 503.
     pub app_answer_timeout_ms: u64,
-    /// Time without a piece of an app's answer once it has begun; then the connection is closed. 5
-    /// minutes: event streams say something every 15 to 60 s to stay open.
+    /// Time without a piece of an app's answer once it has begun, nor of content that the app waits for;
+    /// then the connection is closed, or the stream of HTTP/2 reset. 5 minutes: event streams say something
+    /// every 15 to 60 s to stay open, and calls of gRPC may pause.
     pub app_silence_timeout_ms: u64,
     /// Bytes read and thrown away after an error answer, so that the client reads it instead of a
     /// reset (RFC 9112 section 9.6); of a stream of HTTP/2, after any answer that is complete before its
@@ -116,8 +117,8 @@ pub struct Limits {
     pub handshake_timeout_ms: u64,
     /// Time for a head: a drip of one byte a second ends after 30 s.
     pub head_pace: Pace,
-    /// Time for a body. Content counts, its framing does not: a chunk-size line or the trailers have the
-    /// grace from where they began.
+    /// Time for a body, until an app's answer has begun. Content counts, its framing does not: a chunk-size
+    /// line or the trailers have the grace from where they began.
     pub body_pace: Pace,
     /// Time for an answer to be taken.
     pub write_pace: Pace,

@@ -72,6 +72,8 @@ pub(crate) struct Stream {
     /// The period of the client's content, not counting time in which none was awaited.
     client_since: Millis,
     client_moved: u64,
+    /// When content last came.
+    content_at: Millis,
     /// Since when no content is awaited.
     fed_since: Option<Millis>,
     /// When content was last awaited anew.
@@ -86,6 +88,7 @@ impl Stream {
             room_bytes: window,
             app_since: now,
             client_since: now,
+            content_at: now,
             fed_since: Some(now),
             offer: std::mem::take(&mut self.offer),
             offered_bytes: self.offered_bytes,
@@ -105,11 +108,21 @@ impl Stream {
 
     /// Content came; its framing does not count.
     pub(crate) fn client_moved(&mut self, bytes: u64, limits: &Limits, now: Millis) {
+        if bytes > 0 {
+            self.content_at = now;
+        }
         self.client_moved += bytes;
         let (since, moved) = (self.client_since, self.client_moved);
         if let Some(since) = limits.body_pace.renewed(since, moved, now) {
             self.client_since = since;
             self.client_moved = 0;
+        }
+    }
+
+    /// The period of the client's content begins anew, if some is awaited.
+    pub(crate) fn await_client_anew(&mut self, now: Millis) {
+        if self.fed_since.is_none() {
+            (self.client_since, self.client_moved, self.content_at) = (now, 0, now);
         }
     }
 
@@ -131,10 +144,19 @@ impl Stream {
     }
 
     /// Who is awaited, and until when. `line_since`: when a line of the framing began that is incomplete.
+    ///
+    /// Once the answer has begun, the two talk with each other, and the client may be silent as long as the
+    /// app may.
     pub(crate) fn awaited(&self, line_since: Option<Millis>, limits: &Limits) -> Awaited {
         if self.fed_since.is_none() {
             let pace = &limits.body_pace;
-            let deadline = pace.deadline(self.client_since, self.client_moved);
+            let deadline = match self.has_head() {
+                false => pace.deadline(self.client_since, self.client_moved),
+                true => {
+                    let last = self.app_since.max(self.content_at).0;
+                    Millis(last.saturating_add(limits.app_silence_timeout_ms))
+                }
+            };
             let line = line_since.map(|since| pace.deadline(since.max(self.hungry_since), 0));
             return Awaited::Client(line.map_or(deadline, |line| line.min(deadline)));
         }

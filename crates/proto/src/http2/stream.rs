@@ -15,7 +15,7 @@ use loadline_base::{BufferPool, Millis, Segment};
 use super::priority::Priority;
 use super::state::State;
 use crate::stream::Stream as AppStream;
-use crate::{ClientKey, Exchange, Fields, HangUp, StreamId, TaskOptions};
+use crate::{ClientKey, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
 
 /// Where the request stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +81,6 @@ pub(crate) struct Stream {
     pub(crate) is_produced: bool,
     /// The content that an app has promised and not produced.
     pub(crate) promised_left: Option<u64>,
-    /// Content that no client gets: for HEAD.
-    pub(crate) is_dropped: bool,
     pub(crate) takes_trailers: bool,
     pub(crate) trailers: Option<Fields>,
     /// The answered request, for the log.
@@ -95,6 +93,8 @@ pub(crate) struct Stream {
     pub(crate) moved: u64,
     /// When it had its last turn, among those of its urgency.
     pub(crate) turn: u64,
+    /// How much of the connection's content it has counted, its own included.
+    pub(crate) counted: u64,
 }
 
 impl Stream {
@@ -121,6 +121,19 @@ impl Stream {
                 true => !self.is_produced,
                 false => self.send_window.min(connection_window) > 0,
             }
+    }
+
+    /// Its period begins.
+    pub(crate) fn begin_period(&mut self, now: Millis) {
+        (self.since, self.moved) = (now, 0);
+    }
+
+    /// So much has moved in its period.
+    pub(crate) fn advance(&mut self, bytes: u64, pace: &Pace, now: Millis) {
+        self.moved += bytes;
+        if let Some(since) = pace.renewed(self.since, self.moved, now) {
+            (self.since, self.moved) = (since, 0);
+        }
     }
 
     /// Takes content of this length at most from what waits.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loadline_base::{Buffer, Segment};
+use loadline_base::{Buffer, Millis, Segment};
 
 use super::{Http2Session, abandon};
 use crate::error_pages::fill_error_page;
@@ -82,19 +82,27 @@ impl Http2Session {
         let stated = stated_len(&exchange.request, &exchange.response, &body);
         let is_empty =
             exchange.request.method == Method::Head || exchange.response.status.has_no_content();
-        if let Body::Stream { len } = body {
+        if let Body::Stream { len } = body
+            && !is_empty
+        {
             stream.phase = Phase::Task;
             stream.is_produced = true;
-            stream.is_dropped = is_empty;
-            stream.promised_left = len.filter(|_| !is_empty);
+            stream.promised_left = len;
             stream.takes_trailers = takes_trailers(&exchange.request);
             body = Body::Empty;
-        } else if is_empty {
+        } else {
+            // Nobody reads what has come of the request.
+            self.credit += std::mem::take(&mut stream.app.offered_bytes) as u32; // within a window
+            cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+        }
+        if is_empty {
+            let task = matches!(body, Body::Stream { .. }).then_some(id);
+            self.cancelled.extend(task); // nobody gets what it would produce
             body = Body::Empty;
         }
         put_content(&mut stream.content, body, cx);
-        stream.since = cx.now;
-        stream.moved = 0;
+        stream.begin_period(cx.now);
+        stream.counted = self.content_sent;
         stream.has_head = true;
         let is_end = stream.content.is_empty() && !stream.is_produced;
         let mut block = std::mem::take(&mut cx.pool.http2.block);
@@ -126,12 +134,23 @@ impl Http2Session {
         {
             self.send_piece(id, cx);
         }
-        // Who waits for others waits for the server.
-        let window = self.send_window;
+        self.count_for_others(cx.now);
+    }
+
+    /// Who waits for others waits for the server. If that is because the connection's window is used up,
+    /// what the others were sent shows that the client takes content.
+    fn count_for_others(&mut self, now: Millis) {
+        let (window, sent) = (self.send_window, self.content_sent);
+        let pace = &self.config.limits.write_pace;
         for stream in self.streams.iter_mut() {
-            if !stream.content.is_empty() && !stream.is_blocked(window) {
-                stream.since = cx.now;
-                stream.moved = 0;
+            let by_others = sent - std::mem::replace(&mut stream.counted, sent);
+            if stream.content.is_empty() {
+                continue;
+            }
+            if !stream.is_blocked(window) {
+                stream.begin_period(now);
+            } else if stream.send_window > 0 {
+                stream.advance(by_others, pace, now);
             }
         }
     }
@@ -177,17 +196,17 @@ impl Http2Session {
         self.budget.use_bytes(len as usize);
         stream.send_window -= len as i64;
         self.send_window -= len as i64;
+        self.content_sent += len;
         stream.content_sent += len;
-        stream.moved += len;
+        stream.counted += len;
         stream.app.sent(len as usize);
-        let pace = self.config.limits.write_pace;
-        if let Some(since) = pace.renewed(stream.since, stream.moved, cx.now) {
-            stream.since = since;
-            stream.moved = 0;
-        }
+        stream.advance(len, &self.config.limits.write_pace, cx.now);
         if stream.is_blocked(self.send_window) && !std::mem::replace(&mut stream.was_blocked, true)
         {
-            (stream.since, stream.moved) = (cx.now, 0); // what the windows held says nothing of the client
+            stream.begin_period(cx.now); // what the windows held says nothing of the client
+        }
+        if stream.content.is_empty() {
+            stream.app.app_moved(cx.now); // it may have had no room before
         }
         let has_more = !stream.content.is_empty() || stream.is_produced;
         let is_end = !has_more && stream.trailers.is_none();
@@ -233,7 +252,7 @@ impl Http2Session {
         if !stream.has_all {
             self.let_go(&mut stream, cx);
             stream.phase = Phase::Discarding;
-            (stream.since, stream.moved) = (cx.now, 0);
+            stream.begin_period(cx.now);
             self.streams.insert(stream);
             return self.discard_content(id, cx);
         }

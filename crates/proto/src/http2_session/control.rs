@@ -2,7 +2,11 @@
 
 use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session};
-use crate::http2::frame::{ErrorCode, FrameHead, Kind, Setting, WINDOW_BYTES_MAX, flags, number};
+use crate::http2::frame::{
+    ErrorCode, FrameHead, Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES_MAX, flags, number,
+};
+use crate::http2::priority::Priority;
+use crate::http2::stream::Phase;
 use crate::{Context, StreamId};
 
 impl Http2Session {
@@ -93,6 +97,19 @@ impl Http2Session {
         }
     }
 
+    /// RFC 9218 section 7.1.
+    pub(super) fn priority_update(&mut self, payload: &[u8], cx: &Context<'_>) -> Parsed {
+        self.spend(cx)?;
+        let id = StreamId(number(payload) & WINDOW_BYTES_MAX);
+        if id == CONNECTION {
+            return Err(Failure(ErrorCode::Protocol, "a priority for no stream"));
+        }
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.priority = Priority::parse(&payload[4..]);
+        }
+        Ok(())
+    }
+
     /// The client may send so much more.
     pub(super) fn give_credit(&mut self, id: StreamId, bytes: u32, cx: &mut Context<'_>) {
         self.credit += bytes;
@@ -101,20 +118,34 @@ impl Http2Session {
             return;
         };
         stream.credit += bytes;
-        if !stream.has_all && stream.credit >= window.div_ceil(2) {
+        // Gathered content is not given back before its task begins: what else there is may be needed.
+        let is_gathered = matches!(stream.phase, Phase::Collect { for_task: true, .. });
+        let is_short = is_gathered && (stream.window as usize) < PAYLOAD_BYTES_MAX;
+        let is_worth_it = stream.credit >= window.div_ceil(2);
+        if !stream.has_all && (is_worth_it || is_short && stream.credit > 0) {
             let more = std::mem::take(&mut stream.credit);
             stream.window += more;
             self.output.window_update(id, more, cx);
         }
     }
 
-    /// The same for the connection, once it is worth a frame.
+    /// The same for the connection, once it is worth a frame, or if little is left: what apps have not read
+    /// may keep the credit small for long.
     pub(super) fn use_credit(&mut self, cx: &mut Context<'_>) {
-        if self.credit >= self.config.limits.connection_window_bytes.div_ceil(2) {
+        let is_worth_it = self.credit >= self.config.limits.connection_window_bytes.div_ceil(2);
+        if is_worth_it || self.credit > 0 && self.is_window_short() {
             let more = std::mem::take(&mut self.credit);
+            if self.window == 0 {
+                self.await_content_anew(cx.now);
+            }
             self.window += more;
             self.output.window_update(CONNECTION, more, cx);
         }
+    }
+
+    /// Whether the client may send less than a frame's payload on all streams together.
+    pub(super) fn is_window_short(&self) -> bool {
+        (self.window as usize) < PAYLOAD_BYTES_MAX
     }
 }
 

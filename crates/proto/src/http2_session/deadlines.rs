@@ -71,15 +71,18 @@ impl Http2Session {
         if stream.is_blocked(self.send_window) {
             return Some((limits.write_pace.deadline(since, moved), Late::Window));
         }
-        match stream.phase {
-            Phase::Discarding => Some((limits.linger_pace.deadline(since, moved), Late::Rest)),
-            Phase::Collect { .. } => Some((limits.body_pace.deadline(since, moved), Late::Content)),
-            Phase::Task => Some(match stream.app.awaited(None, limits) {
+        let late = match stream.phase {
+            Phase::Discarding => (limits.linger_pace.deadline(since, moved), Late::Rest),
+            Phase::Collect { .. } => (limits.body_pace.deadline(since, moved), Late::Content),
+            Phase::Task if !stream.content.is_empty() => return None, // it waits for its turn
+            Phase::Task => match stream.app.awaited(None, limits) {
                 Awaited::Client(at) => (at, Late::Content),
                 Awaited::App(at) => (at, Late::App),
-            }),
-            _ => None,
-        }
+            },
+            _ => return None,
+        };
+        let may_send = self.window > 0;
+        (may_send || !matches!(late.1, Late::Content)).then_some(late)
     }
 
     /// Time has passed.
@@ -105,6 +108,17 @@ impl Http2Session {
         let late: Vec<_> = late.collect();
         for (id, late) in late {
             self.expire_stream(id, late, cx);
+        }
+    }
+
+    /// The connection's window is no longer shut: until now the client could send no content.
+    pub(super) fn await_content_anew(&mut self, now: Millis) {
+        for stream in self.streams.iter_mut() {
+            match stream.phase {
+                Phase::Collect { .. } => stream.begin_period(now),
+                Phase::Task => stream.app.await_client_anew(now),
+                _ => {}
+            }
         }
     }
 

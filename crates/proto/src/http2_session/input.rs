@@ -7,14 +7,15 @@ use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session, Stage};
 use crate::hpack::HpackError;
 use crate::http1::Framing;
-use crate::http2::frame::{
-    ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, WINDOW_BYTES_MAX, flags, number, unwrapped,
-};
+use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags, unwrapped};
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::state::{Effect, Received};
 use crate::http2::stream::Stream;
-use crate::{ClientKey, Context, Exchange, Fault, Http2Count, RequestBody, Status, StreamId};
+use crate::{
+    ClientKey, Context, Exchange, Fault, FieldName, Http2Count, Request, RequestBody, Status,
+    StreamId,
+};
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
 /// empty ones.
@@ -193,14 +194,7 @@ impl Http2Session {
             }
             Kind::WindowUpdate => self.window_update(head, payload, cx),
             Kind::Priority => self.priority(head, payload, cx),
-            Kind::PriorityUpdate => {
-                self.spend(cx)?;
-                let id = StreamId(number(payload) & WINDOW_BYTES_MAX);
-                if let Some(stream) = self.streams.get_mut(id) {
-                    stream.priority = Priority::parse(&payload[4..]);
-                }
-                Ok(())
-            }
+            Kind::PriorityUpdate => self.priority_update(payload, cx),
             Kind::PushPromise => Err(Failure(ErrorCode::Protocol, "a client does not push")),
             Kind::GoAway | Kind::Unknown => Ok(()),
         }
@@ -425,10 +419,7 @@ impl Http2Session {
                 };
             }
         };
-        stream.announced_left = match facts.framing {
-            Framing::Length(len) => Some(len),
-            Framing::Empty | Framing::Chunked => None,
-        };
+        stream.announced_left = announced(facts.framing, &exchange.request);
         if is_end && stream.announced_left.is_some_and(|left| left > 0) {
             cx.pool.give_exchange(exchange);
             return self.refuse_stream(id, ErrorCode::Protocol, cx);
@@ -495,6 +486,15 @@ impl Http2Session {
         for stream in self.streams.iter() {
             stream.hang_up.as_ref().inspect(|it| it.half_close());
         }
+    }
+}
+
+/// The length of the content, if the head says it (section 8.1.1). To HTTP/1 a length of 0 is none.
+fn announced(framing: Framing, request: &Request) -> Option<u64> {
+    match framing {
+        Framing::Length(len) => Some(len),
+        Framing::Empty => request.field(FieldName::ContentLength).map(|_| 0),
+        Framing::Chunked => None,
     }
 }
 

@@ -69,6 +69,7 @@ impl Http2Session {
         stream.has_head = true;
         stream.answered = Some(exchange);
         self.send_window -= len as i64;
+        self.content_sent += len;
         self.finish(id, cx);
     }
 

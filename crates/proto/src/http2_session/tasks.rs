@@ -4,7 +4,7 @@ use super::Http2Session;
 use loadline_base::Segment;
 
 use crate::hpack::Indexing;
-use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX};
+use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::progress::{SMALL_CONTENT_BYTES, no_memory_for_content, too_much_content};
 use crate::stream::AnswerEnd;
@@ -40,7 +40,7 @@ impl Http2Session {
             bytes_max,
             for_task,
         };
-        (stream.since, stream.moved) = (cx.now, 0);
+        stream.begin_period(cx.now);
         let come = std::mem::take(&mut stream.app.offered_bytes);
         self.give_credit(id, come as u32, cx);
         self.invite(id, cx);
@@ -61,19 +61,21 @@ impl Http2Session {
             return self.answer_fault(exchange, too_much_content(), cx);
         }
         let window = self.config.limits.stream_window_bytes as u64;
+        let can_come = !self.is_window_short();
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
         stream.task = options;
         stream.exchange = Some(exchange);
         let is_invited = !stream.expects_continue || stream.app.received_bytes > 0;
-        if stream.announced_left.is_some() && content_bytes <= window && is_invited {
+        let fits = stream.announced_left.is_some() && content_bytes <= window;
+        if fits && is_invited && can_come {
             let (bytes_max, for_task) = (window, true);
             stream.phase = Phase::Collect {
                 bytes_max,
                 for_task,
             };
-            (stream.since, stream.moved) = (cx.now, 0);
+            stream.begin_period(cx.now);
             return self.gather(id, cx);
         }
         stream.phase = Phase::Start;
@@ -82,7 +84,7 @@ impl Http2Session {
 
     /// Content came, or its end.
     pub(super) fn content(&mut self, id: StreamId, bytes: &[u8], cx: &mut Context<'_>) {
-        if (self.window as usize) < PAYLOAD_BYTES_MAX {
+        if self.is_window_short() {
             self.start_early();
         }
         let Some(stream) = self.streams.get_mut(id) else {
@@ -100,13 +102,9 @@ impl Http2Session {
         stream.app.offer.extend_from_slice(bytes);
         stream.app.received_bytes += len as u64;
         let received = stream.app.received_bytes;
-        let pace = self.config.limits.body_pace;
         match stream.phase {
             Phase::Collect { for_task, .. } => {
-                stream.moved += len as u64;
-                if let Some(since) = pace.renewed(stream.since, stream.moved, cx.now) {
-                    (stream.since, stream.moved) = (since, 0);
-                }
+                stream.advance(len as u64, &self.config.limits.body_pace, cx.now);
                 match for_task {
                     true => stream.app.offered_bytes += len,
                     false => self.give_credit(id, len as u32, cx),
@@ -286,11 +284,6 @@ impl Http2Session {
             _ if !has_head => {} // nowhere to put it
             Piece::Data(bytes) => {
                 let len = bytes.len();
-                if stream.is_dropped {
-                    stream.app.produced(len, 0);
-                    cx.pool.buffers.give(bytes);
-                    return self.mark_due(id);
-                }
                 match stream
                     .promised_left
                     .map(|left| left.checked_sub(len as u64))
@@ -299,6 +292,9 @@ impl Http2Session {
                     left => stream.promised_left = left.flatten(),
                 }
                 stream.app.produced(len, len);
+                if stream.content.is_empty() {
+                    stream.begin_period(cx.now); // of waiting for a window
+                }
                 stream.content.push_back(Segment::Buffer(bytes));
             }
             Piece::Trailers(fields) => {

@@ -373,6 +373,11 @@ impl Connection {
     /// The socket takes what was held.
     pub fn release(&mut self) -> &mut Self {
         self.hold_output = false;
+        self.take_batch()
+    }
+
+    /// The socket takes what was held, and what comes then is held again.
+    pub fn take_batch(&mut self) -> &mut Self {
         if let Some(transmit) = self.held.take() {
             self.deliver(transmit);
         }
@@ -392,9 +397,14 @@ impl Connection {
 
     /// An app answers; its content follows.
     pub fn answer(&mut self, stream: u32, len: Option<u64>) -> &mut Self {
+        self.answer_with(stream, Body::Stream { len })
+    }
+
+    /// An app answers with this content.
+    pub fn answer_with(&mut self, stream: u32, body: Body) -> &mut Self {
         let app = self.apps.get_mut(&stream).expect("an app");
         let mut exchange = app.exchange.take().expect("its request");
-        exchange.response.body = Body::Stream { len };
+        exchange.response.body = body;
         let session = self.session.as_mut().expect("an open connection");
         session.answered(exchange, cx!(self));
         self.drive();

@@ -90,6 +90,11 @@ fn connection_errors() {
             Protocol,
         ),
         (
+            "a priority for no stream",
+            vec![frame(Kind::PriorityUpdate, 0, 0, b"\0\0\0\0u=3")],
+            Protocol,
+        ),
+        (
             "a window of nothing",
             vec![frame(Kind::WindowUpdate, 0, 0, &[0; 4])],
             Protocol,
@@ -157,7 +162,7 @@ fn settings_that_cannot_be() {
 fn stream_errors() {
     use ErrorCode::{FlowControl, FrameSize, Protocol, StreamClosed};
     type Case = (&'static str, fn(&mut Connection), ErrorCode);
-    let cases: [Case; 10] = [
+    let cases: [Case; 11] = [
         (
             "no path",
             |it| head(it, &[(":method", "GET"), (":scheme", "http")]),
@@ -180,6 +185,18 @@ fn stream_errors() {
                 _ = it
                     .post(1, "/p", &[("content-length", "1")])
                     .frame(Kind::Data, 0, 1, b"ab")
+            },
+            Protocol,
+        ),
+        (
+            "content where none was announced",
+            |it| {
+                _ = it.post(1, "/p", &[("content-length", "0")]).frame(
+                    Kind::Data,
+                    flags::END_STREAM,
+                    1,
+                    b"ab",
+                )
             },
             Protocol,
         ),

@@ -11,4 +11,5 @@ mod shutdown;
 mod states;
 mod tasks;
 mod timeouts;
+mod turns;
 mod windows;

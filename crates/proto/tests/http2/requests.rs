@@ -25,6 +25,18 @@ fn a_request_has_its_response() {
 }
 
 #[test]
+fn content_of_length_0_may_end_in_an_empty_frame() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[("content-length", "0")]);
+    connection.frame(Kind::Data, flags::END_STREAM, 1, b"");
+    let frames = connection.take();
+    assert_eq!(
+        Connection::content(&frames, 1),
+        (b"POST /p ".to_vec(), true)
+    );
+}
+
+#[test]
 fn heads_and_content_of_any_cut() {
     let mut whole = Connection::silent(Limits::default());
     let mut bytes = PREFACE.to_vec();

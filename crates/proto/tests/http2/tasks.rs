@@ -2,7 +2,7 @@
 
 use loadline_base::Buffer;
 use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
-use loadline_proto::{Fields, Piece};
+use loadline_proto::{Fields, Piece, Session};
 
 use crate::connection::Connection;
 
@@ -200,6 +200,24 @@ fn what_an_app_breaks_ends_its_stream() {
         Connection::content(&connection.take(), 9),
         (b"1234".to_vec(), true)
     );
+}
+
+/// An event stream has no end: HEAD does not wait for it.
+#[test]
+fn a_response_to_head_ends_with_its_head() {
+    let mut connection = Connection::new();
+    let block = connection.request("HEAD", "/task", &[]);
+    let of_both = flags::END_HEADERS | flags::END_STREAM;
+    connection.frame(Kind::Headers, of_both, 1, &block);
+    connection.answer(1, Some(7));
+    let frames = connection.take();
+    assert_eq!(Connection::content(&frames, 1), (vec![], true));
+    let head = String::from_utf8_lossy(&frames[0].payload);
+    assert!(head.contains("content-length: 7\n"), "{head}");
+    assert_eq!(connection.cancelled, [1]);
+    connection.produce(1, data(b"late")).produce(1, Piece::End);
+    assert_eq!(connection.take(), []);
+    assert!(connection.session().is_idle());
 }
 
 #[test]

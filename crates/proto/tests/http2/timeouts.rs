@@ -55,6 +55,36 @@ fn content_that_does_not_come_is_408_and_others_go_on() {
     assert_eq!(connection.counted(Http2Count::SlowStreams), 1);
 }
 
+/// A client that may send nothing is not late: its time begins when the connection's window opens.
+#[test]
+fn a_client_is_not_late_while_the_connections_window_is_shut() {
+    let mut connection = Connection::new();
+    for stream in [1, 3, 5, 7] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    connection.post(9, "/p", &[("content-length", "10")]);
+    connection.post(11, "/task", &[]).consume(11, 0);
+    connection.post(13, "/task", &[("content-length", "10")]);
+    assert!(
+        connection.apps.contains_key(&13),
+        "nothing to be gathered can come"
+    );
+    connection.pass(30_000);
+    assert_eq!(connection.take(), []);
+    connection.consume(1, 1_000);
+    let frames = connection.take();
+    let opened: Vec<_> = frames.iter().map(|it| (it.kind, it.stream)).collect();
+    assert_eq!(opened, [(Kind::WindowUpdate, 0)]);
+    connection.pass(9_999);
+    assert_eq!(connection.take(), []);
+    connection.pass(1);
+    let slow = [(9, "408".to_owned()), (11, "408".to_owned())];
+    assert_eq!(Connection::statuses(&connection.take()), slow);
+}
+
 /// Half a frame a minute is no reason to wait: content counts as it comes.
 #[test]
 fn slow_content_counts_as_it_comes() {
@@ -115,6 +145,34 @@ fn an_app_that_falls_silent_is_cut() {
     connection.pass(300_000);
     assert_eq!(connection.cancelled, [1]);
     assert_eq!(Connection::errors(&connection.take())[0].0, 1);
+}
+
+/// Calls of gRPC pause in both directions. What ends them is silence of both sides.
+#[test]
+fn a_client_may_be_silent_as_long_as_the_app_once_the_response_has_begun() {
+    let piece = || Piece::Data(Buffer::from(b"x".to_vec()));
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]).post(3, "/task", &[]);
+    connection.consume(1, 0).consume(3, 0).answer(1, None);
+    connection.pass(10_000);
+    let frames = connection.take();
+    let statuses = [(1, "200".to_owned()), (3, "408".to_owned())];
+    assert_eq!(Connection::statuses(&frames), statuses);
+    assert_eq!(connection.cancelled, [3], "it has not begun its response");
+    connection.pass(289_999).produce(1, piece());
+    connection.pass(299_999);
+    connection.frame(Kind::Data, 0, 1, b"y").pass(299_999);
+    connection.consume(1, 1).pass(299_999);
+    assert_eq!(
+        connection.cancelled,
+        [3],
+        "each step gives it the time anew"
+    );
+    assert_eq!(Connection::content(&connection.take(), 1).0, b"x");
+    connection.pass(1);
+    assert_eq!(connection.cancelled, [3, 1]);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(1, ErrorCode::Cancel as u32)]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Flow control and priorities (RFC 9113 section 5.2, RFC 9218).
 
+use loadline_proto::Body;
 use loadline_proto::http2::frame::{Kind, Setting, WINDOW_BYTES, flags};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Frame};
 
 #[test]
 fn no_more_is_sent_than_the_windows_allow() {
@@ -130,18 +131,15 @@ fn a_priority_can_change() {
     assert_eq!(order, [5, 3]);
 }
 
-#[test]
-fn the_client_may_send_as_much_as_is_taken() {
-    let mut connection = Connection::new();
-    connection.post(1, "/p", &[]);
-    let mut sent = 0;
-    let (mut stream, mut all) = (64_u64 << 10, 256_u64 << 10);
-    while sent < 900_000 {
+/// An upload of this length, in which the client keeps to its windows: `stream` and `all`.
+fn upload(connection: &mut Connection, id: u32, len: u64, mut all: u64) {
+    let (mut sent, mut stream) = (0, 64_u64 << 10);
+    while sent < len {
         assert!(
             stream.min(all) >= 8_000,
             "the windows open again: {stream} {all}"
         );
-        connection.frame(Kind::Data, 0, 1, &[b'x'; 8_000]);
+        connection.frame(Kind::Data, 0, id, &[b'x'; 8_000]);
         sent += 8_000;
         (stream, all) = (stream - 8_000, all - 8_000);
         for frame in connection.take() {
@@ -154,4 +152,71 @@ fn the_client_may_send_as_much_as_is_taken() {
         }
         assert!(stream <= 64 << 10 && all <= 256 << 10);
     }
+}
+
+#[test]
+fn the_client_may_send_as_much_as_is_taken() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[]);
+    upload(&mut connection, 1, 900_000, 256 << 10);
+}
+
+/// Apps that do not read hold three quarters of the connection's window.
+#[test]
+fn uploads_that_nobody_reads_do_not_stop_others() {
+    let mut connection = Connection::new();
+    for stream in [1, 3, 5] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    assert_eq!(connection.take(), []);
+    connection.post(7, "/p", &[]);
+    upload(&mut connection, 7, 900_000, 64 << 10);
+}
+
+/// Padding uses the windows up as content does, and is worth nothing to an app that waits for all of it.
+#[test]
+fn padding_does_not_shut_a_streams_window_for_good() {
+    const LEN: usize = 60_000;
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[("content-length", "60000")]);
+    let payload = [&[255][..], &[b'x'; 500], &[0; 255]].concat();
+    let (mut window, mut sent) = (64_usize << 10, 0);
+    while sent < LEN {
+        assert!(window >= payload.len(), "{sent} of {LEN} bytes were sent");
+        sent += 500;
+        window -= payload.len();
+        let end = if sent == LEN { flags::END_STREAM } else { 0 };
+        connection.frame(Kind::Data, flags::PADDED | end, 1, &payload);
+        let frames = connection.take();
+        let of_it = frames.iter().filter(|frame| frame.stream == 1);
+        for update in of_it.filter(|frame| frame.kind == Kind::WindowUpdate) {
+            window += u32::from_be_bytes(update.payload[..].try_into().unwrap()) as usize;
+        }
+    }
+    let app = &connection.apps[&1];
+    assert_eq!((app.content.len(), app.has_end), (LEN, true));
+}
+
+/// What has come of a request is for nobody once the response has begun, however long that takes.
+#[test]
+fn unread_content_is_given_back_when_the_response_begins() {
+    let mut connection = Connection::new();
+    for stream in [1, 3] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    assert_eq!(connection.take(), []);
+    for stream in [1, 3] {
+        connection.answer_with(stream, Body::Bytes(vec![b'y'; 70_000]));
+    }
+    let frames = connection.take();
+    assert!(!Connection::content(&frames, 1).1 && !Connection::content(&frames, 3).1);
+    let is_update = |it: &&Frame| (it.kind, it.stream) == (Kind::WindowUpdate, 0);
+    let update = frames.iter().find(is_update).expect("a window");
+    assert_eq!(update.payload, (128_u32 << 10).to_be_bytes());
 }

@@ -339,6 +339,33 @@ fn an_app_may_read_for_long_and_a_client_may_not_starve_it() {
     assert!(took_ms <= limits.body_pace.grace_ms + 2000, "{took_ms}");
 }
 
+/// An app that answers while it reads talks with its client, which may pause.
+#[test]
+fn a_client_may_be_silent_as_long_as_the_app_once_the_answer_has_begun() {
+    let limits = Limits::default();
+    let silence_ms = limits.app_silence_timeout_ms;
+    let mut driver = driver();
+    driver.feed(&post(1 << 20, "")).app_consumes(0);
+    driver.app_begins(None).app_says(b"x").go();
+    driver.pass(silence_ms - 1).feed(b"y").app_consumes(1).go();
+    driver.pass(silence_ms - 1).app_says(b"z").go();
+    driver.pass(silence_ms - 1);
+    assert!(driver.app.is_some(), "each step gives it the time anew");
+    driver.pass(1);
+    assert!(driver.cancelled.is_some() && driver.is_closed());
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+
+    // A line of the framing that has begun is no pause.
+    let mut driver = self::driver();
+    driver.feed(b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    driver.app_consumes(0).app_begins(None).go();
+    driver.pass(silence_ms / 2).feed(b"1;extension");
+    driver.pass(limits.body_pace.grace_ms - 1);
+    assert!(driver.app.is_some());
+    driver.pass(1);
+    assert!(driver.cancelled.is_some() && driver.is_closed());
+}
+
 #[test]
 fn time_in_which_the_app_does_not_read_is_not_the_clients() {
     let limits = Limits::default();

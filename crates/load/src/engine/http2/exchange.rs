@@ -220,6 +220,7 @@ impl Engine<'_> {
         if is_dead {
             self.drain(number, Fate::Lost);
         }
+        self.send_waiting(number); // there is room for one
         self.fail_stream(index, ErrorKind::Timeout);
         self.see_to_drained(number);
     }

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use loadline_load::{Arrivals, Control, Http2Plan, Loop, Plan, Share, engine};
 use loadline_proto::Method;
@@ -407,6 +408,59 @@ fn a_server_says_how_many_streams_it_takes_and_when_it_has_enough() {
         tally.errors_total() >= 5 && tally.connections >= 9,
         "{tally:?}"
     );
+}
+
+/// Takes one stream at one time. A first connection is answered; another one only shows signs of life, so
+/// that its requests time out and it does not.
+fn serve_one_at_a_time(mut stream: TcpStream, answers: bool) -> Option<()> {
+    let mut payload = Vec::new();
+    Setting {
+        id: Setting::MAX_CONCURRENT_STREAMS,
+        value: 1,
+    }
+    .write(&mut payload);
+    stream.read_exact(&mut [0; PREFACE.len()]).ok()?;
+    if !answers {
+        // All clients have taken a request up before they learn that one is enough.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let settings = frame(Kind::Settings, 0, 0, &payload);
+    stream.write_all(&settings).ok()?;
+    loop {
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head).ok()?;
+        let head = FrameHead::parse(&head);
+        stream.read_exact(&mut vec![0; head.len]).ok()?;
+        let of_both = flags::END_STREAM | flags::END_HEADERS;
+        let response = match head.kind {
+            Kind::Headers if answers => frame(Kind::Headers, of_both, head.stream, &[0x88]),
+            Kind::Headers => frame(Kind::Ping, 0, 0, &[0; 8]),
+            _ => continue,
+        };
+        stream.write_all(&response).ok()?;
+    }
+}
+
+#[test]
+fn a_timeout_makes_room_for_a_request_that_waits() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            std::thread::spawn(move || serve_one_at_a_time(stream, number == 0));
+        }
+    });
+    let plan = stubbed::open(address, 1, 100.0, 60 * MS, Arrivals::Constant);
+    let plan = Plan {
+        requests_per_connection: Some(3),
+        timeout_ns: 250 * MS,
+        phases: vec![phase(0, 5 * SECOND)],
+        ..http2(plan, 3)
+    };
+    let tally = run(&plan).tally();
+    let counts = (tally.good, tally.errors_of(ErrorKind::Timeout));
+    assert_eq!((counts, tally.unfinished), ((3, 3), 0), "{tally:?}");
 }
 
 #[test]

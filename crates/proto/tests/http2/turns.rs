@@ -1,0 +1,110 @@
+//! Times of responses that wait for their turn, behind others of their connection.
+
+use loadline_base::Buffer;
+use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
+use loadline_proto::{Http2Count, Piece};
+
+use crate::connection::Connection;
+
+const CANCEL: u32 = ErrorCode::Cancel as u32;
+
+/// Two responses: the first uses each window of the connection up, and the second waits.
+fn one_behind_the_other() -> Connection {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    connection.get(1, "/bytes/1000000").get(3, "/bytes/1000");
+    connection.take();
+    connection
+}
+
+#[test]
+fn who_waits_for_a_turn_at_the_connections_window_is_not_slow() {
+    let mut connection = one_behind_the_other();
+    for _ in 0..50 {
+        connection.window(0, 16_000).pass(1_000);
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    assert_eq!(Connection::content(&frames, 3), (vec![], false));
+    connection.window(0, 1 << 20);
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 1).1);
+    assert_eq!(Connection::content(&frames, 3), (vec![b'x'; 1000], true));
+    assert_eq!(connection.counted(Http2Count::SlowStreams), 0);
+}
+
+/// What is taken counts by its length, whichever stream it is of: a byte now and then keeps none.
+#[test]
+fn a_connections_window_that_opens_byte_by_byte_keeps_no_stream() {
+    let mut connection = one_behind_the_other();
+    for _ in 0..21 {
+        connection.window(0, 1).pass(1_000);
+    }
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(1, CANCEL), (3, CANCEL)]);
+
+    let mut connection = one_behind_the_other();
+    let mut errors = Vec::new();
+    for stream in (5..47).step_by(2) {
+        let block = connection.request("GET", "/bytes/1", &[("priority", "u=0")]);
+        let of_both = flags::END_HEADERS | flags::END_STREAM;
+        connection.frame(Kind::Headers, of_both, stream, &block);
+        connection.window(0, 1).pass(1_000);
+        let frames = connection.take();
+        assert!(Connection::content(&frames, stream).1, "it is first");
+        errors.extend(Connection::errors(&frames));
+    }
+    assert_eq!(
+        errors,
+        [(1, CANCEL), (3, CANCEL)],
+        "short responses buy no time"
+    );
+}
+
+fn data(bytes: &[u8]) -> Piece {
+    Piece::Data(Buffer::from(bytes.to_vec()))
+}
+
+/// An app whose content waits behind that of others for longer than an app may be silent.
+#[test]
+fn an_app_is_not_silent_while_its_content_waits_for_its_turn() {
+    let mut connection = Connection::new();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1 << 24)
+        .window(0, 1 << 24);
+    let block = connection.request("GET", "/task", &[("priority", "u=7")]);
+    let of_both = flags::END_HEADERS | flags::END_STREAM;
+    connection.frame(Kind::Headers, of_both, 1, &block);
+    connection.answer(1, None).take();
+    connection.hold_output = true;
+    connection.get(3, "/bytes/2000000");
+    connection.produce(1, data(b"late"));
+    for _ in 0..20 {
+        connection.pass(19_000).take_batch();
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::content(&frames, 1), (vec![], false));
+    connection.release();
+    assert_eq!(Connection::content(&connection.take(), 1).0, b"late");
+    connection.pass(299_999);
+    assert_eq!(connection.cancelled, [0; 0]);
+    connection.pass(1);
+    assert_eq!(
+        connection.cancelled,
+        [1],
+        "its time begins when it has left"
+    );
+}
+
+/// The time for a window begins when content waits for it, however long the app has said nothing.
+#[test]
+fn a_client_has_its_time_for_content_that_comes_late() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/65535").get(3, "/task");
+    connection.answer(3, None).pass(100_000);
+    connection.produce(3, data(b"late")).take();
+    connection.pass(19_999);
+    assert_eq!(connection.take(), []);
+    connection.window(0, 100);
+    assert_eq!(Connection::content(&connection.take(), 3).0, b"late");
+}
