@@ -265,37 +265,25 @@ mod tests {
         assert_eq!(in_progress.lock().clients(), 1);
     }
 
-    /// One client's long requests, most of which are refused for a while, are nothing to clients with one.
+    /// One client's long requests, of which it is refused more for a while, are nothing to clients with one.
     #[test]
     fn a_client_with_one_request_is_judged_by_its_like() {
         let in_progress = InProgress::new(GOAL, None);
-        let others: Vec<_> = (0..50)
-            .map(|index| ClientKey::of([192, 0, 2, index].into()))
-            .collect();
-        let short = |now_us: u64| {
-            let begun = begin(
-                &in_progress,
-                others[(now_us / 10_000 % 50) as usize],
-                0,
-                now_us,
-            );
-            begun.map(|permit| in_progress.end(now_us + 10_000, &permit))
-        };
-        let mut long = vec![begin(&in_progress, CLIENT, 0, 0).unwrap()];
-        let mut refused = 0;
-        for now_us in (0..3_000_000).step_by(10_000) {
-            assert!(short(now_us).is_ok(), "at {now_us}");
-            for _ in 0..10 {
-                match begin(&in_progress, CLIENT, 0, now_us) {
-                    Ok(permit) => long.push(permit),
-                    Err(_) => refused += 1,
-                }
-            }
-            for permit in long.extract_if(.., |one| now_us >= one.began_us + 500_000) {
-                in_progress.end(now_us, &permit);
-            }
+        let begin = |client, now_us| begin(&in_progress, client, 0, now_us);
+        let long = [0, 0].map(|now_us| begin(CLIENT, now_us).unwrap());
+        long.iter().for_each(|one| in_progress.end(500_000, one));
+        let other = ClientKey::of([192, 0, 2, 2].into());
+        let first = begin(CLIENT, 600_000).unwrap();
+        let short = begin(other, 600_000).unwrap();
+        in_progress.end(610_000, &short);
+        let others = std::iter::from_fn(|| begin(CLIENT, 620_000).ok());
+        let held: Vec<_> = others.chain([first]).collect();
+        for now_us in (620_000..920_000).step_by(10_000) {
+            assert!(begin(CLIENT, now_us).is_err(), "lasting overload");
         }
-        assert!(refused > 0);
+        let short = begin(other, 920_000).unwrap();
+        in_progress.end(930_000, &short);
+        held.iter().for_each(|one| in_progress.end(940_000, one));
     }
 
     #[test]
