@@ -119,7 +119,7 @@ fn a_ticket_is_for_servers_that_ask_for_the_same() {
     let required = ClientCertificates::Required(authority.clone());
     for first in [
         ClientCertificates::NotAsked,
-        ClientCertificates::Optional(authority.clone()),
+        ClientCertificates::Optional(authority),
     ] {
         let nobody = trusting(&own);
         assert_eq!(ask(&server(&first), &nobody).as_deref(), Some("nobody"));
