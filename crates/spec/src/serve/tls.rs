@@ -103,7 +103,7 @@ spec! {
         pub https_redirect: bool,
 
         /// Tell browsers to use only https for this number of days (Strict-Transport-Security); 365 is
-        /// usual. 0 ends it.
+        /// usual. 0 ends it. Without it, only the pages of accounts say so, for a year.
         #[arg(long, value_name = "DAYS")]
         pub hsts: Option<Count<0, 3650>>,
     }

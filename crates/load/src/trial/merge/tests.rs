@@ -223,8 +223,13 @@ fn without_an_end_in_time_the_threads_say_how_long_it_was() {
     plan.requests_max = Some(100);
     let mut merger = Merger::new(&plan);
     merger.take(boxed(interval(0, (0, 0), 100, 1000)));
-    merger.take(Message::Finished(Box::new(report(0, S / 2))));
-    merger.take(Message::Finished(Box::new(report(1, S / 4))));
+    // Plain clients, those that speak HTTP/2, and virtual users, who notice the end later.
+    for (group, wall_ns, in_flight_max) in [(0, S / 4, 1), (1, S / 2, 1), (2, S, 0)] {
+        merger.take(Message::Finished(Box::new(ThreadReport {
+            in_flight_max,
+            ..report(group, wall_ns)
+        })));
+    }
     let record = merger.finish(Ending::default());
     assert_eq!((record.run.planned_s, record.run.ran_s), (None, 0.5));
     assert_eq!(record.groups[0].total.rates.completed_per_s, 200.0);
