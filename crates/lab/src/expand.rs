@@ -169,7 +169,7 @@ impl Expansion {
 /// How long clients take until they are connected and logged in, as seen on two CPUs: 3 s for 10,000, and
 /// 10 s for 20,000. A user of a scenario may have to log in, which hashes a password, a task of
 /// some 25 ms, twice.
-fn connect_s(load: &LoadSpec) -> f64 {
+pub(crate) fn connect_s(load: &LoadSpec) -> f64 {
     const FEW: usize = 1000;
     const MANY: f64 = 20_000.0;
     const MANY_S: f64 = 10.0;

@@ -17,6 +17,7 @@ use super::error::RunnerError;
 use super::launch_context::LaunchContext;
 use super::servers::names;
 use super::site::Content;
+use crate::expand::connect_s;
 use crate::plan::in_place;
 
 /// How long a client may take beyond what was planned: connections, the last answers, its files.
@@ -87,7 +88,7 @@ impl Task<'_> {
             network: namespaces.as_ref(),
             ..Bounds::cpus(self.cpus)
         };
-        let planned_s = self.duration_s + self.warm_up_s;
+        let planned_s = self.duration_s + self.warm_up_s + connect_s(self.load);
         run_client(&command, &bounds, (&json, &log), planned_s, is_over)
     }
 }
