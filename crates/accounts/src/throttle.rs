@@ -66,7 +66,7 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
         let mut entries = self.lock();
         if entries.len() >= self.entries_max && !entries.contains_key(key) {
             let is_over = |entry: &mut Entry| {
-                self.keep_to(entry, now_ms);
+                self.clamp(entry, now_ms);
                 self.is_forgotten(entry, now_ms)
             };
             make_room(&mut entries, self.entries_max, is_over, |entry| {
@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
             last_ms: now_ms,
             blocked_until_ms: now_ms,
         });
-        self.keep_to(entry, now_ms);
+        self.clamp(entry, now_ms);
         if self.is_forgotten(entry, now_ms) {
             entry.failed = 0;
         }
@@ -113,7 +113,7 @@ impl<K: Clone + Eq + Hash> Throttle<K> {
     }
 
     /// The clock may have been set back: nothing lies in the future, and no wait is longer than it was.
-    fn keep_to(&self, entry: &mut Entry, now_ms: i64) {
+    fn clamp(&self, entry: &mut Entry, now_ms: i64) {
         entry.last_ms = entry.last_ms.min(now_ms);
         let until_ms = now_ms.saturating_add(self.tries.delay_ms(entry.failed));
         entry.blocked_until_ms = entry.blocked_until_ms.min(until_ms);

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use client::{Client, PASSWORD};
 use log::Log;
 use site::Site;
-use sqlx::{ConnectOptions as _, Executor as _, sqlite::SqliteConnectOptions};
+use sqlx::Executor as _;
 use tokio::sync::Mutex;
 
 /// The one log; held by the test that looks at it.
@@ -27,9 +27,7 @@ async fn a_full_disk_is_said_at_a_bounded_rate() {
     let log = LOG.lock().await;
     let site =
         Site::on_sqlite_with(|options| options.registrations_by_address.free = u32::MAX).await;
-    let folder = site.folder.as_ref().expect("of SQLite");
-    let database = SqliteConnectOptions::new().filename(folder.path().join("accounts.db"));
-    let mut database = database.connect().await.expect("a database");
+    let mut database = site.database().await;
     let full = "CREATE TRIGGER full BEFORE INSERT ON users \
                 BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END";
     database.execute(full).await.expect("a trigger");

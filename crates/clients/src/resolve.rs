@@ -322,5 +322,17 @@ mod tests {
         assert_eq!(planned("-c 2 --threads 8").division.threads, 2);
         let divided = planned("-c 9 --threads 8 --processes 3").division;
         assert_eq!(divided.threads, 3);
+        // To each of two servers.
+        let two = "http://127.0.0.1:10/";
+        assert_eq!(
+            planned(&format!("{two} -c 5 --threads 8")).division.threads,
+            2
+        );
+        let spec = typed(&format!("{two} -c 3 --processes 2"));
+        let message = resolve(&spec, &MACHINE).unwrap_err().to_string();
+        assert!(
+            message.contains("at least 2 for each of 2 processes"),
+            "{message}"
+        );
     }
 }

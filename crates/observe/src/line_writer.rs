@@ -324,11 +324,12 @@ impl Writer {
             let closing = self.shared.closing.load(Ordering::Acquire);
             let reopening = self.shared.reopen.swap(false, Ordering::AcqRel);
             let mut is_well = true;
-            while is_well && self.gather() {
+            // As often as takes what is queued now: where lines come as fast as they are written, the queue
+            // is never empty.
+            let mut writes_left = self.shared.kind.queued_bytes_max / WRITE_BYTES + 1;
+            while is_well && writes_left > 0 && self.gather() {
                 is_well = self.write();
-                if reopening || self.shared.reopen.load(Ordering::Acquire) {
-                    break; // where lines come as fast as they are written, the queue is never empty
-                }
+                writes_left -= 1;
             }
             if reopening {
                 self.open_again();

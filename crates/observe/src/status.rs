@@ -359,6 +359,11 @@ mod tests {
     use super::*;
     use loadline_server::RowSnapshot;
 
+    #[test]
+    fn nothing_is_ready_before_the_server_listens() {
+        assert!(!Status::new(Vec::new()).is_ready());
+    }
+
     fn snapshot(rows: usize) -> Snapshot {
         let row = |index| RowSnapshot {
             role: Role::Loop,

@@ -5,6 +5,8 @@
 //! it was handed. Driving never waits for the socket. Where steps run that may block, and who polls
 //! an app's task, is the owner's choice (`Placement`).
 
+mod placement;
+
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,10 +22,12 @@ use loadline_sys::file::{self, Filled};
 use crate::config::Steps;
 use crate::fairness::ClientKey;
 use crate::site::Site;
-use crate::task::{TaskHandle, TaskPool, Tasks};
+use crate::task::{TaskPool, Tasks};
 use crate::thread::context::ThreadContext;
 use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
+
+pub(crate) use placement::{Blocked, Placement, TaskStart};
 
 /// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
 /// turn: below 100 us with small files.
@@ -90,72 +94,6 @@ impl<H: Handler, D> Visit<'_, H, D> {
     fn is_over(&self) -> bool {
         self.blocked == BLOCKS_MAX || self.task_orders == TASK_ORDERS_MAX
     }
-}
-
-/// Where work runs that may block: on the thread that drives the connection, unless the owner has
-/// another place for it.
-pub(crate) trait Placement<H: Handler> {
-    /// The handler's blocking step.
-    fn block(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Blocked;
-
-    /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
-    fn prefetch(
-        &mut self,
-        range: Range,
-        _client: ClientKey,
-        _site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> bool {
-        range.prefetch(thread.borrow().read_buffer);
-        thread.tick();
-        true
-    }
-
-    /// Carries out work that takes a processor for a while. `Some`: done, or refused; `None`: it comes
-    /// back by `computed`.
-    fn compute(
-        &mut self,
-        mut computation: Box<dyn Computation>,
-        _client: ClientKey,
-        _site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Option<Box<dyn Computation>> {
-        computation.carry_out();
-        thread.tick();
-        Some(computation)
-    }
-
-    /// Starts an app's task.
-    fn start(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> TaskStart;
-}
-
-/// What became of a blocking step.
-pub(crate) enum Blocked {
-    /// The exchange has the response: it is done, or was refused.
-    Done(Box<Exchange>),
-    /// It comes back by `completed`.
-    Queued,
-    /// Not on this thread; by the handler whose quick step came before.
-    Elsewhere(Box<Exchange>, Arc<dyn Steps>),
-}
-
-/// What came of starting a task.
-pub(crate) enum TaskStart {
-    Started(Box<TaskHandle>),
-    /// The exchange has the answer.
-    Refused(Box<Exchange>),
-    /// Not on this thread.
-    Elsewhere(Box<Exchange>),
 }
 
 impl<T> Connection<T> {

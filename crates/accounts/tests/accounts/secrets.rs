@@ -86,6 +86,15 @@ async fn every_answer_has_its_security_fields() {
     );
 }
 
+/// Where the server says it in every response.
+#[tokio::test]
+async fn transport_security_is_said_once() {
+    let site = Site::on_sqlite_with(|options| options.sends_hsts = false).await;
+    let mut client = Client::new(&site.router).over_tls();
+    let answer = client.get("/accounts/").await;
+    assert_eq!(answer.field("strict-transport-security"), "");
+}
+
 #[tokio::test]
 async fn a_cookie_of_the_open_network_is_none_over_tls() {
     let site = Site::on_sqlite().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{ConnectOptions as _, Executor as _, sqlite::SqliteConnectOptions};
+use sqlx::Executor as _;
 
 use super::client::{Client, PASSWORD};
 use super::site::Site;
@@ -115,9 +115,7 @@ async fn a_new_password_that_ends_no_sessions_is_not_taken() {
     let site = Site::on_sqlite().await;
     let mut client = Client::new(&site.router);
     client.enter("ada").await;
-    let folder = site.folder.as_ref().expect("of SQLite");
-    let database = SqliteConnectOptions::new().filename(folder.path().join("accounts.db"));
-    let mut database = database.connect().await.expect("a database");
+    let mut database = site.database().await;
     let broken = "CREATE TRIGGER broken BEFORE DELETE ON sessions \
                   BEGIN SELECT RAISE(FAIL, 'disk I/O error'); END";
     database.execute(broken).await.expect("a trigger");

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use loadline_accounts::{Accounts, Clock, HashCost, Options};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -55,6 +57,13 @@ impl Site {
     /// On a file of SQLite of its own.
     pub(crate) async fn on_sqlite() -> Self {
         Self::on_sqlite_with(|_| ()).await
+    }
+
+    /// A connection to that file beside its own.
+    pub(crate) async fn database(&self) -> SqliteConnection {
+        let folder = self.folder.as_ref().expect("of SQLite");
+        let file = SqliteConnectOptions::new().filename(folder.path().join("accounts.db"));
+        file.connect().await.expect("a database")
     }
 
     pub(crate) async fn on_sqlite_with(change: impl FnOnce(&mut Options)) -> Self {

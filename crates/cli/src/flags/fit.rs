@@ -1,7 +1,7 @@
 //! Which options of a server fit together. What does not is refused in one line that says what would be
 //! right.
 
-use loadline_proto::AccessFormat;
+use loadline_proto::{AccessFormat, Http2};
 use loadline_server::{Accept, Architecture, Balance, Queue, ServerOptions, SocketIo, WorkerPools};
 use loadline_spec::rules::{self, Rule, unfit};
 use loadline_spec::serve::{ClientCertificate, Listen, RunningSpec, ServeSpec};
@@ -155,7 +155,12 @@ fn check_acme(spec: &ServeSpec) -> Result<(), SpecError> {
             true => "the authority has no client certificate to show, and there is no http address",
             false => "the site has no address at which the authority could reach it",
         };
-        let right = "--listen 0.0.0.0:80 as well";
+        let right = match spec.requests.http2.map(|it| it.0) {
+            Some(Http2::Only) => {
+                "--listen 0.0.0.0:80, without --http2 only, which refuses HTTP/1.1"
+            }
+            _ => "--listen 0.0.0.0:80 as well",
+        };
         return Err(SpecError::new("acme", problem, right));
     }
     Ok(())

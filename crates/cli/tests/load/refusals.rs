@@ -150,6 +150,7 @@ fn options_that_do_not_fit_together_are_refused() {
         ("--arrivals poisson", &["--arrivals", "--rate"]),
         ("--overflow drop", &["--overflow", "--rate"]),
         ("--think 1s --rate 5", &["--think", "by the clock"]),
+        ("-n 5 --warm-up 1s", &["--warm-up", "--requests"]),
         ("--replay-timing 1", &["--replay-timing", "--replay"]),
         ("--users 5", &["--users", "--scenario"]),
         ("--players 5", &["--players", "--player"]),

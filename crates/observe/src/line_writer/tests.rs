@@ -1,8 +1,8 @@
 //! What reaches a file that fills up, hangs or is gone, and what is counted as lost.
 
 use super::*;
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, OnceLock};
 
 /// What a file does with each write.
 struct Script<F>(F);
@@ -146,6 +146,31 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
     let counts = closing.finish(GRACE);
     assert_eq!(counts.written + counts.dropped, 10_000);
     assert_eq!(count_lines(&kept.lock().unwrap()), counts.written);
+}
+
+#[test]
+fn a_file_is_opened_again_though_lines_come_as_fast_as_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log_of_disk: Arc<OnceLock<Arc<LineWriter>>> = Arc::default();
+    let log_of_test = Arc::clone(&log_of_disk);
+    let disk = Script(move |bytes: &[u8]| {
+        if let Some(log) = log_of_disk.get() {
+            log.offer(&mut b"another\n".to_vec());
+        }
+        Ok(bytes.len())
+    });
+    let target = Target::File(path.clone());
+    let (log, closing) = LineWriter::start_with(Kind::LOG, target, Box::new(disk)).unwrap();
+    let _ = log_of_test.set(Arc::clone(&log));
+    log.offer(&mut b"first\n".to_vec());
+    log.reopen();
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < GRACE, "it writes on to the old one");
+        std::thread::yield_now();
+    }
+    assert_eq!(closing.finish(GRACE).dropped, 0);
 }
 
 #[test]

@@ -50,6 +50,16 @@ fn whoami(exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
     Outcome::Ready
 }
 
+/// Whom the server takes the client for; `None`: there is no connection.
+fn ask(server: &TlsServer, client: &TlsClient) -> Option<String> {
+    let mut pair = Pair::handling(server, client, "localhost", whoami);
+    pair.settle().ok()?;
+    if pair.server.is_closed() {
+        return None;
+    }
+    Some(String::from_utf8(pair.ask(GET).remove(0).body).unwrap())
+}
+
 #[test]
 fn the_subject_reaches_apps() {
     let (authority, certificate_of_ada) = authority_and_client();
@@ -71,14 +81,6 @@ fn the_subject_reaches_apps() {
     };
     let optional = server(ClientCertificates::Optional(authority.clone()));
     let required = server(ClientCertificates::Required(authority));
-    let ask = |server: &TlsServer, client: &TlsClient| {
-        let mut pair = Pair::handling(server, client, "localhost", whoami);
-        pair.settle().ok()?;
-        if pair.server.is_closed() {
-            return None;
-        }
-        Some(String::from_utf8(pair.ask(GET).remove(0).body).unwrap())
-    };
     assert_eq!(ask(&optional, &ada).as_deref(), Some("CN=ada,O=Example"));
     assert_eq!(ask(&optional, &nobody).as_deref(), Some("nobody"));
     // The second time by a ticket.
@@ -107,14 +109,6 @@ fn a_ticket_is_for_servers_that_ask_for_the_same() {
             ..TlsOptions::default()
         };
         TlsServer::new(&certificates, &options).unwrap()
-    };
-    let ask = |server: &TlsServer, client: &TlsClient| {
-        let mut pair = Pair::handling(server, client, "localhost", whoami);
-        pair.settle().ok()?;
-        if pair.server.is_closed() {
-            return None;
-        }
-        Some(String::from_utf8(pair.ask(GET).remove(0).body).unwrap())
     };
     let required = ClientCertificates::Required(authority.clone());
     for first in [

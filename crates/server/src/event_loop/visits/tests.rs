@@ -22,7 +22,7 @@ use crate::transport::ring::driver::RingDriver;
 use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
-/// A loop, and its worker, which works when it is told to.
+/// A loop and its worker, which works on demand.
 struct Server<H: Handler> {
     event_loop: EventLoop<H, Epoll>,
     worker: WorkerThread<H>,
