@@ -152,7 +152,9 @@ fn check_acme(spec: &ServeSpec) -> Result<(), SpecError> {
     let has_https = (spec.listen.iter()).any(|it| matches!(it, Listen::Https(_)));
     if spec.acme.acme.is_some() && !has_plain && (asks_all || !has_https) {
         let problem = match asks_all {
-            true => "the authority has no client certificate to show, and there is no http address",
+            true => {
+                "the authority has no client certificate to show, and no address speaks plain HTTP/1.1"
+            }
             false => "the site has no address at which the authority could reach it",
         };
         let right = match spec.requests.http2.map(|it| it.0) {

@@ -537,7 +537,7 @@ mod tests {
             --admin-listen https://127.0.0.1:1 => --admin-listen https://127.0.0.1:1 no certificate --tls self-signed
             --listen 127.0.0.1:2 --admin-listen https://127.0.0.1:1 --tls self-signed --https-redirect => --https-redirect no https address --listen https://
             --listen unix:/a --admin-listen https://127.0.0.1:1 --acme a@example.org --acme-domain example.org => --acme no address --listen 0.0.0.0:80
-            --listen 127.0.0.1:80 --http2 only --acme a@example.org --acme-domain example.org => --acme no address without --http2 only
+            --listen 127.0.0.1:80 --listen https://127.0.0.1:1 --http2 only --tls-client-ca ca --acme a@example.org --acme-domain a.example.org => --acme no client certificate without --http2 only
             --tls self-signed --tls-client-cert optional => --tls-client-cert --tls-client-ca
             --idle-timeout 0 => --idle-timeout 0s 1ms
             --idle-timeout never => --idle-timeout never off
