@@ -213,6 +213,31 @@ fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
 }
 
 #[test]
+fn what_a_server_would_not_take_is_not_up_to_date() {
+    let (site, other) = (site(), tempfile::tempdir().unwrap());
+    let root = site.path();
+    fs::create_dir(root.join("a.js.gz")).unwrap();
+    let elsewhere = other.path().join("elsewhere");
+    fs::write(&elsewhere, "somebody's").unwrap();
+    for name in ["a.js.br", "noise.txt.br"] {
+        symlink(&elsewhere, root.join(name)).unwrap();
+    }
+    let (summary, reported) = run(root, &options());
+    assert_eq!(reported, [root.join("a.js.gz")]);
+    assert_eq!(
+        (summary.failed, summary.up_to_date, summary.removed),
+        (1, 0, 0)
+    );
+    assert!(!root.join("a.js.br").is_symlink());
+    assert!(decoded(&root.join("a.js.br")) == text().as_bytes());
+    assert!(
+        root.join("noise.txt.br").is_symlink(),
+        "nothing took its place"
+    );
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "somebody's");
+}
+
+#[test]
 fn types_can_be_chosen() {
     let site = site();
     let types = ["image/*", "Text/HTML"].map(|it| it.parse::<TypePattern>().unwrap());

@@ -47,7 +47,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     let caught = signals::catch().map_err(Failure::signals)?;
     let log_format = running.log_format.map(|format| format.0);
     let listeners = listeners(plan, error_pages, tls.as_ref());
-    let https_port = plan.flags.tls.https_redirect.then(HttpsPort::default);
+    let https_port = plan.flags.tls.https_redirect.then(|| https_port(plan));
     let config = ServerConfig {
         options: plan.options.clone(),
         memory: Some(memory),
@@ -212,6 +212,14 @@ fn protocol(listen: &Listen, tls: Option<&TlsServer>) -> Protocol {
         Some(tls) => tls.protocol(),
         None => Protocol::Http,
     }
+}
+
+/// The port that http is to lead to, known before anybody connects unless the kernel chooses it.
+fn https_port(plan: &Plan) -> HttpsPort {
+    let port = HttpsPort::default();
+    let first = plan.flags.listen.iter().find_map(tls::https);
+    port.set(first.map_or(0, |address| address.port()));
+    port
 }
 
 /// The first address that speaks TLS, as it was bound.

@@ -14,16 +14,19 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use loadline_server::AccessSink;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// Emptied batches that are kept for the next ones.
 const SPARES_MAX: usize = 256;
@@ -35,6 +38,8 @@ const WRITE_BYTES: usize = 256 << 10;
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the writer rests after a failed write before it tries again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How long it waits for room in a pipe.
+const PIPE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What is written, and how much of it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +102,12 @@ impl Target {
         }
     }
 
-    fn open(&self) -> io::Result<Box<dyn Write + Send>> {
+    fn open(&self) -> io::Result<File> {
         Ok(match self {
             // Not `io::stdout`, whose own buffer would tear lines apart when a write fails.
-            Self::Stdout => Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
-            Self::Stderr => Box::new(File::from(io::stderr().as_fd().try_clone_to_owned()?)),
-            Self::File(path) => Box::new(OpenOptions::new().append(true).create(true).open(path)?),
+            Self::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
+            Self::Stderr => File::from(io::stderr().as_fd().try_clone_to_owned()?),
+            Self::File(path) => append_to(path)?,
         })
     }
 
@@ -112,6 +117,36 @@ impl Target {
             Self::Stderr => "standard error".to_owned(),
             Self::File(path) => path.display().to_string(),
         }
+    }
+}
+
+/// Opens a file, or a named pipe that has a reader: without one it would hold up whoever opens it.
+fn append_to(path: &Path) -> io::Result<File> {
+    let never_waits = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let options = options.append(true).create(true).custom_flags(never_waits);
+    options
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(code) if code == Errno::NXIO.raw_os_error() => {
+                io::Error::new(error.kind(), "it is a named pipe that no program reads")
+            }
+            _ => error,
+        })
+}
+
+/// An open target; in tests anything that writes.
+trait Output: Write + Send {
+    /// Device and inode. `None`: not known.
+    fn identity(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+impl Output for File {
+    fn identity(&self) -> Option<(u64, u64)> {
+        let found = self.metadata().ok()?;
+        Some((found.dev(), found.ino()))
     }
 }
 
@@ -126,6 +161,8 @@ struct Shared {
     write_errors: AtomicU64,
     reopen: AtomicBool,
     closing: AtomicBool,
+    /// The thread writes no more.
+    ended: AtomicBool,
 }
 
 /// A log that is being written.
@@ -162,13 +199,13 @@ impl LineWriter {
     /// The target cannot be opened, or there is no thread to be had.
     pub fn start(kind: Kind, target: Target) -> io::Result<(Arc<Self>, Closing)> {
         let out = target.open()?;
-        Self::start_with(kind, target, out)
+        Self::start_with(kind, target, Box::new(out))
     }
 
     fn start_with(
         kind: Kind,
         target: Target,
-        out: Box<dyn Write + Send>,
+        out: Box<dyn Output>,
     ) -> io::Result<(Arc<Self>, Closing)> {
         let shared = Arc::new(Shared {
             kind,
@@ -180,6 +217,7 @@ impl LineWriter {
             write_errors: AtomicU64::new(0),
             reopen: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         });
         let (finished, done) = sync_channel(1);
         let thread = std::thread::Builder::new().name(kind.name.into()).spawn({
@@ -190,6 +228,7 @@ impl LineWriter {
                 while catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
                     writer.recover();
                 }
+                writer.shared.end();
                 let _ = finished.send(()); // no receiver is left if the end was cut short
             }
         })?;
@@ -227,6 +266,10 @@ impl AccessSink for LineWriter {
             return;
         }
         let shared = &self.shared;
+        if shared.ended.load(Ordering::Relaxed) {
+            shared.drop_lines(lines);
+            return lines.clear();
+        }
         let len = lines.len();
         let queued = shared.queued_bytes.fetch_add(len, Ordering::Relaxed);
         if queued + len > shared.kind.queued_bytes_max {
@@ -236,7 +279,14 @@ impl AccessSink for LineWriter {
         }
         let batch = std::mem::replace(lines, shared.spares.pop().unwrap_or_default());
         match shared.batches.push(batch) {
-            Ok(()) => self.writer.unpark(), // a system call only if it sleeps
+            Ok(()) => {
+                // Either the thread sees the batch when it ends, or its end is seen here.
+                fence(Ordering::SeqCst);
+                match shared.ended.load(Ordering::Relaxed) {
+                    false => self.writer.unpark(), // a system call only if it sleeps
+                    true => shared.drop_queue(),
+                }
+            }
             Err(mut batch) => {
                 shared.queued_bytes.fetch_sub(len, Ordering::Relaxed);
                 shared.drop_lines(&batch);
@@ -257,6 +307,20 @@ impl Shared {
     fn drop_lines(&self, lines: &[u8]) {
         self.lines_dropped
             .fetch_add(count_lines(lines), Ordering::Relaxed);
+    }
+
+    /// Nothing is written from now on.
+    fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.drop_queue();
+    }
+
+    fn drop_queue(&self) {
+        while let Some(batch) = self.batches.pop() {
+            self.queued_bytes.fetch_sub(batch.len(), Ordering::Relaxed);
+            self.drop_lines(&batch);
+        }
     }
 }
 
@@ -289,7 +353,7 @@ impl Drop for Closing {
 struct Writer {
     shared: Arc<Shared>,
     target: Target,
-    out: Box<dyn Write + Send>,
+    out: Box<dyn Output>,
     /// Whole lines to be written, but for the front, which may be the rest of a line begun.
     pending: Vec<u8>,
     /// Whether what was written last ended in the middle of a line.
@@ -304,7 +368,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(shared: Arc<Shared>, target: Target, out: Box<dyn Write + Send>) -> Self {
+    fn new(shared: Arc<Shared>, target: Target, out: Box<dyn Output>) -> Self {
         Self {
             shared,
             target,
@@ -341,7 +405,7 @@ impl Writer {
                 return;
             }
             if !is_well {
-                std::thread::park_timeout(RETRY_INTERVAL);
+                self.rest();
             } else if !self.shared.has_news() {
                 // The wake-up of whatever came before the question may have been used up by a
                 // write that waited; that of what comes after it cannot have been.
@@ -409,7 +473,7 @@ impl Writer {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Standard output may be a pipe that its other owner made non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::park_timeout(Duration::from_millis(5));
+                    std::thread::sleep(PIPE_INTERVAL);
                 }
                 Err(error) => break error,
             }
@@ -424,6 +488,9 @@ impl Writer {
         // A note that was not written is no line that was lost.
         let lost_from = rest_end.max(self.note_bytes);
         self.shared.drop_lines(&self.pending[lost_from..]);
+        if self.line_begun && written < self.note_bytes {
+            self.losses_noted = self.losses_in_note; // its rest is written before any other line
+        }
         self.note_bytes = 0;
         self.pending.truncate(rest_end);
         self.pending.drain(..written);
@@ -442,7 +509,19 @@ impl Writer {
     fn recover(&mut self) {
         self.shared.write_errors.fetch_add(1, Ordering::Relaxed);
         self.give_up_rest();
-        std::thread::park_timeout(RETRY_INTERVAL);
+        self.rest();
+    }
+
+    /// Waits before the next attempt, though lines come meanwhile, but not once the log is closing.
+    fn rest(&self) {
+        let end = Instant::now() + RETRY_INTERVAL;
+        while !self.shared.closing.load(Ordering::Acquire) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::park_timeout(left);
+        }
     }
 
     fn report(&mut self, failure: &io::Error) {
@@ -465,9 +544,13 @@ impl Writer {
         let name = self.shared.kind.name;
         match self.target.open() {
             Ok(out) => {
-                self.out = out;
-                self.give_up_rest(); // the rest of a line whose beginning is elsewhere
-                self.line_begun = false;
+                let identity = out.identity();
+                let is_other = identity.is_none() || identity != self.out.identity();
+                self.out = Box::new(out);
+                if is_other {
+                    self.give_up_rest(); // the rest of a line whose beginning is elsewhere
+                    self.line_begun = false;
+                }
                 self.last_report = None;
                 tracing::info!("the {name} {} was opened again", self.target.name());
             }

@@ -20,7 +20,8 @@ impl Exchange {
         content: &[u8],
         cx: &mut Context<'_>,
     ) {
-        let Some(lent) = self.lent.as_mut().filter(|_| !self.answer_as_data) else {
+        let is_as_data = self.answer_as_data || fields.has_transport_security();
+        let Some(lent) = self.lent.as_mut().filter(|_| !is_as_data) else {
             return self.response.copy(status, fields, content);
         };
         lent.output.truncate(lent.len);

@@ -36,6 +36,7 @@ pub struct Fields {
     lines: Vec<Line>,
     has_date: bool,
     has_server: bool,
+    has_transport_security: bool,
     /// What HTTP/2 sends, once that was asked for.
     block: OnceLock<Box<[u8]>>,
 }
@@ -110,6 +111,7 @@ impl Fields {
         });
         self.has_date &= !name.eq_ignore_ascii_case(DATE);
         self.has_server &= !name.eq_ignore_ascii_case(SERVER);
+        self.has_transport_security &= !name.eq_ignore_ascii_case(TRANSPORT_SECURITY);
         self.lines.len() < count
     }
 
@@ -126,6 +128,7 @@ impl Fields {
         self.lines.clear();
         self.has_date = false;
         self.has_server = false;
+        self.has_transport_security = false;
     }
 
     /// The first value of this name.
@@ -200,15 +203,23 @@ impl Fields {
         self.has_server
     }
 
+    /// Whether there is a Strict-Transport-Security: a second one is not allowed (RFC 6797 section 7.1).
+    #[inline]
+    pub(crate) fn has_transport_security(&self) -> bool {
+        self.has_transport_security
+    }
+
     /// Remembers which of the fields that the session adds are there already.
     fn note(&mut self, name: &[u8]) {
         self.has_date |= name.eq_ignore_ascii_case(DATE.as_bytes());
         self.has_server |= name.eq_ignore_ascii_case(SERVER.as_bytes());
+        self.has_transport_security |= name.eq_ignore_ascii_case(TRANSPORT_SECURITY.as_bytes());
     }
 }
 
 const DATE: &str = "Date";
 const SERVER: &str = "Server";
+const TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
 
 /// A tab is no control character here.
 fn is_control(byte: u8) -> bool {

@@ -86,6 +86,8 @@ pub struct Http2Session {
     /// How much the client may send, and what it may send more once that is said.
     window: u32,
     credit: u32,
+    /// Since when it may send nothing.
+    shut_since: Option<Millis>,
 
     streams: Streams,
     /// Those that have an order to give.
@@ -175,6 +177,7 @@ impl Http2Session {
             window: config.limits.connection_window_bytes,
             config,
             credit: 0,
+            shut_since: None,
             streams: Streams::default(),
             due: VecDeque::new(),
             cancelled: VecDeque::new(),

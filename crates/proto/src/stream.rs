@@ -119,10 +119,12 @@ impl Stream {
         }
     }
 
-    /// The period of the client's content begins anew, if some is awaited.
-    pub(crate) fn await_client_anew(&mut self, now: Millis) {
+    /// The client could send nothing meanwhile: if content is awaited, that time is not its own.
+    pub(crate) fn excuse_client(&mut self, since: Millis, now: Millis) {
         if self.fed_since.is_none() {
-            (self.client_since, self.client_moved, self.content_at) = (now, 0, now);
+            for at in [&mut self.client_since, &mut self.content_at] {
+                at.0 += now.since(since.max(*at));
+            }
         }
     }
 

@@ -94,7 +94,8 @@ spec! {
         #[arg(long, value_name = "N")]
         pub streams: Option<Count<1, STREAMS_MAX>>,
 
-        /// Length of the measurement, without the warm-up [default: 10s].
+        /// Length of the measurement, without the warm-up [default: 10s; a day with
+        /// --requests].
         #[arg(short, long, value_name = "TIME")]
         pub duration: Option<RunTime>,
 

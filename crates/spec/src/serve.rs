@@ -159,7 +159,8 @@ spec! {
     #[command(next_help_heading = "Connections")]
     pub struct ConnectionSpec {
         /// Connections of the whole server (reactor, proactor, thread-per-connection, thread-pool if it
-        /// has a --latency-goal); beyond it the one that has been idle longest makes room. auto is what the descriptor limit allows.
+        /// has a --latency-goal); beyond it the one that has been idle longest makes room. auto is what the descriptor limit
+        /// allows, at most 100000 (thread-per-connection: 4096).
         #[arg(long, value_name = "N", default_value = "auto")]
         pub connections_max: Preset<Auto<Count<1, CONNECTIONS_MAX>>>,
 
@@ -325,9 +326,9 @@ spec! {
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub precompressed: OnOff,
 
-        /// Compress text-like files of 1 KiB to 4 MiB when requested: on or off. A worker compresses each
-        /// file once for the file cache, so this needs workers and --cache-bytes. Accounts are never
-        /// compressed.
+        /// Compress text-like files of 1 KiB to 4 MiB when requested: on or off. A worker, or the
+        /// connection's own thread, compresses each file once for the file cache: not with --workers 0,
+        /// and not without --cache-bytes. Accounts are never compressed.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub compress: OnOff,
 
@@ -406,7 +407,8 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "10s")]
         pub grace: Preset<AnyTime>,
 
-        /// The least severe messages that are printed on standard error.
+        /// The least severe messages that are printed on standard error. LOADLINE_LOG is the same as an
+        /// environment variable.
         #[arg(long, value_name = "LEVEL", default_value = "info", env = "LOADLINE_LOG",
             value_parser = named::<LogLevel>().map(Preset))]
         pub log_level: Preset<Named<LogLevel>>,

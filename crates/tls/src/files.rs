@@ -97,6 +97,7 @@ fn take_up(pairs: &[CertificatePair], certificates: &Certificates) -> Result<(),
 #[derive(Debug)]
 pub struct ChangedFiles {
     paths: Vec<PathBuf>,
+    /// Empty if not all of them were: some may have been, so that even their state of before is a change.
     taken_up: Vec<Option<Version>>,
     /// What could not be taken up.
     failed: Option<Failed>,
@@ -143,6 +144,7 @@ impl ChangedFiles {
             Err(_) => {
                 let is_reported = true;
                 self.failed = Some(Failed { seen, is_reported });
+                self.taken_up.clear();
             }
         }
         result
@@ -170,6 +172,7 @@ impl ChangedFiles {
         let is_reported = before.is_some(); // not at the first look: it may be half written
         let is_news = before.is_some_and(|failed| !failed.is_reported);
         self.failed = Some(Failed { seen, is_reported });
+        self.taken_up.clear();
         is_news.then_some(Err(error))
     }
 
@@ -208,6 +211,30 @@ mod tests {
         assert!(files.refresh(refused).is_none(), "reported once");
         assert!(files.reload(refused).is_err());
         assert!(files.refresh(refused).is_none());
+        assert!(matches!(files.refresh(|_| Ok(())), Some(Ok(()))));
+        assert!(files.refresh(|_| Ok(())).is_none());
+    }
+
+    /// One of several was taken up before another failed: it is to be taken up again as it was.
+    #[test]
+    fn files_that_are_put_back_are_taken_up_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("old"), b"old").unwrap();
+        fs::write(at("new"), b"new").unwrap();
+        let link = |to: &str| {
+            let _ = fs::remove_file(at("c.pem")); // at first there is none
+            std::os::unix::fs::symlink(at(to), at("c.pem")).unwrap();
+        };
+        link("old");
+        let mut files = ChangedFiles::new(vec![at("c.pem")]);
+        link("new");
+        let partly = |_: &[PathBuf]| {
+            let path = "k.pem".to_owned();
+            Err(TlsError::NoCertificate { path })
+        };
+        assert!(files.refresh(partly).is_none(), "it may be half written");
+        link("old");
         assert!(matches!(files.refresh(|_| Ok(())), Some(Ok(()))));
         assert!(files.refresh(|_| Ok(())).is_none());
     }

@@ -5,11 +5,15 @@ use std::sync::{Arc, Weak};
 
 use loadline_proto::Computation;
 use rustls::pki_types::UnixTime;
-use rustls::{Connection, HandshakeKind, ServerConnection};
+use rustls::{Connection, HandshakeKind, ServerConfig, ServerConnection};
 
 use crate::authorities::verify_again;
 use crate::places::Place;
 use crate::shared::Shared;
+
+/// A fatal alert in plain text, for a client that has not been answered yet: its certificate is no longer good
+/// (RFC 8446 section 6.2).
+const CERTIFICATE_EXPIRED: &[u8] = &[21, 3, 3, 0, 2, 2, 45];
 
 /// What was received, to be understood and answered: key exchange, signature, the check of a client's
 /// certificate.
@@ -71,19 +75,7 @@ impl Handshake {
 
 impl Computation for Handshake {
     fn carry_out(&mut self) {
-        let new = || {
-            let connection = ServerConnection::new(Arc::clone(&self.server.config))?;
-            let mut connection = Connection::from(connection);
-            connection.set_buffer_limit(None); // what is written is taken at once
-            Ok(Box::new(connection))
-        };
-        let connection = self.connection.take().map_or_else(new, Ok);
-        self.result = Some(connection.and_then(|mut connection| {
-            let fed = feed(&mut connection, &self.input, &mut self.plain, &mut self.out);
-            let fed = fed.and_then(|fed| self.verify_resumed(&connection).map(|()| fed));
-            self.connection = Some(connection);
-            fed
-        }));
+        self.result = Some(self.make_step());
     }
 
     fn is_abandoned(&self) -> bool {
@@ -92,11 +84,52 @@ impl Computation for Handshake {
 }
 
 impl Handshake {
+    fn make_step(&mut self) -> Result<Fed, rustls::Error> {
+        let is_first = self.connection.is_none();
+        let mut fed = self.feed(&self.server.config.clone());
+        // As if the client had brought no session: a full handshake asks for the certificate that it has now.
+        if is_first && fed.is_ok() && self.verify_resumed().is_err() {
+            self.connection = None;
+            self.plain.clear();
+            self.out.clear();
+            fed = self.feed(&self.server.config_without_resumption.clone());
+        }
+        let fed = fed?;
+        let is_handshaking = self
+            .connection
+            .as_ref()
+            .is_some_and(|it| it.is_handshaking());
+        self.verify_resumed().inspect_err(|_| {
+            self.out.clear(); // or the client would have new tickets for the same certificate
+            if is_handshaking {
+                self.out.extend_from_slice(CERTIFICATE_EXPIRED);
+            }
+        })?;
+        Ok(fed)
+    }
+
+    /// Understands what was received, by a new connection if there is none.
+    fn feed(&mut self, config: &Arc<ServerConfig>) -> Result<Fed, rustls::Error> {
+        let new = || {
+            let connection = ServerConnection::new(Arc::clone(config))?;
+            let mut connection = Connection::from(connection);
+            connection.set_buffer_limit(None); // what is written is taken at once
+            Ok::<_, rustls::Error>(Box::new(connection))
+        };
+        let mut connection = self.connection.take().map_or_else(new, Ok)?;
+        let fed = feed(&mut connection, &self.input, &mut self.plain, &mut self.out);
+        self.connection = Some(connection);
+        fed
+    }
+
     /// A resumed session brings the certificate of its first handshake along, unseen.
-    fn verify_resumed(&self, connection: &Connection) -> Result<(), rustls::Error> {
+    fn verify_resumed(&self) -> Result<(), rustls::Error> {
+        let Some(connection) = &self.connection else {
+            return Ok(());
+        };
         let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
         match &self.server.verifier {
-            Some(verifier) if is_resumed && !connection.is_handshaking() => {
+            Some(verifier) if is_resumed => {
                 let chain = connection.peer_certificates();
                 verify_again(verifier.as_ref(), chain, UnixTime::now())
             }

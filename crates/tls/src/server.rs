@@ -8,7 +8,7 @@ use loadline_proto::{
     SharedProtocol,
 };
 use rustls::ServerConfig;
-use rustls::server::{NoClientAuth, ServerSessionMemoryCache};
+use rustls::server::{NoClientAuth, NoServerSessionStorage, ServerSessionMemoryCache};
 
 use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::Counters;
@@ -105,10 +105,16 @@ impl TlsServer {
             config.ticketer = Arc::new(TicketsOfServer {
                 tickets: Arc::clone(&options.tickets),
                 context: options.client_certificates.ticket_context(),
+                are_accepted: true,
             });
         }
+        let config = Arc::new(config);
         Ok(Self(Arc::new(Shared {
-            config: Arc::new(config),
+            config_without_resumption: match &verifier {
+                Some(_) => Arc::new(without_resumption(&config, options)),
+                None => Arc::clone(&config),
+            },
+            config,
             certificates: Arc::clone(certificates),
             verifier,
             places: Places::new(options.handshakes_max, options.handshakes_shared),
@@ -137,6 +143,21 @@ impl TlsServer {
     pub fn accept(&self, client: ClientKey) -> TlsLayer {
         TlsLayer::server(&self.0, client)
     }
+}
+
+/// Sessions of before do not go on, and new ones may later.
+fn without_resumption(config: &ServerConfig, options: &TlsOptions) -> ServerConfig {
+    let mut config = config.clone();
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.max_early_data_size = 0;
+    if !options.early_data {
+        config.ticketer = Arc::new(TicketsOfServer {
+            tickets: Arc::clone(&options.tickets),
+            context: options.client_certificates.ticket_context(),
+            are_accepted: false,
+        });
+    }
+    config
 }
 
 impl SharedProtocol for TlsServer {

@@ -13,6 +13,8 @@ use crate::places::Places;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Arc<ServerConfig>,
+    /// The same for a client whose session is not to go on: it gets tickets, and none is taken.
+    pub(crate) config_without_resumption: Arc<ServerConfig>,
     pub(crate) certificates: Arc<Certificates>,
     /// `None`: clients are not asked for certificates.
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,

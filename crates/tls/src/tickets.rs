@@ -137,6 +137,8 @@ impl Tickets {
 pub(crate) struct TicketsOfServer {
     pub(crate) tickets: Arc<Tickets>,
     pub(crate) context: Vec<u8>,
+    /// Otherwise they are made, and sessions begin anew.
+    pub(crate) are_accepted: bool,
 }
 
 impl ProducesTickets for TicketsOfServer {
@@ -149,13 +151,19 @@ impl ProducesTickets for TicketsOfServer {
     }
 
     fn encrypt(&self, state: &[u8]) -> Option<Vec<u8>> {
-        let Self { tickets, context } = self;
+        let Self {
+            tickets, context, ..
+        } = self;
         tickets.seal(state, context, Instant::now())
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
-        let Self { tickets, context } = self;
-        tickets.open(ticket, context, Instant::now())
+        let Self {
+            tickets,
+            context,
+            are_accepted,
+        } = self;
+        (*are_accepted).then(|| tickets.open(ticket, context, Instant::now()))?
     }
 }
 

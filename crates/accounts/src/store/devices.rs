@@ -1,6 +1,6 @@
 //! Statements about devices: browsers that an account knows because they have logged in there.
 
-use super::run::{change, fetch, keep_newest};
+use super::run::{change, fetch, keep_newest, locking};
 use super::{Lifetime, Store, StoreError, User};
 use crate::limits::DEVICES_PER_USER_MAX;
 
@@ -48,11 +48,15 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let User { id, password_hash } = user;
         let Lifetime { now_ms, expires_ms } = lifetime;
-        let added = change!(
+        let insert = locking!(
             self,
             "INSERT INTO devices (token_hash, user_id, created_ms, expires_ms) \
              SELECT $1, id, $2, $3 FROM users \
-             WHERE id = $4 AND password_hash = $5",
+             WHERE id = $4 AND password_hash = $5"
+        );
+        let added = change!(
+            self,
+            insert,
             [token_hash, now_ms, expires_ms, id, password_hash]
         )?;
         if added == 0 {

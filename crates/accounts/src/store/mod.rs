@@ -21,7 +21,7 @@ use tokio::time::Instant;
 pub use open::OpenError;
 
 use places::PoolPlaces;
-use run::{change, change_and_delete, fetch, keep_newest};
+use run::{change, change_and_delete, fetch, keep_newest, locking};
 use sizing::Sizing;
 
 use crate::counters::Count;
@@ -160,11 +160,15 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let User { id, password_hash } = user;
         let Lifetime { now_ms, expires_ms } = lifetime;
-        let added = change!(
+        let insert = locking!(
             self,
             "INSERT INTO sessions (token_hash, user_id, created_ms, seen_ms, expires_ms) \
              SELECT $1, id, $2, $3, $4 FROM users \
-             WHERE id = $5 AND password_hash = $6",
+             WHERE id = $5 AND password_hash = $6"
+        );
+        let added = change!(
+            self,
+            insert,
             [token_hash, now_ms, now_ms, expires_ms, id, password_hash]
         )?;
         if added == 0 {

@@ -55,6 +55,18 @@ macro_rules! change {
     };
 }
 
+/// A statement that reads a user and waits for whoever changes it to commit: otherwise what goes with an old
+/// password could be noted behind the change. SQLite has one writer at a time.
+macro_rules! locking {
+    ($store:expr, $sql:literal) => {
+        match &$store.pool {
+            $crate::store::Pool::Sqlite(_) => $sql,
+            $crate::store::Pool::Postgres(_) => concat!($sql, " FOR SHARE"),
+            $crate::store::Pool::MySql(_) => concat!($sql, " LOCK IN SHARE MODE"),
+        }
+    };
+}
+
 /// A statement that answers with the number of rows it changed. If there are any, whatever a user has in these
 /// tables is deleted with it: all of it is done, or nothing.
 macro_rules! change_and_delete {
@@ -121,7 +133,7 @@ macro_rules! on_each {
     }};
 }
 
-pub(super) use {change, change_and_delete, fetch, keep_newest, on_each};
+pub(super) use {change, change_and_delete, fetch, keep_newest, locking, on_each};
 
 /// MySQL has `?` in place of `$1`. All statements name their arguments once and in order.
 pub(super) fn with_question_marks(sql: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use loadline_accounts::Accounts;
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
@@ -99,6 +99,9 @@ async fn everything(databases: &Databases) {
     pools::is_there_from_the_start(&databases.new_one("pool").await).await;
     journey(databases).await;
     one_name_at_the_same_moment(databases).await;
+    if let Databases::Server(server) = databases {
+        a_password_changes_while_somebody_logs_in(server).await;
+    }
     a_thousand_users_from_a_thousand_addresses(databases).await;
 }
 
@@ -305,6 +308,42 @@ async fn one_name_at_the_same_moment(databases: &Databases) {
     for site in sites {
         site.accounts.close().await;
     }
+}
+
+/// A login with the old password, verified before the change and noted after it, is none.
+async fn a_password_changes_while_somebody_logs_in(server: &Server) {
+    let url = server.database("changes").await;
+    let site = Site::on(&url, |_| ()).await;
+    let mut client = Client::new(&site.router);
+    client.enter("ada").await;
+    let mut change = server.transaction("changes").await;
+    for statement in [
+        "BEGIN",
+        "UPDATE users SET password_hash = 'another'",
+        "DELETE FROM sessions",
+        "DELETE FROM devices",
+    ] {
+        change.run(statement).await;
+    }
+    let mut other = Client::from(&site.router, [10, 0, 0, 1]);
+    let mut login = tokio::spawn(async move { other.log_in("ada", PASSWORD).await.status });
+    let waits = async {
+        while server.waiting_for_locks().await == 0 {
+            // MariaDB answers from memory whoever asks again within 100 ms.
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+    };
+    tokio::select! {
+        status = &mut login => panic!("it did not wait for the change: {status:?}"),
+        () = waits => (),
+    }
+    change.run("COMMIT").await;
+    assert_eq!(login.await.expect("a response"), 403);
+    for table in ["sessions", "devices"] {
+        let rows = format!("SELECT count(*) FROM {table}");
+        assert_eq!(server.count("changes", &rows).await, 0, "{table}");
+    }
+    site.accounts.close().await;
 }
 
 /// Nothing is lost, doubled or refused; and every connection to the database is one of the pool's.

@@ -26,6 +26,22 @@ pub(crate) struct Server {
     port: u16,
 }
 
+/// Statements on one connection, one after the other.
+pub(crate) enum Transaction {
+    MariaDb(sqlx::MySqlConnection),
+    PostgreSql(sqlx::PgConnection),
+}
+
+impl Transaction {
+    pub(crate) async fn run(&mut self, sql: &'static str) {
+        let done = match self {
+            Self::MariaDb(connection) => connection.execute(sqlx::raw_sql(sql)).await.map(drop),
+            Self::PostgreSql(connection) => connection.execute(sqlx::raw_sql(sql)).await.map(drop),
+        };
+        done.expect(sql);
+    }
+}
+
 impl Server {
     /// Makes the files of a new server and starts it.
     pub(crate) async fn start(kind: Kind) -> Self {
@@ -90,6 +106,36 @@ impl Server {
                 .await
                 .map(drop),
         }
+    }
+
+    /// A connection for statements that belong together.
+    pub(crate) async fn transaction(&self, database: &str) -> Transaction {
+        let connected = "a connection";
+        match self.kind {
+            Kind::MariaDb => {
+                let connect = self.mariadb().database(database);
+                Transaction::MariaDb(connect.connect().await.expect(connected))
+            }
+            Kind::PostgreSql => {
+                let connect = self.postgres().database(database);
+                Transaction::PostgreSql(connect.connect().await.expect(connected))
+            }
+        }
+    }
+
+    /// How many statements wait for the locks of others.
+    pub(crate) async fn waiting_for_locks(&self) -> i64 {
+        let (database, sql) = match self.kind {
+            Kind::MariaDb => (
+                "mysql",
+                "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+            ),
+            Kind::PostgreSql => (
+                "postgres",
+                "SELECT count(*) FROM pg_locks WHERE NOT granted",
+            ),
+        };
+        self.count(database, sql).await
     }
 
     /// A statement that answers with a number.

@@ -25,6 +25,9 @@ struct Entry {
     name: String,
 }
 
+/// A clock that shows an earlier time has not been set since the machine started: this program did not exist.
+const CLOCK_IS_SET: UnixTime = UnixTime(1_735_689_600); // 2025-01-01
+
 /// The events of the last week, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -42,6 +45,9 @@ impl Ledger {
     /// Forgets what is too old to matter. What lies ahead, since the clock was set back, is taken to be
     /// now: too late rather than never.
     pub(super) fn passed(&mut self, now: UnixTime) {
+        if now < CLOCK_IS_SET {
+            return; // what were moved to this time would be too old once the clock is right
+        }
         let oldest = now.minus(REMEMBERED);
         self.0.retain(|entry| entry.at >= oldest || entry.at > now);
         for entry in &mut self.0 {

@@ -244,6 +244,7 @@ impl Schedule {
     pub fn passed(&mut self, now: UnixTime) -> Step {
         self.ledger.passed(now);
         let latest = now.plus(limits::PAUSE_MAX);
+        let look_again = latest.plus(Duration::from_secs(1));
         let names = self.names.values_mut();
         for attempts in names
             .map(|it| &mut it.attempts)
@@ -257,7 +258,9 @@ impl Schedule {
         }
         let orders = self.names.iter().map(|(name, it)| {
             let urgency = it.validity.map_or(UnixTime(0), |validity| validity.to);
-            (self.order_at(name, it).max(now), urgency, name)
+            // A clock that was not set may be right at any time: what lies ahead is looked at again.
+            let at = self.order_at(name, it).min(look_again);
+            (at.max(now), urgency, name)
         });
         let order = orders.min();
         let has_certificate = |(_, it): &(&String, &Name)| it.validity.is_some();

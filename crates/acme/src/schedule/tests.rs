@@ -78,6 +78,20 @@ fn renewal_is_in_the_window_that_the_authority_suggests_and_drawn_once() {
 }
 
 #[test]
+fn what_counts_towards_a_limit_is_remembered_though_the_clock_was_not_set_for_a_moment() {
+    let mut ledger = Ledger::default();
+    for _ in 0..limits::ORDERS.count {
+        ledger.add(Event::Order, "a", START);
+    }
+    let allows = |ledger: &Ledger| ledger.allows(limits::ORDERS, Event::Order, |_| true);
+    let at = allows(&ledger);
+    assert!(at > START);
+    ledger.passed(UnixTime(60)); // the machine has started, and does not know the time yet
+    ledger.passed(START);
+    assert_eq!(allows(&ledger), at);
+}
+
+#[test]
 fn a_revoked_certificate_is_replaced_at_once_and_a_late_window_is_not_obeyed_to_the_end() {
     let mut it = registered(&["a"]);
     it.issued("a", days(START, 90), START);

@@ -1,7 +1,11 @@
 "use strict";
 // Draws what the server reports once a second: the last two minutes.
 const SECONDS = 120;
+// A longer pause is not drawn as if there were none, and a server that is silent for longer is said to be.
+const PAUSE_S = 5;
 const samples = [];
+let newest = 0; // the number of the last sample
+let received_ms = performance.now();
 const $ = (id) => document.getElementById(id);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -149,7 +153,6 @@ function tables() {
 function load() {
   const { load, at_ms } = samples[samples.length - 1];
   $("time").textContent = "As of " + new Date(at_ms).toLocaleTimeString("en-GB");
-  say("");
   $("ratio").textContent = ratio(load);
   const place = (value) => Math.min(value, 1.5) / 1.5 * 100;
   $("mark").hidden = $("range").hidden = !load;
@@ -172,22 +175,38 @@ function draw() {
   tables();
 }
 
+const SILENT = "The server does not respond; trying again.";
+
 // Read out by screen readers, so only if it changes.
 function say(text) {
   if ($("state").textContent !== text) $("state").textContent = text;
 }
 
+// A number out of turn: a new event source receives all samples again, and a new server counts anew.
+function received({ lastEventId, data }) {
+  const sample = JSON.parse(data);
+  const number = Number(lastEventId);
+  if (number !== newest + 1 || sample.span_s > PAUSE_S) samples.length = 0;
+  newest = number;
+  samples.push(sample);
+  if (samples.length > SECONDS) samples.shift();
+  received_ms = performance.now();
+  say("");
+  requestAnimationFrame(draw);
+}
+
+function sayIfSilent() {
+  if (performance.now() - received_ms > PAUSE_S * 1000) say(SILENT);
+}
+
 function watch() {
   // Each response has the seconds since the last one that came, and ends; the browser asks again.
   const events = new EventSource("live/events");
-  events.onmessage = (event) => {
-    samples.push(JSON.parse(event.data));
-    if (samples.length > SECONDS) samples.shift();
-    requestAnimationFrame(draw);
-  };
+  events.onmessage = received;
   events.onerror = () => {
+    // Otherwise a response has ended or no server was reached, and the browser asks again by itself.
     if (events.readyState !== EventSource.CLOSED) return;
-    say("The server does not respond; trying again.");
+    say(SILENT);
     setTimeout(watch, 2000);
   };
 }
@@ -195,4 +214,5 @@ function watch() {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 addEventListener("resize", draw);
 document.addEventListener("visibilitychange", draw);
+setInterval(sayIfSilent, 1000);
 watch();

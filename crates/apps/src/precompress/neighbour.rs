@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{OFlags, fstat, stat};
+use rustix::fs::{FileType, OFlags, fstat, lstat};
 use rustix::io::Errno;
 
 use crate::content::compress::{Effort, Encoder, Smaller};
@@ -63,11 +63,7 @@ impl Source {
     ) -> Result<Outcome, (PathBuf, io::Error)> {
         let place = self.beside("", coding.suffix());
         let of_place = |error: io::Error| (place.clone(), error);
-        let there = match stat(&place) {
-            Ok(there) => Some(FileVersion::of(&there)),
-            Err(Errno::NOENT) => None,
-            Err(errno) => return Err(of_place(errno.into())),
-        };
+        let there = file_at(&place).map_err(of_place)?;
         // The rule of the static files: so what is left alone here is served there.
         let is_there = there.is_some();
         if there.is_some_and(|there| !is_stale(&there, &self.version)) {
@@ -162,6 +158,21 @@ impl Source {
         name.push(self.path.file_name().unwrap_or_default());
         name.push(behind);
         self.path.with_file_name(name)
+    }
+}
+
+/// The file in a neighbour's place. A link is none: it is written over, since a server follows it only
+/// within its root.
+fn file_at(place: &Path) -> io::Result<Option<FileVersion>> {
+    let there = match lstat(place) {
+        Ok(there) => there,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    match FileType::from_raw_mode(there.st_mode) {
+        FileType::RegularFile => Ok(Some(FileVersion::of(&there))),
+        FileType::Symlink => Ok(None),
+        _ => Err(io::Error::other("something other than a file is there")),
     }
 }
 

@@ -140,7 +140,10 @@ impl Entry {
         };
         let is_same = match (&resource.identity.content, identity) {
             (Content::Shared(before), Content::Shared(now)) => before == now,
-            (Content::File(_), Content::File(_)) => resource.identity.version == *version,
+            // Without probes it was too young for its version to tell one content from the next.
+            (Content::File(_), Content::File(_)) => {
+                resource.identity.version == *version && !self.probes.is_empty()
+            }
             _ => false,
         };
         let made = resource.variants.iter();

@@ -77,6 +77,8 @@ pub struct StaticFiles {
     makers: Makers,
     /// When files without requests were last closed, in milliseconds.
     swept_ms: AtomicU64,
+    /// The latest time on the server's clock that a loop has seen.
+    seen_ms: AtomicU64,
 }
 
 /// What a thread keeps of its own: the entries it used last, by the path as it came.
@@ -111,6 +113,7 @@ impl StaticFiles {
             space: Arc::new(IndexSpace::new(&options.cache)),
             makers: Makers::default(),
             swept_ms: AtomicU64::new(0),
+            seen_ms: AtomicU64::new(0),
             options,
         })
     }
@@ -144,6 +147,7 @@ impl StaticFiles {
             return Outcome::Ready;
         }
         let now = cx.now;
+        self.note_time(now);
         if now.since(local.swept) >= OPEN_UNSEEN_MS_MAX {
             local.swept = now;
             local.index.retain(|entry| entry.is_kept(now));
@@ -188,6 +192,21 @@ impl StaticFiles {
                 self.fail(failure, &path, exchange, Place::Loop(cx))
             }
         }
+    }
+
+    /// Notes the time for those who have no clock: [`Self::time_at_least`].
+    fn note_time(&self, now: Millis) {
+        if self.seen_ms.load(Ordering::Relaxed) < now.0 {
+            self.seen_ms.fetch_max(now.0, Ordering::Relaxed);
+        }
+    }
+
+    /// About now, and not later. A request may have waited long for its worker: what is found then is
+    /// newer than the request.
+    fn time_at_least(&self, exchange: &Exchange) -> Millis {
+        exchange
+            .began
+            .max(Millis(self.seen_ms.load(Ordering::Relaxed)))
     }
 
     /// Closes files without requests; once a minute, by the first thread that comes by.
@@ -324,7 +343,7 @@ impl StaticFiles {
             Failure::Missing => {
                 let now = match &place {
                     Place::Loop(cx) => cx.now,
-                    Place::Anywhere => exchange.began,
+                    Place::Anywhere => self.time_at_least(exchange),
                 };
                 match self.fallback(path, &exchange.request, place.access(), now) {
                     Some(Err(Failure::WouldBlock)) => return Outcome::Blocking,
@@ -417,7 +436,7 @@ impl Handler for StaticFiles {
             Ok(path) => path,
             Err(error) => return exchange.response.error(error.status()),
         };
-        let (now, mut key) = (exchange.began, Vec::new());
+        let (now, mut key) = (self.time_at_least(exchange), Vec::new());
         let outcome = match self.look_up(&path, &mut key, Access::Any, now) {
             Ok(entry) => {
                 let entry = self.with_variant(entry, &key, &exchange.request);

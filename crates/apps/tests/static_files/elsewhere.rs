@@ -70,6 +70,27 @@ fn what_lies_elsewhere_is_looked_at_where_waiting_is_allowed() {
     }
 }
 
+/// A worker comes to a request three seconds after it began; meanwhile the loop has served others.
+#[test]
+fn what_is_looked_at_late_is_fresh_from_then_on() {
+    let Some((site, _far)) = site_with_far(settled()) else {
+        return;
+    };
+    let mut local = site.handler.local();
+    let mut get = |path: &str, at_ms: u64| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes();
+        let (answer, blocked) = answer_of(&site.handler, &mut local, Millis(at_ms), head);
+        (answer.text().to_owned(), blocked)
+    };
+    // Found, and looked at again.
+    for began_ms in [5_000, 15_000] {
+        assert_eq!(get("/near.txt", began_ms + 3_000).0, "near");
+        assert_eq!(get("/far/f.txt", began_ms), ("old".to_owned(), 1));
+        let later = get("/far/f.txt", began_ms + 3_100);
+        assert_eq!(later, ("old".to_owned(), 0), "begun at {began_ms}");
+    }
+}
+
 /// Whether looking at something far hangs, and how many hang in it.
 static HUNG: Mutex<(bool, usize)> = Mutex::new((false, 0));
 static HUNG_CHANGED: Condvar = Condvar::new();

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use loadline_apps::{CacheLimits, StaticOptions};
 use loadline_base::MemoryBudget;
 
-use crate::site::{Answer, Site, settled};
+use crate::site::{Answer, Site, set_ahead, settled};
 
 const BROWSER: &str = "gzip, deflate, br, zstd";
 
@@ -320,6 +320,21 @@ fn a_file_that_changes_is_compressed_again_and_one_that_is_touched_is_not() {
             answer.field("Last-Modified")
         );
         assert_eq!(site.blocked, blocked);
+    }
+}
+
+/// Another change within the same tick of the file system's clock would not be seen.
+#[test]
+fn of_a_file_too_large_for_memory_a_variant_is_kept_once_its_times_can_be_trusted() {
+    let (mut site, content) = site(300_000);
+    set_ahead(0);
+    for (ahead, is_made) in [(0, true), (60, true), (60, false)] {
+        set_ahead(ahead);
+        let before = site.blocked;
+        let answer = accepting(&mut site, "/a.js", "gzip");
+        assert!(decoded(&answer) == content.as_bytes());
+        assert_eq!(site.blocked > before, is_made, "{ahead} s after the change");
+        site.pass(1000);
     }
 }
 

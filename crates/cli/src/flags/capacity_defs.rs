@@ -39,7 +39,7 @@ fn cpu_quota(text: &str) -> Result<f64, ValueError> {
 /// The options of `loadline lab capacity`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CapacityFlags {
-    /// Where requests go, if the server runs already: http://HOST[:PORT]/PATH.
+    /// Where requests go, if the server runs already: http://HOST[:PORT]/PATH, or https.
     #[arg(value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) url: Option<String>,
 

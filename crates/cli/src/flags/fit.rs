@@ -67,6 +67,7 @@ pub(super) fn check(spec: &ServeSpec, architecture: Architecture) -> Result<(), 
     let given = given(spec);
     rules::check(RULES, &given)?;
     check_tls(spec, &given)?;
+    check_idle(spec, &given)?;
     refuse_foreign(&given, architecture)
 }
 
@@ -134,6 +135,23 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
             problem,
             "--listen 0.0.0.0:80",
         ));
+    }
+    Ok(())
+}
+
+/// Options of a protocol or a kind of address that is not there.
+fn check_idle(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
+    let http2 = spec.requests.http2.map(|it| it.0);
+    if http2 == Some(Http2::Off) && given.contains_key("streams-max") {
+        let error = SpecError::new("streams-max", "no streams with --http2 off", "one of them");
+        return Err(error.with_value(*spec.requests.streams_max));
+    }
+    let mut addresses = spec.listen.iter().chain(&spec.running.admin_listen);
+    let has_unix = addresses.any(|it| matches!(it, Listen::Unix(_)));
+    if let Some(mode) = spec.running.unix_mode.filter(|_| !has_unix) {
+        let problem = "no address is a Unix socket";
+        let right = "--listen unix:/run/loadline.sock";
+        return Err(SpecError::new("unix-mode", problem, right).with_value(mode));
     }
     Ok(())
 }

@@ -530,6 +530,8 @@ mod tests {
             --tls self-signed --tls-cert c --tls-key k => --tls-cert excludes --tls
             --tls signed => --tls signed self-signed
             --hsts 365 => --hsts no address speaks TLS
+            --unix-mode 660 => --unix-mode 660 no address is a Unix socket --listen unix:
+            --http2 off --streams-max 7 => --streams-max 7 --http2 off
             --tls-early-data on => --tls-early-data no address speaks TLS
             --tls-handshakes-max 7 => --tls-handshakes-max no address speaks TLS
             --tls-handshake-timeout 1s => --tls-handshake-timeout no address speaks TLS

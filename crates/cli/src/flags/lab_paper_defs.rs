@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 pub(crate) const LAB_PAPER_MORE: &str = "\
 Examples:
   loadline lab paper P1
-      a reduced grid, 46 minutes on two cores (P2 to P5: 10 to 27), into runs/P1; the same
+      a reduced grid, 47 minutes on two cores (P2 to P5: 10 to 27), into runs/P1; the same
       command resumes it
   loadline lab paper P1 --full --dry-run
       how long the paper's own parameters would take, and those of all papers
@@ -20,7 +20,7 @@ pub(crate) const LAB_COMPARE_MORE: &str = "\
 Examples:
   loadline lab compare
       small and large files, 64 to 10,000 connections, new ones, idle ones, latency at the same
-      rate, two loops: less than 20 minutes, into runs/compare; the same command resumes it, or
+      rate, two loops: about 20 minutes, into runs/compare; the same command resumes it, or
       prints the tables again
   loadline lab compare --only small,idle
       two parts of it

@@ -239,6 +239,9 @@ fn the_http_page_gets_the_answers_it_describes() {
     let server = Program::serve(&demo_site(), &[]);
     let mut browser = Browser::start();
     assert_clean(&browser.visit(&server.url("/http.html")), "http");
+    let hidden = "[...document.querySelectorAll('.answer')]
+        .filter((it) => getComputedStyle(it).display === 'none').length";
+    assert_eq!(browser.evaluate(hidden), 0, "not announced when filled");
     let answers = browser.evaluate(EXPERIMENTS);
     let answers = answers.as_array().expect("a list");
     assert_eq!(answers.len(), 10);

@@ -4,8 +4,7 @@ use std::fs;
 
 use loadline_capacity::stats::Interval;
 use loadline_lab::analysis::{Metric, Run};
-use loadline_lab::plan::ChartKind;
-use loadline_lab::plan::Plan;
+use loadline_lab::plan::{Chart, ChartKind, Plan};
 use loadline_lab::report::page::page;
 use loadline_lab::report::{Claim, REPORT, Report, Verdict};
 use serde_json::Value;
@@ -20,10 +19,16 @@ struct Shown {
 }
 
 fn made() -> Shown {
+    made_with(|_| ())
+}
+
+/// With charts that are not those of the plan.
+fn made_with(change: impl FnOnce(&mut [Chart])) -> Shown {
     let folder = tempfile::tempdir().expect("a folder");
     fixture::write_run(folder.path());
     let run = Run::read(folder.path()).expect("a run");
-    let plan = Plan::parse(fixture::PLAN, "made-up.toml", folder.path()).expect("a plan");
+    let mut plan = Plan::parse(fixture::PLAN, "made-up.toml", folder.path()).expect("a plan");
+    change(&mut plan.charts);
     let report = Report::new(&run, &plan.charts, claims());
     let path = folder.path().join(REPORT);
     fs::write(&path, page(&report).expect("a page")).expect("a file");
@@ -136,6 +141,24 @@ fn marks_are_the_rows_of_the_journal() {
         visit.note(&event);
     }
     assert_alone(&visit, &shown.url);
+}
+
+#[test]
+fn a_published_value_that_stands_alone_is_a_mark() {
+    let shown = made_with(|charts| charts[0].reference[0].points.truncate(1));
+    let mut browser = Browser::start();
+    browser.visit(&shown.url);
+    let figure = &shown.report.figures[0];
+    draw(&mut browser, &figure.id);
+    let measured = figure.points().map(|(_, _, point)| {
+        let discarded = point.discarded.iter().filter(|it| it.value.is_some());
+        usize::from(point.estimate.is_some()) + discarded.count()
+    });
+    let marks = browser.evaluate(&format!(
+        "document.querySelectorAll('#{} .plot .scatterlayer path.point').length",
+        figure.id
+    ));
+    assert_eq!(marks, measured.sum::<usize>());
 }
 
 #[test]

@@ -17,6 +17,37 @@ impl<F: FnMut(&[u8]) -> io::Result<usize>> Write for Script<F> {
     }
 }
 
+impl<F: FnMut(&[u8]) -> io::Result<usize> + Send> Output for Script<F> {}
+
+/// A file on a disk with room for so many bytes.
+struct Filling {
+    file: File,
+    bytes_left: usize,
+}
+
+impl Write for Filling {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes_left == 0 {
+            return full();
+        }
+        let written = self
+            .file
+            .write(&bytes[..bytes.len().min(self.bytes_left)])?;
+        self.bytes_left -= written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for Filling {
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.file.identity()
+    }
+}
+
 type Kept = Arc<Mutex<Vec<u8>>>;
 
 /// A log on a disk: each entry is how many bytes the next write takes; then all.
@@ -59,6 +90,14 @@ fn counted(written: u64, dropped: u64, errors: u64) -> LogCounts {
 }
 
 const GRACE: Duration = Duration::from_secs(20);
+
+fn await_counts(log: &LineWriter, are_wished: impl Fn(LogCounts) -> bool) {
+    let began = Instant::now();
+    while !are_wished(log.counts()) {
+        assert!(began.elapsed() < GRACE, "{:?}", log.counts());
+        std::thread::yield_now();
+    }
+}
 
 #[test]
 fn every_line_arrives_once_from_many_threads() {
@@ -119,6 +158,36 @@ fn what_cannot_be_written_is_counted() {
 }
 
 #[test]
+fn lines_that_come_when_the_thread_has_ended_are_counted() {
+    let (log, closing, kept, _failures) = log_on(Kind::LOG, Vec::new());
+    log.offer(&mut b"in time\n".to_vec());
+    assert_eq!(closing.finish(GRACE), counted(1, 0, 0));
+    let mut lines = b"one\ntwo\n".to_vec();
+    log.offer(&mut lines);
+    assert!(lines.is_empty());
+    log.offer(&mut b"three\n".to_vec());
+    assert_eq!(log.counts(), counted(1, 3, 0));
+    assert_eq!(*kept.lock().unwrap(), b"in time\n");
+}
+
+#[test]
+fn lines_for_a_full_disk_hasten_no_attempt() {
+    let target = Target::File("/nowhere/at/all".into());
+    let disk = Box::new(Script(|_: &[u8]| full()));
+    let (log, closing) = LineWriter::start_with(Kind::LOG, target, disk).unwrap();
+    let began = Instant::now();
+    for _ in 0..200 {
+        log.offer(&mut b"line\n".to_vec());
+        std::thread::sleep(Duration::from_millis(2)); // so that each finds the writer at rest
+    }
+    let counts = closing.finish(GRACE);
+    assert_eq!((counts.written, counts.dropped), (0, 200));
+    // The first, one after each interval, and the last one at the end.
+    let errors_max = began.elapsed().as_millis() / RETRY_INTERVAL.as_millis() + 2;
+    assert!(u128::from(counts.errors) <= errors_max, "{counts:?}");
+}
+
+#[test]
 fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
     let (release, held) = sync_channel::<()>(0);
     let kept = Kept::default();
@@ -149,6 +218,42 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
 }
 
 #[test]
+fn a_named_pipe_without_a_reader_is_refused_at_once_and_one_with_a_reader_gets_every_line() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let target = Target::File(path.clone());
+    let Err(refused) = LineWriter::start(Kind::LOG, target.clone()) else {
+        panic!("nobody reads it");
+    };
+    assert!(
+        refused.to_string().contains("no program reads"),
+        "{refused}"
+    );
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let mut reader = options.open(&path).unwrap();
+    let (log, closing) = LineWriter::start(Kind::LOG, target).unwrap();
+    // More than a pipe holds: the writer waits for its reader.
+    let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
+    for _ in 0..1000 {
+        log.offer(&mut line.clone());
+    }
+    let writer = std::thread::spawn(move || closing.finish(GRACE));
+    let (mut received, mut buffer) = (0, vec![0; 64 << 10]);
+    while received < 1000 * line.len() {
+        match io::Read::read(&mut reader, &mut buffer) {
+            Ok(count) => received += count,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+    assert_eq!(writer.join().unwrap(), counted(1000, 0, 0));
+}
+
+#[test]
 fn a_file_is_opened_again_though_lines_come_as_fast_as_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
@@ -171,6 +276,35 @@ fn a_file_is_opened_again_though_lines_come_as_fast_as_they_are_written() {
         std::thread::yield_now();
     }
     assert_eq!(closing.finish(GRACE).dropped, 0);
+}
+
+#[test]
+fn a_line_begun_is_finished_if_the_file_that_is_opened_again_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, is_moved) in [("stays.log", false), ("moves.log", true)] {
+        let path = folder.path().join(name);
+        let disk = Filling {
+            file: append_to(&path).unwrap(),
+            bytes_left: 8,
+        };
+        let target = Target::File(path.clone());
+        let (log, closing) = LineWriter::start_with(Kind::LOG, target, Box::new(disk)).unwrap();
+        log.offer(&mut b"first\nsecond\n".to_vec());
+        await_counts(&log, |counts| counts.errors > 0);
+        if is_moved {
+            std::fs::rename(&path, folder.path().join("old.log")).unwrap();
+        }
+        log.reopen();
+        await_counts(&log, |counts| counts.written + counts.dropped == 2);
+        log.offer(&mut b"third\n".to_vec());
+        let counts = closing.finish(GRACE);
+        let (expected, dropped) = match is_moved {
+            false => ("first\nsecond\nthird\n", 0),
+            true => ("third\n", 1),
+        };
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        assert_eq!(counts.dropped, dropped, "{name}");
+    }
 }
 
 #[test]
@@ -212,4 +346,24 @@ fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
         "loadline: 3 lines of diagnostics were lost here\nfour\n"
     );
     assert_eq!((counts.dropped, counts.errors), (3, 2));
+}
+
+#[test]
+fn a_note_that_was_half_written_is_finished_and_not_repeated() {
+    let script = vec![full(), full(), Ok(4), full()];
+    let (log, closing, kept, failures) = log_on(Kind::DIAGNOSTICS, script);
+    for text in ["one\ntwo\n", "three\n", "four\n"] {
+        log.offer(&mut text.as_bytes().to_vec());
+        failures.recv_timeout(GRACE).unwrap();
+    }
+    await_counts(&log, |counts| counts.written == 1); // the note
+    log.offer(&mut b"five\n".to_vec());
+    let counts = closing.finish(GRACE);
+    let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
+    assert_eq!(
+        kept,
+        "loadline: 3 lines of diagnostics were lost here\n\
+         loadline: 1 lines of diagnostics were lost here\nfive\n"
+    );
+    assert_eq!((counts.dropped, counts.errors), (4, 3));
 }

@@ -92,7 +92,10 @@ pub(crate) fn answer(
         security,
         ..
     } = exchange;
-    let connection_lines = connection_lines(security);
+    let connection_lines = match response.fields.has_transport_security() {
+        true => &[],
+        false => connection_lines(security),
+    };
     let mut body = std::mem::take(&mut response.body);
     let stated = stated_len(request, response, &body);
     let is_chunked = is_chunked(request, response, &body);

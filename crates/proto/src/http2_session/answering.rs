@@ -322,7 +322,9 @@ fn encode_head(
         name.extend(field_name.iter().map(u8::to_ascii_lowercase));
         encoder.field(name, value, indexing(name), block);
     }
-    block.extend_from_slice(layer_block);
+    if !response.fields.has_transport_security() {
+        block.extend_from_slice(layer_block);
+    }
     if let Some(len) = stated_len {
         response::content_length(len, block);
     }

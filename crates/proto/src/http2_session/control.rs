@@ -135,8 +135,8 @@ impl Http2Session {
         let is_worth_it = self.credit >= self.config.limits.connection_window_bytes.div_ceil(2);
         if is_worth_it || self.credit > 0 && self.is_window_short() {
             let more = std::mem::take(&mut self.credit);
-            if self.window == 0 {
-                self.await_content_anew(cx.now);
+            if let Some(since) = self.shut_since.take() {
+                self.excuse_silence(since, cx.now);
             }
             self.window += more;
             self.output.window_update(CONNECTION, more, cx);

@@ -81,8 +81,15 @@ impl Http2Session {
             },
             _ => return None,
         };
-        let may_send = self.window > 0;
-        (may_send || !matches!(late.1, Late::Content)).then_some(late)
+        match (&late.1, self.shut_since) {
+            // It may send nothing, for as long as an app may leave what has come unread.
+            (Late::Content, Some(since)) => {
+                let since = since.max(stream.since);
+                let silence_ms = limits.app_silence_timeout_ms;
+                Some((Millis(since.0.saturating_add(silence_ms)), Late::Content))
+            }
+            _ => Some(late),
+        }
     }
 
     /// Time has passed.
@@ -111,12 +118,12 @@ impl Http2Session {
         }
     }
 
-    /// The connection's window is no longer shut: until now the client could send no content.
-    pub(super) fn await_content_anew(&mut self, now: Millis) {
+    /// The connection's window is no longer shut: since then the client could send no content.
+    pub(super) fn excuse_silence(&mut self, since: Millis, now: Millis) {
         for stream in self.streams.iter_mut() {
             match stream.phase {
-                Phase::Collect { .. } => stream.begin_period(now),
-                Phase::Task => stream.app.await_client_anew(now),
+                Phase::Collect { .. } => stream.since.0 += now.since(since.max(stream.since)),
+                Phase::Task => stream.app.excuse_client(since, now),
                 _ => {}
             }
         }
@@ -176,7 +183,12 @@ impl Http2Session {
         let limits = &self.config.limits;
         let streams = self.streams.iter().filter_map(|stream| {
             let (_, late) = self.late(stream, limits)?;
-            (!matches!(late, Late::App)).then_some(stream.since)
+            let is_client = match late {
+                Late::App => false,
+                Late::Content => self.shut_since.is_none(),
+                Late::Window | Late::Rest => true,
+            };
+            is_client.then_some(stream.since)
         });
         let block = self.block.as_ref().map(|block| block.since);
         let is_reading = !self.unread.is_empty() && self.streams.is_empty();

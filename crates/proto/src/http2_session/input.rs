@@ -259,6 +259,9 @@ impl Http2Session {
             ErrorCode::FlowControl,
             "more content than the connection's window",
         ))?;
+        if self.window == 0 {
+            self.shut_since.get_or_insert(cx.now);
+        }
         let content =
             unwrapped(head, payload).map_err(|code| Failure(code, "more padding than there is"))?;
         let is_end = head.has(flags::END_STREAM);

@@ -99,6 +99,10 @@ pub fn echo(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
         }
     };
     exchange.response.field("Content-Type", "text/plain");
+    if target == "/own-security" {
+        let name = "Strict-Transport-Security";
+        exchange.response.field(name, "max-age=7");
+    }
     exchange.response.body = Body::Bytes(body);
     Outcome::Ready
 }

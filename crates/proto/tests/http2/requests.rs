@@ -319,4 +319,20 @@ fn a_request_over_the_wrong_connection_is_421() {
         }
         stream += 2;
     }
+    // What the response says itself is said once.
+    let block = connection.block(&[
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", "a.example.org"),
+        (":path", "/own-security"),
+    ]);
+    let flag = flags::END_HEADERS | flags::END_STREAM;
+    let frames = connection.frame(Kind::Headers, flag, stream, &block).take();
+    let head = frames.iter().find(|frame| frame.kind == Kind::Headers);
+    let text = String::from_utf8_lossy(&head.unwrap().payload).into_owned();
+    let said: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("security"))
+        .collect();
+    assert_eq!(said, ["strict-transport-security: max-age=7"]);
 }

@@ -85,6 +85,59 @@ fn a_client_is_not_late_while_the_connections_window_is_shut() {
     assert_eq!(Connection::statuses(&connection.take()), slow);
 }
 
+/// One byte at a time shuts the connection's window again and again: that gives others no more time.
+#[test]
+fn a_window_that_is_shut_for_a_moment_makes_no_time() {
+    let mut connection = Connection::new();
+    for stream in [1, 3, 5, 7] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..3 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+        let left = 16_384 - usize::from(stream == 7);
+        connection.frame(Kind::Data, 0, stream, &vec![b'x'; left]);
+    }
+    connection.post(9, "/p", &[("content-length", "10")]);
+    connection.pass(5_000).frame(Kind::Data, 0, 7, b"x");
+    connection.consume(7, 1);
+    let frames = connection.take();
+    let opened: Vec<_> = frames.iter().map(|it| (it.kind, it.stream)).collect();
+    assert_eq!(opened, [(Kind::WindowUpdate, 0)]);
+    connection.pass(5_000);
+    let slow = [(9, "408".to_owned())];
+    assert_eq!(Connection::statuses(&connection.take()), slow);
+}
+
+/// What apps leave unread while they respond is no reason to wait for the rest without end.
+#[test]
+fn a_window_that_stays_shut_ends_what_waits_for_it() {
+    let mut connection = Connection::new();
+    for stream in [1, 3, 5, 7] {
+        connection.post(stream, "/task", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    for stream in [1, 3, 5, 7] {
+        connection.answer(stream, None);
+    }
+    connection.post(9, "/p", &[("content-length", "10")]);
+    let silence_ms = Limits::default().app_silence_timeout_ms;
+    let ends = |connection: &mut Connection| {
+        let statuses = Connection::statuses(&connection.take());
+        statuses.contains(&(9, "408".to_owned()))
+    };
+    connection.pass(silence_ms / 2);
+    for stream in [1, 3, 5, 7] {
+        let piece = Piece::Data(Buffer::from(b"more".to_vec()));
+        connection.produce(stream, piece);
+    }
+    connection.pass(silence_ms - silence_ms / 2 - 1);
+    assert!(!ends(&mut connection));
+    connection.pass(1);
+    assert!(ends(&mut connection));
+}
+
 /// Half a frame a minute is no reason to wait: content counts as it comes.
 #[test]
 fn slow_content_counts_as_it_comes() {

@@ -286,6 +286,26 @@ mod tests {
         held.iter().for_each(|one| in_progress.end(940_000, one));
     }
 
+    /// Each of them refused because one was slow, none would show that they no longer are.
+    #[test]
+    fn clients_with_one_request_are_let_in_again_after_a_slow_one() {
+        let in_progress = InProgress::new(GOAL, None);
+        let begin = |client, now_us| begin(&in_progress, client, 0, now_us);
+        let other = ClientKey::of([192, 0, 2, 2].into());
+        let both = [CLIENT, other].map(|client| begin(client, 0).unwrap());
+        both.iter().for_each(|one| in_progress.end(2_000_000, one));
+        let mut is_let_in = false;
+        for now_us in (2_100_000..4_100_000).step_by(10_000) {
+            let greedy = [0, 0].map(|_| begin(CLIENT, now_us).unwrap());
+            let single = begin(other, now_us).ok();
+            is_let_in = single.is_some();
+            let all = greedy.iter().chain(&single);
+            all.for_each(|one| in_progress.end(now_us + 1_000, one));
+        }
+        assert!(is_let_in);
+        assert_eq!(in_progress.lock().singles(), 0);
+    }
+
     #[test]
     fn two_begin_however_slow_they_are() {
         let in_progress = InProgress::new(GOAL, None);

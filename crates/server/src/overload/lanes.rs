@@ -14,6 +14,9 @@ pub(crate) struct LaneControl {
     lanes: [QueueControl; LANES],
     /// The same of jobs whose clients have no other one that waits.
     single: [QueueControl; LANES],
+    /// When one of those was last done, or taken to see how long they take now.
+    single_tried_us: [u64; LANES],
+    goal_us: u64,
 }
 
 /// A job is refused.
@@ -31,6 +34,8 @@ impl LaneControl {
         Self {
             lanes: new(),
             single: new(),
+            single_tried_us: [0; LANES],
+            goal_us: u64::try_from(goal.as_micros()).unwrap_or(u64::MAX),
         }
     }
 
@@ -44,7 +49,12 @@ impl LaneControl {
     /// A job comes to a lane. `Err`: it is refused.
     pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
         let beside = self.beside(lane, ahead);
-        let control = match self.is_single(lane, ahead) {
+        let is_single = self.is_single(lane, ahead);
+        if is_single && self.is_to_be_tried(now_us, lane) {
+            self.single_tried_us[lane as usize] = now_us;
+            return Ok(());
+        }
+        let control = match is_single {
             true => &mut self.single[lane as usize],
             false => &mut self.lanes[lane as usize],
         };
@@ -59,6 +69,7 @@ impl LaneControl {
     pub(crate) fn is_in_time(&self, now_us: u64, lane: Lane, ahead: Ahead) -> bool {
         let beside = self.beside(lane, ahead);
         let control = match self.is_single(lane, ahead) {
+            true if self.is_to_be_tried(now_us, lane) => return true,
             true => &self.single[lane as usize],
             false => &self.lanes[lane as usize],
         };
@@ -89,7 +100,10 @@ impl LaneControl {
         let index = charge.place.lane as usize;
         self.lanes[index].done(now_us, took_us);
         match charge.is_only {
-            true => self.single[index].done(now_us, took_us),
+            true => {
+                self.single_tried_us[index] = now_us;
+                self.single[index].done(now_us, took_us);
+            }
             false => self.single[index].moved(now_us),
         }
     }
@@ -99,6 +113,7 @@ impl LaneControl {
         let index = charge.place.lane as usize;
         self.lanes[index].done_many(now_us, jobs, took_us);
         if charge.is_only {
+            self.single_tried_us[index] = now_us;
             self.single[index].done_many(now_us, jobs, took_us);
         }
     }
@@ -107,6 +122,12 @@ impl LaneControl {
     /// takes, is nothing to go by. Jobs like itself come before it, one of each client.
     fn is_single(&self, lane: Lane, ahead: Ahead) -> bool {
         ahead.is_only && self.single[lane as usize].mean_us() > 0
+    }
+
+    /// Whether a job that comes alone is taken whatever is known of its like: they may take less time by now,
+    /// and if all were refused, nobody would know.
+    fn is_to_be_tried(&self, now_us: u64, lane: Lane) -> bool {
+        now_us.saturating_sub(self.single_tried_us[lane as usize]) >= self.goal_us
     }
 
     /// Of one lane.
@@ -231,6 +252,22 @@ mod tests {
         let mut new = LaneControl::new(GOAL, 8);
         (0..64).for_each(|index| new.done(index * 30_000, &charge(false), 500_000));
         assert!(new.offer(1_900_000, Lane::Files, alone(600)).is_err());
+    }
+
+    /// If each were refused because its like were slow, none would show that they no longer are.
+    #[test]
+    fn one_that_comes_alone_is_tried_once_in_a_while() {
+        let mut control = LaneControl::new(GOAL, 1);
+        let mut charge = Charge::of(Lane::Files);
+        charge.is_only = true;
+        control.done(0, &charge, 700_000);
+        let alone = Ahead {
+            is_only: true,
+            ..ahead(2, 0)
+        };
+        let offers = (10_000..3_000_000).step_by(10_000);
+        let taken = offers.filter(|now_us| control.offer(*now_us, Lane::Files, alone).is_ok());
+        assert_eq!(taken.collect::<Vec<u64>>(), [1_000_000, 2_000_000]);
     }
 
     #[test]

@@ -53,20 +53,19 @@ impl Resizer {
                 false => cpus,
             },
             last: Work::default(),
-            last_process_us: 0,
-            pools: pools.len().max(1) as u64,
             last_us: site.clock.now_us(),
         };
-        let mut pools: Vec<_> = pools.iter().map(resized).collect();
+        let mut pools = Pools {
+            all: pools.iter().map(resized).collect(),
+            last_process_us: as_us(process_cpu()),
+        };
         let stop = Arc::new(Waker::new()?);
         let (site, stopped) = (Arc::clone(site), Arc::clone(&stop));
         let thread = Builder::new()
             .name("pool sizes".to_owned())
             .spawn(move || {
                 site.guarded_alone("the thread that sizes pools", || {
-                    follow(&site, &stopped, |times| {
-                        decide_all(&site, &mut pools, times)
-                    })
+                    follow(&site, &stopped, |times| pools.decide(&site, times))
                 });
             })?;
         Ok(Some(Self {
@@ -119,16 +118,52 @@ fn follow<H: Handler>(
     }
 }
 
-/// Decides for all pools; `true`: one of them has something to do.
-fn decide_all<H: Handler>(site: &Arc<Site<H>>, pools: &mut [Resized], times: f64) -> bool {
-    let mut is_busy = false;
-    let mut useful = 0;
-    for pool in pools {
-        is_busy |= pool.decide(site, times);
-        useful += pool.sizer.useful_max();
+/// All pools of a server, which share what threads beside their workers do.
+struct Pools {
+    all: Vec<Resized>,
+    /// CPU time of the process.
+    last_process_us: u64,
+}
+
+impl Pools {
+    /// Decides for all of them; `true`: one of them has something to do.
+    fn decide<H: Handler>(&mut self, site: &Arc<Site<H>>, times: f64) -> bool {
+        let mut is_busy = false;
+        let mut useful = 0;
+        let measured = self.measure(site.clock.now_us(), times);
+        for (pool, measured) in self.all.iter_mut().zip(&measured) {
+            is_busy |= pool.decide(site, measured);
+            useful += pool.sizer.useful_max();
+        }
+        site.registry.workers_useful.set(useful as u64);
+        is_busy
     }
-    site.registry.workers_useful.set(useful as u64);
-    is_busy
+
+    /// All of them, before any decision: the workers of one are no other threads of the next.
+    fn measure(&mut self, now_us: u64, times: f64) -> Vec<Measured> {
+        let pools = self.all.iter_mut();
+        let mut measured: Vec<Measured> = pools.map(|pool| pool.measure(now_us, times)).collect();
+        let process_us = as_us(process_cpu());
+        let since_us = process_us.saturating_sub(self.last_process_us);
+        self.last_process_us = process_us;
+        let own_us: Vec<u64> = measured.iter().map(|one| one.cpu_us).collect();
+        let others_us = others_us(scaled(since_us, times), &own_us);
+        for one in &mut measured {
+            one.others_cpu_us = others_us;
+        }
+        measured
+    }
+}
+
+/// A pool's part of the CPU time of threads that are no workers: `process_us` without what the workers of
+/// each pool used, `own_us`.
+fn others_us(process_us: u64, own_us: &[u64]) -> u64 {
+    let workers_us: u64 = own_us.iter().sum();
+    process_us.saturating_sub(workers_us) / own_us.len().max(1) as u64
+}
+
+fn scaled(us: u64, times: f64) -> u64 {
+    (us as f64 * times) as u64
 }
 
 /// A pool whose size changes.
@@ -137,18 +172,13 @@ struct Resized {
     sizer: Sizer,
     cpus: f64,
     last: Work,
-    /// CPU time of the process.
-    last_process_us: u64,
-    /// Pools that share what other threads do.
-    pools: u64,
     last_us: u64,
 }
 
 impl Resized {
-    /// Measures, decides, and changes the size; `true`: it has something to do.
-    fn decide<H: Handler>(&mut self, site: &Arc<Site<H>>, times: f64) -> bool {
-        let measured = self.measure(site.clock.now_us(), times);
-        let decision = self.sizer.decide(&measured);
+    /// Decides, and changes the size; `true`: it has something to do.
+    fn decide<H: Handler>(&mut self, site: &Arc<Site<H>>, measured: &Measured) -> bool {
+        let decision = self.sizer.decide(measured);
         if decision.size != decision.from {
             self.say(&decision);
         }
@@ -162,7 +192,7 @@ impl Resized {
         measured.busy_us > 0 || measured.queue_depth > 0 || measured.jobs > 0
     }
 
-    /// What was done since the last time, with all times `times` as long.
+    /// What it has done since the last time, with all times `times` as long.
     fn measure(&mut self, now_us: u64, times: f64) -> Measured {
         let work = match self.workers.meter() {
             Some(meter) => meter.read(now_us),
@@ -170,12 +200,9 @@ impl Resized {
         };
         let since = work.since(&self.last);
         let interval_us = now_us.saturating_sub(self.last_us).max(1);
-        let process_us = as_us(process_cpu());
-        let process_since_us = process_us.saturating_sub(self.last_process_us);
         self.last = work;
-        self.last_process_us = process_us;
         self.last_us = now_us;
-        let scaled = |us: u64| (us as f64 * times) as u64;
+        let scaled = |us: u64| scaled(us, times);
         let peaks = self.workers.take_peaks();
         Measured {
             interval_us: scaled(interval_us),
@@ -185,7 +212,7 @@ impl Resized {
             waits: since.waits(times, self.workers.keeps_connections()),
             busy_us: scaled(since.busy_us),
             cpu_us: scaled(since.cpu_us),
-            others_cpu_us: scaled(process_since_us.saturating_sub(since.cpu_us) / self.pools),
+            others_cpu_us: 0, // known once all pools are measured
             ready_us: scaled(since.ready_us),
             busy_max: peaks.busy,
             present_max: peaks.present,
@@ -218,6 +245,16 @@ impl Resized {
 mod tests {
     use super::*;
     use crate::site::tests::quiet_site;
+
+    #[test]
+    fn workers_of_other_pools_are_no_other_threads() {
+        assert_eq!(others_us(4_080, &[1_000; 4]), 20);
+        assert_eq!(
+            others_us(3_990, &[1_000; 4]),
+            0,
+            "clocks are read one by one"
+        );
+    }
 
     #[test]
     fn a_decision_that_panics_is_not_the_last_one() {

@@ -20,7 +20,7 @@ spec! {
         #[arg(long, value_name = "EMAIL")]
         pub acme: Option<Email>,
 
-        /// A name to get a certificate for; may be given several times. The authority must reach this server
+        /// A name to get a certificate for; may be given up to 100 times. The authority must reach this server
         /// under it, at port 80 or 443.
         #[arg(long, value_name = "NAME")]
         pub acme_domain: Vec<DomainName>,

@@ -92,10 +92,9 @@ as_text!(
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
         let dots = text.split('/').any(|part| part == "." || part == "..");
         if text.len() > 1 && text.starts_with('/') && text.bytes().all(is_plain) && !dots {
-            let last = text.rsplit('/').next();
-            return match Probe::ALL.iter().find(|it| last == Some(it.name())) {
-                Some(probe) => Err(ValueError::new(
-                    format!("this is where the probe {} would be", probe.name()),
+            return match page_beside_status(text) {
+                Some(page) => Err(ValueError::new(
+                    format!("this is where {page} would be"),
                     "another name, such as /-/status",
                 )),
                 None => Ok(Self(text.to_owned())),
@@ -108,6 +107,16 @@ as_text!(
     },
     |it, f| { f.write_str(&it.0) }
 );
+
+/// The page in the status page's folder that has this path's name.
+fn page_beside_status(path: &str) -> Option<String> {
+    let last = path.rsplit('/').next()?;
+    if ["live", "live.css", "live.js"].contains(&last) {
+        return Some("the live page".to_owned());
+    }
+    let probe = Probe::ALL.iter().find(|probe| probe.name() == last)?;
+    Some(format!("the probe {}", probe.name()))
+}
 
 /// Permissions of a file, in octal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,6 +262,25 @@ mod tests {
         assert_eq!("0660".parse(), Ok(UnixMode(0o660)));
         for text in ["", "66", "+66", "1000", "888", "-660"] {
             assert!(text.parse::<UnixMode>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_status_page_takes_no_other_pages_place() {
+        for name in ["status", "-/status", "live/status", "health.json", "lives"] {
+            assert!(format!("/{name}").parse::<StatusPath>().is_ok(), "{name}");
+        }
+        for (name, page) in [
+            ("health", "the probe health"),
+            ("ready", "the probe ready"),
+            ("live", "the live page"),
+            ("live.css", "the live page"),
+            ("live.js", "the live page"),
+        ] {
+            let text = format!("/-/{name}");
+            let message = text.parse::<StatusPath>().unwrap_err().to_string();
+            let expected = format!("this is where {page} would be");
+            assert!(message.contains(&expected), "{text}: {message}");
         }
     }
 

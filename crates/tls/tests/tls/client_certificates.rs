@@ -1,8 +1,12 @@
 //! Clients that show a certificate, and those that should have.
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use loadline_proto::{Body, Context, Exchange, Outcome};
+use loadline_proto::{Body, Context, Exchange, Limits, Outcome};
 use loadline_tls::{
     Authorities, Certificate, Certificates, ClientCertificates, Profile, Tickets, TlsClient,
     TlsOptions, TlsServer,
@@ -11,7 +15,16 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 
-use crate::pair::{Pair, certificate, trusting};
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, SignatureScheme};
+
+use crate::drive::{Driver, config, parse_answers};
+use crate::pair::{Pair, certificate, client_of, connection, exchange, trusting};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -149,4 +162,99 @@ fn authorities_that_are_none() {
         "{error}"
     );
     assert!(Authorities::from_file("/nowhere".as_ref()).is_err());
+}
+
+/// A client that has one certificate after the other, and keeps its sessions.
+#[derive(Debug)]
+struct InTurn {
+    all: Vec<Arc<CertifiedKey>>,
+    now: AtomicUsize,
+}
+
+impl ResolvesClientCert for InTurn {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.all.get(self.now.load(Ordering::Relaxed)).cloned()
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Whom the server takes a client of rustls alone for; `None`: there is no connection.
+fn ask_by(server: &TlsServer, client: &Arc<ClientConfig>) -> Option<String> {
+    let limits = config(Limits::default());
+    let mut driver = Driver::speaking(server.protocol(), &limits, whoami);
+    let (mut client, mut seen) = (connection(client), 0);
+    exchange(&mut client, &mut driver, &mut seen);
+    client.writer().write_all(GET.as_bytes()).unwrap();
+    exchange(&mut client, &mut driver, &mut seen);
+    let mut plain = Vec::new();
+    let _ = client.reader().read_to_end(&mut plain); // ends with what there is
+    let answers = parse_answers(&plain, |_| false);
+    Some(String::from_utf8(answers.into_iter().next()?.body).unwrap())
+}
+
+/// Its old sessions would be refused until they end, as long as it has no other way to show the new one.
+#[test]
+fn a_client_whose_certificate_has_expired_shows_the_next_one() {
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::new([]).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(ca, ca_key);
+    let provider = aws_lc_rs::default_provider();
+    let valid_for = |name: &str, until: SystemTime| {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let since_1970 = until.duration_since(UNIX_EPOCH).unwrap();
+        params.not_after = rcgen::date_time_ymd(1970, 1, 1) + since_1970;
+        let signed = params.signed_by(&key, &issuer).unwrap();
+        let chain = vec![CertificateDer::from(signed.der().to_vec())];
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+        let key = provider.key_provider.load_private_key(key).unwrap();
+        Arc::new(CertifiedKey::new(chain, key))
+    };
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes()).unwrap();
+    let now = SystemTime::now();
+    let ends = now + Duration::from_secs(3);
+    let clients = [&TLS12, &TLS13].map(|version| {
+        let options = TlsOptions {
+            client_certificates: ClientCertificates::Required(authority.clone()),
+            ..TlsOptions::default()
+        };
+        let in_turn = Arc::new(InTurn {
+            all: vec![
+                valid_for("first", ends),
+                valid_for("second", now + Duration::from_secs(3600)),
+            ],
+            now: AtomicUsize::new(0),
+        });
+        let mut client = client_of(&own, &[version]);
+        client.client_auth_cert_resolver = Arc::clone(&in_turn) as Arc<_>;
+        let server = TlsServer::new(&certificates, &options).unwrap();
+        (server, Arc::new(client), in_turn)
+    });
+    for (server, client, in_turn) in &clients {
+        for resumed in 0..2 {
+            assert_eq!(ask_by(server, client).as_deref(), Some("CN=first"));
+            assert_eq!(server.counts().resumed, resumed);
+        }
+        in_turn.now.store(1, Ordering::Relaxed);
+    }
+    while SystemTime::now() < ends + Duration::from_secs(1) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    for (server, client, _) in &clients {
+        for (full, resumed) in [(2, 1), (2, 2)] {
+            assert_eq!(ask_by(server, client).as_deref(), Some("CN=second"));
+            let counts = server.counts();
+            assert_eq!((counts.full, counts.resumed), (full, resumed));
+        }
+    }
 }

@@ -72,6 +72,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .route("/hello", get(|| async { "hello" }))
         .route("/status/{code}", any(status))
         .route("/fields", get(fields))
+        .route("/own-security", get(|| async { (OWN_SECURITY, "own") }))
         .route("/known/{len}", get(known))
         .route("/unknown/{len}", get(unknown))
         .route("/form/{form}", get(form))
@@ -119,6 +120,9 @@ async fn whoami(Extension(tls): Extension<Arc<Security>>) -> String {
 async fn status(Path(code): Path<u16>) -> StatusCode {
     StatusCode::from_u16(code).unwrap()
 }
+
+/// Of an app that knows better than the server for how long its site keeps to HTTPS.
+const OWN_SECURITY: [(&str, &str); 1] = [("strict-transport-security", "max-age=7")];
 
 async fn fields() -> (HeaderMap, &'static str) {
     let mut headers = HeaderMap::new();

@@ -25,6 +25,7 @@ use crate::model::Model;
 
 every_model! {
     the_subject_of_a_clients_certificate,
+    transport_security_is_said_once,
     early_data_is_marked_and_never_changes_anything,
     an_early_data_field_of_the_clients_own,
     an_echo_in_records_of_odd_sizes,
@@ -80,6 +81,27 @@ fn the_subject_of_a_clients_certificate(model: Model) {
     // Who uses no TLS is nobody without it.
     let plain = Running::start(model);
     assert_eq!(plain.connect().get("/whoami", "").status, 500);
+}
+
+/// By the app, if it says it, else by the server.
+fn transport_security_is_said_once(model: Model) {
+    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let options = TlsOptions {
+        hsts_max_age_s: Some(9),
+        ..TlsOptions::default()
+    };
+    let tls = TlsServer::new(&Arc::new(Certificates::new(vec![own])), &options).unwrap();
+    let server = Running::start_tls(model, tls.protocol());
+    let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
+    let mut hello = Buffer::default();
+    let layer = client.connect("localhost", &mut hello).unwrap();
+    let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+    for (target, said) in [("/hello", "max-age=9"), ("/own-security", "max-age=7")] {
+        let answer = client.get(target, "");
+        let field = answer.field("strict-transport-security");
+        assert_eq!(field, Some(said), "{target}");
+    }
 }
 
 /// A server and a client of a name.

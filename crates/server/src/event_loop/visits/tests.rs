@@ -4,6 +4,7 @@ use std::any::Any;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use loadline_base::{Buffer, Token};
 use loadline_proto::{Computation, Fault, Handler, Http1Session, Layer, Layered, Protocol};
@@ -31,9 +32,14 @@ struct Server<H: Handler> {
 impl<H: Handler> Server<H> {
     /// Whose workers serve connections.
     fn new(config: Arc<SharedConfig<H>>) -> Self {
+        Self::with_goal(config, ServerOptions::default().latency_goal)
+    }
+
+    fn with_goal(config: Arc<SharedConfig<H>>, latency_goal: Option<Duration>) -> Self {
         let options = ServerOptions {
             workers: 1,
             socket_io: SocketIo::Worker,
+            latency_goal,
             ..ServerOptions::default()
         };
         let site = site_of(config, options);
@@ -192,14 +198,14 @@ impl Layer for Slow {
 }
 
 /// A server whose connections begin with a computation, and one that has begun.
-fn computing() -> (Server<Quiet>, UnixStream, Token) {
+fn computing(latency_goal: Option<Duration>) -> (Server<Quiet>, UnixStream, Token) {
     let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
     let mut config = Config::new(Arc::new(Quiet), Arc::default(), [nowhere]);
     config.listeners[0].protocol = Protocol::Other(|config, peer, cx| {
         let http = Http1Session::new(config, peer, cx);
         Box::new(Layered::new(Slow::default(), http, config, cx))
     });
-    let mut server = Server::new(config.into());
+    let mut server = Server::with_goal(config.into(), latency_goal);
     let mut client = connect(&mut server.event_loop);
     let token = server.event_loop.slots.token_at(0).unwrap();
     client.write_all(GET).unwrap();
@@ -210,7 +216,7 @@ fn computing() -> (Server<Quiet>, UnixStream, Token) {
 
 #[test]
 fn a_connection_stays_at_its_loop_until_its_handshake_is_computed() {
-    let (mut server, mut client, token) = computing();
+    let (mut server, mut client, token) = computing(None);
     client.write_all(GET).unwrap();
     turn(&mut server.event_loop);
     assert!(server.has_work_out(token));
@@ -219,13 +225,15 @@ fn a_connection_stays_at_its_loop_until_its_handshake_is_computed() {
 
 #[test]
 fn a_handshake_whose_client_has_left_is_not_computed() {
-    let (mut server, client, token) = computing();
-    drop(client);
-    turn(&mut server.event_loop);
-    assert!(!server.has_work_out(token), "it is closed");
-    server.work();
-    let total = server.event_loop.site.registry.snapshot().total;
-    assert_eq!((total.abandoned, total.jobs), (1, 0));
+    for latency_goal in [Some(Duration::from_secs(1)), None] {
+        let (mut server, client, token) = computing(latency_goal);
+        drop(client);
+        turn(&mut server.event_loop);
+        assert!(!server.has_work_out(token), "it is closed");
+        server.work();
+        let total = server.event_loop.site.registry.snapshot().total;
+        assert_eq!((total.abandoned, total.jobs), (1, 0));
+    }
 }
 
 /// The socket was in no poller yet, and what has left was little.

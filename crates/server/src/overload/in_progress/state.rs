@@ -29,6 +29,8 @@ pub(super) struct State {
     retry_after: RetryAfter,
     /// In progress.
     count: u32,
+    /// Of clients that had no other one, in progress or waiting.
+    singles: u32,
     /// By client, in progress or waiting, those that have any.
     clients: HashMap<ClientKey, u32>,
     waiting: Lanes<Waiter>,
@@ -113,6 +115,7 @@ impl State {
             single: Control::new(goal),
             retry_after: RetryAfter::new(),
             count: 0,
+            singles: 0,
             clients: HashMap::new(),
             waiting: Lanes::default(),
             at_once: cpus.map(AtOnce::new),
@@ -139,8 +142,10 @@ impl State {
         if is_single {
             self.single.delay.waited_in_no_order(waited_us, now_us);
         }
+        // One is let in however long its like have taken, or it would never be known that they no longer do.
+        let is_first_single = is_single && self.singles == 0;
         let control = self.control(is_single);
-        let takes_us = match count > 2 {
+        let takes_us = match count > 2 && !is_first_single {
             true => (control.each_us * f64::from(shared)) as u64,
             false => 0,
         };
@@ -148,6 +153,7 @@ impl State {
             return Begin::Never(self.refuse(is_single, now_us));
         }
         *self.clients.entry(client).or_default() += 1;
+        self.singles += u32::from(is_single);
         if self.waiting.len() == 0 && self.has_room() {
             return Begin::Now(self.permit(client, is_single, now_us));
         }
@@ -175,7 +181,7 @@ impl State {
             self.single.learn(each_us);
         }
         self.count = self.count.saturating_sub(1);
-        self.forget(permit.client);
+        self.forget(permit.client, permit.is_single);
         if let Some(charge) = permit.charge {
             self.waiting.done(charge, took_us);
         }
@@ -205,8 +211,9 @@ impl State {
     pub(super) fn give_up(&mut self, place: Place, ticket: &Arc<Ticket>, now_us: u64) -> u32 {
         let is_mine = |waiter: &Waiter| Arc::ptr_eq(&waiter.ticket, ticket);
         let removed = self.waiting.remove_if(place.lane, is_mine);
-        self.forget(place.client);
-        self.refuse(removed.iter().any(|waiter| waiter.is_single), now_us)
+        let is_single = removed.iter().any(|waiter| waiter.is_single);
+        self.forget(place.client, is_single);
+        self.refuse(is_single, now_us)
     }
 
     /// How long the last of those that wait is to wait until it looks for all of them: so one in
@@ -224,6 +231,12 @@ impl State {
     #[cfg(test)]
     pub(super) fn clients(&self) -> usize {
         self.clients.len()
+    }
+
+    /// Requests of clients that had no other one.
+    #[cfg(test)]
+    pub(super) fn singles(&self) -> u32 {
+        self.singles
     }
 
     /// Requests that wait for others.
@@ -247,13 +260,17 @@ impl State {
             let waited_us = now_us.saturating_sub(waiter.since_us) + waiter.waited_us;
             let client = charge.place.client;
             let is_single = waiter.is_single;
+            let is_only_single = is_single && self.singles == 1;
             let control = self.control(is_single);
-            let takes_us = control.each_us as u64;
+            let takes_us = match is_only_single {
+                true => 0,
+                false => control.each_us as u64,
+            };
             let is_late = waited_us.saturating_add(takes_us) > control.delay.goal_us();
             let decided = match is_late && self.waiting.len() > 0 {
                 true => {
                     self.waiting.done(charge, 0);
-                    self.forget(client);
+                    self.forget(client, is_single);
                     Err(self.refuse(is_single, now_us))
                 }
                 false => {
@@ -293,7 +310,8 @@ impl State {
         }
     }
 
-    fn forget(&mut self, client: ClientKey) {
+    fn forget(&mut self, client: ClientKey, is_single: bool) {
+        self.singles = self.singles.saturating_sub(u32::from(is_single));
         if let Entry::Occupied(mut own) = self.clients.entry(client) {
             *own.get_mut() -= 1;
             if *own.get() == 0 {

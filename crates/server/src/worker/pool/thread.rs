@@ -125,7 +125,10 @@ impl<H: Handler> WorkerThread<H> {
     /// Whether a job comes too late, or its client has left: then it is answered with 503.
     fn is_in_vain(&self, work: &mut Work, charge: &Charge, now_us: u64, waited_us: u64) -> bool {
         let Some(control) = &self.control else {
-            return false;
+            // Without a goal requests are carried out, whoever waits for them; a handshake serves nobody else.
+            let is_in_vain = matches!(work, Work::Compute(_)) && work.is_abandoned(false);
+            self.row.abandoned.add(u64::from(is_in_vain));
+            return is_in_vain;
         };
         let mut control = lock(control);
         let taken = control.take(now_us, charge, waited_us, self.source.depth());
