@@ -347,14 +347,16 @@ impl Search {
     }
 
     /// A discarded trial is repeated. Where the client was the limit twice in a row, it is the limit of
-    /// the search from there on.
+    /// the search from there on; so is whatever discards two trials in a row above a rate that failed.
     fn count_discarded(&mut self, tried: &Tried) {
         self.discarded_in_a_row += 1;
+        let is_again = self.discarded_in_a_row > 1;
         // Beyond a rate that has failed there is nothing to be found by insisting.
         let is_beyond =
             (self.sweep.failed_above_per_s()).is_some_and(|failed| failed < tried.trial.rate_per_s);
-        let is_limit = tried.outcome == Outcome::ClientLimited && self.discarded_in_a_row > 1;
-        if is_limit || is_beyond {
+        let is_limited = |one: &Tried| one.outcome == Outcome::ClientLimited;
+        let is_limit = is_limited(tried) && self.tried.last().is_some_and(is_limited);
+        if is_again && (is_limit || is_beyond) {
             self.ceiling_per_s = self.ceiling_per_s.min(tried.trial.rate_per_s);
             self.discarded_in_a_row = 0;
             self.confirm.give_way();
@@ -374,7 +376,8 @@ impl Search {
         {
             return self.afford(last.trial.rate_per_s, last.trial.length, last.trial.stage);
         }
-        if self.sweep.is_empty() && self.tried.len() >= DISCARDED_MAX as usize {
+        let limited = (self.tried.iter()).filter(|one| one.outcome == Outcome::ClientLimited);
+        if self.sweep.is_empty() && limited.count() >= DISCARDED_MAX as usize {
             let why = "the client is the limit at every rate that was tried";
             self.gave_up = Some(why.to_owned());
             return Step::Done;
@@ -457,14 +460,17 @@ impl Search {
             .min(self.ceiling_per_s / STEP.powi(2))
     }
 
-    /// Whether the highest rate that may be tried was held as often as that can be doubted.
-    fn has_held_at_top(&self) -> bool {
+    /// Whether the highest rate that may be tried was held as often as that can be doubted: each time, or
+    /// often enough beside what something else decided.
+    fn has_held_at_top(&self, belief: &Belief) -> bool {
         const HOLDS_MIN: usize = 3;
+        const HOLDS_SHARE: f64 = 0.95;
         let near = self.top_per_s() / STEP.powi(4);
         let at_top = self.tried.iter().filter(|one| one.trial.rate_per_s >= near);
         let outcomes: Vec<bool> = at_top.filter_map(Tried::holds).collect();
         let held = outcomes.iter().filter(|holds| **holds).count();
-        held >= HOLDS_MIN && held == outcomes.len()
+        let is_held = || belief.holds(self.top_per_s()) >= HOLDS_SHARE;
+        held >= HOLDS_MIN && (held == outcomes.len() || is_held())
     }
 
     fn highest_held_per_s(&self) -> f64 {
@@ -474,7 +480,7 @@ impl Search {
 
     fn narrow_or_confirm(&mut self, belief: &Belief) -> Step {
         let (low, high) = self.interval(belief);
-        if high > self.top_per_s() && self.has_held_at_top() {
+        if high > self.top_per_s() && self.has_held_at_top(belief) {
             return Step::Done;
         }
         let longs = (self.tried.iter()).filter(|one| one.trial.length == Length::Long);

@@ -25,7 +25,8 @@
 //! database looks like sleep. The last alone would try sizes on a machine whose CPUs are taken.
 //!
 //! While a size is held, weak signs change it by one step in ten seconds at most. A new kind of load
-//! (other CPU time or other time on a thread for each job) begins a new search.
+//! (other CPU time or other time on a thread for each job) begins a new search. So does a minute in which
+//! jobs wait and are too few to tell a new kind.
 
 mod climb;
 mod load;
@@ -73,6 +74,8 @@ const JOBS_MIN: u64 = 50;
 const PEAKS: usize = 10;
 /// If for so long jobs wait and none ends, what was found of the size no longer holds.
 const STUCK_US: f64 = 3e6;
+/// Nor does it after so long, if jobs are too few to know their kind by.
+const UNTOLD_US: f64 = 60e6;
 /// No change of size needs longer to show.
 const LAG_MAX_US: f64 = 500_000.0;
 
@@ -186,6 +189,8 @@ pub struct Sizer {
     shifted_at_us: f64,
     /// How long jobs have waited without one that ended.
     stuck_us: f64,
+    /// When the last search ended.
+    found_us: f64,
 }
 
 impl Sizer {
@@ -212,6 +217,7 @@ impl Sizer {
             load: None,
             shifted_at_us: 0.0,
             stuck_us: 0.0,
+            found_us: 0.0,
         }
     }
 
@@ -257,7 +263,7 @@ impl Sizer {
         let recent = self.recent();
         if let Some(fewer) = self.too_many(&recent, cpus) {
             self.climb = None;
-            (self.waits, self.load) = (false, None);
+            self.forget();
             self.shifted_at_us = self.at_us;
             return (fewer, Reason::Cpus);
         }
@@ -277,7 +283,9 @@ impl Sizer {
                         self.load = None; // it is right for the present one
                     }
                     (self.waits, self.climb) = (waits, None);
-                    (size, Reason::Found)
+                    self.found_us = self.at_us;
+                    // A size by what was busy may be below the least.
+                    (size.clamp(self.bounds.min, self.bounds.max), Reason::Found)
                 }
             };
         }
@@ -290,12 +298,13 @@ impl Sizer {
             let peak = self.peak();
             if self.size as f64 > IDLE * peak as f64 + 8.0 {
                 let fewer = 2 * peak + 1;
+                self.forget();
                 return (fewer.max(self.bounds.min), Reason::Unused);
             }
         }
         if self.is_another_load() {
             let no_wait = recent.pressure() == Pressure::None;
-            (self.waits, self.load) = (false, None);
+            self.forget();
             self.shifted_at_us = self.at_us;
             if no_wait && recent.busy() > 2.0 * cpus {
                 self.start(Climb::down());
@@ -306,8 +315,10 @@ impl Sizer {
                 return (self.size, Reason::Hold);
             }
         }
-        if self.waits && self.stuck_us >= STUCK_US {
-            (self.waits, self.load) = (false, None);
+        let is_untold = recent.jobs < JOBS_MIN && self.at_us - self.found_us >= UNTOLD_US;
+        if self.waits && (self.stuck_us >= STUCK_US || is_untold) {
+            self.forget();
+            self.shifted_at_us = self.at_us;
         }
         let pressure = recent.pressure();
         self.pressed = match pressure {
@@ -341,6 +352,7 @@ impl Sizer {
         if pressure > Pressure::None && !self.waits && self.size < limit {
             ((self.size + step).min(limit), Reason::Step)
         } else if self.size as f64 > UNUSED * self.peak() as f64 + 2.0 {
+            self.forget();
             ((self.size - step).max(self.bounds.min), Reason::Unused)
         } else {
             (self.size, Reason::Hold)
@@ -360,6 +372,11 @@ impl Sizer {
         let rate = before.jobs_per_s.differs(&now.jobs_per_s);
         let kind = before.service_us.differs(&now.service_us) || before.cpu_us.differs(&now.cpu_us);
         kind || rate && self.waits
+    }
+
+    /// What the last search found no longer holds.
+    fn forget(&mut self) {
+        (self.waits, self.load) = (false, None);
     }
 
     fn start(&mut self, climb: Climb) {

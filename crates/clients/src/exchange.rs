@@ -71,7 +71,7 @@ impl Exchange {
     pub(crate) fn due(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
         if self.state == RequestState::None {
             self.state = RequestState::Due;
-            self.phase = context.phase;
+            self.phase = context.phase_of(due_ns);
             self.stamps = Stamps {
                 due_ns,
                 ..Stamps::default()

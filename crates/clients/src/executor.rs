@@ -15,7 +15,8 @@
 //!
 //! While a virtual user sleeps, nothing is read for it; so what its peer sends fills the socket's buffer,
 //! and then the peer's. The end of the connection is reported all the same, once nothing lies before it
-//! that could still be read.
+//! that could still be received. Of TLS that shows only in what it has sealed: once the peer sends no
+//! more, that is read from the socket, and kept until it is received.
 
 use std::collections::VecDeque;
 use std::io;
@@ -157,12 +158,12 @@ impl<'p> Executor<'p> {
             .min(WAIT_NS_MAX)
     }
 
-    /// Notes how long ago the moment was that a virtual user slept for.
+    /// Notes how long ago the moment was that a virtual user slept for. Before the start nothing is late.
     fn note_lag(&mut self, index: u32) {
         let Some(member) = &self.members[index as usize] else {
             return;
         };
-        if matches!(member.doing, Doing::Sleeping) {
+        if self.time.is_started && matches!(member.doing, Doing::Sleeping) {
             let lag_ns = self.time.now_ns.saturating_sub(member.until_ns);
             self.time.meter.lagged(lag_ns);
             self.recorder.group(member.group).lagged(lag_ns);
@@ -180,6 +181,7 @@ impl<'p> Executor<'p> {
         let mut context = UserContext {
             now_ns: self.time.now_ns,
             phase: self.time.calendar.phase(),
+            calendar: Some(&self.time.calendar),
             recorder: self.recorder.group(group),
             is_ending: self.time.is_ending,
         };

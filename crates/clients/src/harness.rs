@@ -62,6 +62,7 @@ impl<U: VirtualUser> Harness<U> {
         let context = UserContext {
             now_ns: self.now_ns,
             phase: 0,
+            calendar: None,
             recorder: &mut self.recorder,
             is_ending: self.is_ending,
         };

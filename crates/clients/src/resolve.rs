@@ -335,4 +335,19 @@ mod tests {
             "{message}"
         );
     }
+
+    #[test]
+    fn connections_of_both_kinds_go_to_each_server() {
+        let shared = "http://127.0.0.1:10/ --http2 --http2-share 25%";
+        assert_eq!(planned(&format!("{shared} -c 8")).plan.connections, 6);
+        for (more, part) in [
+            ("-c 4", "1 of 4 connections"),
+            ("-c 12 --processes 2", "3 of 12 connections"),
+        ] {
+            let spec = typed(&format!("{shared} {more}"));
+            let message = resolve(&spec, &MACHINE).unwrap_err().to_string();
+            assert!(message.starts_with("--http2-share 25%"), "{message}");
+            assert!(message.contains(part), "{message}");
+        }
+    }
 }

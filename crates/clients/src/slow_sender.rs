@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use loadline_load::Prepared;
-use loadline_load::requests::template::{Ask, Template};
 use loadline_proto::Method;
 
 use crate::caller::{self, Behaviour, Caller};
@@ -55,31 +54,35 @@ fn head_len(request: &[u8]) -> usize {
     end.map_or(request.len(), |end| end + 4)
 }
 
-/// A POST of `content_bytes` bytes to a target, for requests that have no content of their own. The
-/// expectation and the server are for the caller to set.
+/// Whether a request has content.
 #[must_use]
-pub fn post(
-    template: &Template,
-    target: &[u8],
-    authority: &str,
-    user: Option<&str>,
-    content_bytes: usize,
-) -> Prepared {
-    let body = vec![b'x'; content_bytes];
-    let (keep, last) = template.prepare(&Ask {
-        method: Method::Post,
-        target,
-        authority,
-        user,
-        body: &body,
-    });
+pub fn has_content(request: &Prepared) -> bool {
+    head_len(&request.keep) < request.keep.len()
+}
+
+/// A request that has no content, as a POST with `content_bytes` bytes of it.
+#[must_use]
+pub fn post(request: &Prepared, content_bytes: usize) -> Prepared {
     Prepared {
-        keep: Arc::from(keep),
-        last: Arc::from(last),
+        keep: posted(&request.keep, content_bytes),
+        last: posted(&request.last, content_bytes),
         method: Method::Post,
-        expectation: 0,
-        server: 0,
+        ..*request
     }
+}
+
+fn posted(request: &[u8], content_bytes: usize) -> Arc<[u8]> {
+    let method_len = request.iter().position(|byte| *byte == b' ').unwrap_or(0);
+    let lines = &request[method_len..];
+    let lines = lines.strip_suffix(b"\r\n\r\n").unwrap_or(lines);
+    // A POST without content says so.
+    let lines = lines
+        .strip_suffix(b"\r\nContent-Length: 0")
+        .unwrap_or(lines);
+    let length = format!("\r\nContent-Length: {content_bytes}\r\n\r\n");
+    let mut posted = [&b"POST"[..], lines, length.as_bytes()].concat();
+    posted.resize(posted.len() + content_bytes, b'x');
+    Arc::from(posted)
 }
 
 struct SlowSender {

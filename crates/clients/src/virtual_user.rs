@@ -1,5 +1,6 @@
 //! What a client with behaviour is: a pure state machine that is asked for an order after every event.
 
+use loadline_load::calendar::Calendar;
 use loadline_load::recorder::GroupRecorder;
 use loadline_record::ErrorKind;
 
@@ -76,10 +77,21 @@ pub struct UserContext<'s> {
     pub now_ns: u64,
     /// The phase at this moment.
     pub phase: u16,
+    /// The phases of the run; `None`: there is only this one.
+    pub calendar: Option<&'s Calendar<'s>>,
     /// Where the virtual user's group is recorded.
     pub recorder: &'s mut GroupRecorder,
     /// The run is over: send nothing more, finish with `Close` and `Done`.
     pub is_ending: bool,
+}
+
+impl UserContext<'_> {
+    /// The phase of a request that was due at `due_ns`, which may have been before this one.
+    #[must_use]
+    pub fn phase_of(&self, due_ns: u64) -> u16 {
+        self.calendar
+            .map_or(self.phase, |calendar| calendar.phase_of(due_ns))
+    }
 }
 
 /// A client as a pure state machine. It is asked for an order after every event, and after `Close`.

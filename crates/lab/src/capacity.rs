@@ -74,6 +74,9 @@ pub struct Capacity {
     pub slo: String,
     /// The server: a URL, or a command.
     pub target: String,
+    /// Under what else the trials ran, as options of the command line: connections, network, CPUs, load.
+    #[serde(default)]
+    pub conditions: String,
     /// What the search was given.
     pub limits: Limits,
     /// What it found.
@@ -158,6 +161,7 @@ pub struct Measured {
 pub fn measure(
     slo: &Slo,
     target: &str,
+    conditions: &str,
     limits: &Limits,
     trials: &mut dyn Trials,
     observer: &mut dyn SearchObserver,
@@ -200,6 +204,7 @@ pub fn measure(
         schema: SCHEMA.to_owned(),
         slo: slo.to_string(),
         target: target.to_owned(),
+        conditions: conditions.to_owned(),
         limits: limits.clone(),
         limiter: limiter::find(&finding, &evidence),
         knees: knees(&evidence),
@@ -385,7 +390,7 @@ mod tests {
             saturation_per_s,
             runs_left: runs,
         };
-        measure(&slo, "made up", &limits(), &mut queue, &mut Silent).unwrap()
+        measure(&slo, "made up", "-c64", &limits(), &mut queue, &mut Silent).unwrap()
     }
 
     #[test]
@@ -433,10 +438,13 @@ mod tests {
         let near = Runs::of(std::slice::from_ref(&first), &found(985.0, 1002.0, 1019.0));
         assert_eq!(near.unwrap().between, 0.0);
         let mut other = first;
-        let check = |one: &Capacity| Runs::check(one, "p99 < 20ms", "made up");
+        let check = |one: &Capacity| Runs::check(one, "p99 < 20ms", "made up", "-c64");
         let why = |one: &Capacity| check(one).unwrap_err().to_string();
         assert_eq!(check(&other), Ok(()));
-        assert!(Runs::check(&other, "p99 < 20ms", "another").is_err());
+        assert!(Runs::check(&other, "p99 < 20ms", "another", "-c64").is_err());
+        let differs = Runs::check(&other, "p99 < 20ms", "made up", "-c65").unwrap_err();
+        let text = "its set of options was '-c64', this search has '-c65'";
+        assert_eq!(differs.to_string(), text);
         other.finding.interval = None;
         assert!(why(&other).contains("no capacity"));
         other.slo = "p50 < 1ms".to_owned();

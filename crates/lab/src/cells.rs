@@ -10,6 +10,7 @@ use crate::journal::{Level, Levels};
 use crate::link::LinkSpec;
 use crate::plan::{
     Factor, Network, Placement, Plan, PlanError, PlannedLoad, Repeated, Series, ServerSpec, Site,
+    check_site_bytes,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
@@ -90,11 +91,11 @@ impl Cells {
                 series,
                 index,
                 cpus,
+                left_out,
             };
-            for cell in cells.make(&mut all.files).map_err(wrong)? {
-                if left_out.contains(&cell.server) {
-                    continue;
-                }
+            let made = cells.make(&mut all.files).map_err(wrong)?;
+            check_site_bytes(&all.files).map_err(|problem| wrong(Wrong::whole(problem)))?;
+            for cell in made {
                 let levels = levels_text(&cell.levels);
                 if !known.insert((&series.name, levels.clone())) {
                     return Err(wrong(Wrong::whole(format!(
@@ -109,7 +110,7 @@ impl Cells {
                 }
             }
         }
-        all.check_capacities(plan, left_out)?;
+        all.check_capacities(plan)?;
         if all.cells.is_empty() {
             return Err(PlanError::Whole(
                 "no cell is left: every server is missing, or every cell excepted".to_owned(),
@@ -120,11 +121,8 @@ impl Cells {
 }
 
 impl Cells {
-    /// Leaves out cells whose rate is a multiple of what a server carries that is left out.
-    fn check_capacities(&mut self, plan: &Plan, left_out: &[String]) -> Result<(), PlanError> {
-        let is_left_out = |name: &String| left_out.contains(name);
-        self.cells
-            .retain(|cell| !cell.capacity_of.as_ref().is_some_and(is_left_out));
+    /// Whether the server whose capacity a rate is a multiple of is run as well.
+    fn check_capacities(&self, plan: &Plan) -> Result<(), PlanError> {
         let lost = |cell: &&Cell| cell.capacity_cell(&self.cells).is_none();
         self.cells.iter().find(lost).map_or(Ok(()), |cell| {
             let problem = format!(
@@ -190,6 +188,8 @@ struct Maker<'p> {
     series: &'p Series,
     index: usize,
     cpus: &'p [usize],
+    /// Servers that are not installed.
+    left_out: &'p [String],
 }
 
 /// What the levels of a cell come to, before it is checked.
@@ -210,6 +210,7 @@ struct Draft {
 }
 
 impl Maker<'_> {
+    /// The cells whose servers are there.
     fn make(&self, files: &mut BTreeMap<String, u64>) -> Result<Vec<Cell>, Wrong> {
         let is_decided = |factor: &Factor| {
             let mut levels = factor.levels.iter();
@@ -241,12 +242,21 @@ impl Maker<'_> {
             };
             let text = levels_text(&draft.levels);
             let cell = self.cell(draft, files, is_repeated);
-            cells.push(cell.map_err(|problem| Wrong {
+            let cell = cell.map_err(|problem| Wrong {
                 cell: Some(text),
                 problem,
-            })?);
+            })?;
+            if !self.is_left_out(&cell) {
+                cells.push(cell);
+            }
         }
         Ok(cells)
+    }
+
+    /// Whether its server is missing, or the one whose capacity its rate is a multiple of.
+    fn is_left_out(&self, cell: &Cell) -> bool {
+        let mut servers = std::iter::once(&cell.server).chain(&cell.capacity_of);
+        servers.any(|server| self.left_out.contains(server))
     }
 
     /// All combinations of one server, before exceptions.

@@ -220,6 +220,14 @@ mod tests {
     }
 
     #[test]
+    fn factors_of_every_series_of_a_name_are_known() {
+        let series = "[[series]]\nname = \"s\"\nservers = [\"one\"]\nfactors = { loops = [3] }\n";
+        let goal = "[[goal]]\nname = \"g\"\nseries = \"s\"\nmetric = \"good_per_s\"\nat_most = 1\n";
+        let found = goals(&format!("{series}{goal}of = {{ loops = 3 }}")).unwrap();
+        assert_eq!(found[0].of.levels["loops"], Level::Number(3.0));
+    }
+
+    #[test]
     fn what_a_goal_names_has_to_be_there() {
         let goal = "[[goal]]\nname = \"g\"\nmetric = \"good_per_s\"\n";
         // A goal's lines, parted by "; ", and a part of the message.

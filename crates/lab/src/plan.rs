@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub use chart::{Chart, ChartKind, Reference, Spread};
 pub use error::PlanError;
+pub(crate) use file::check_site_bytes;
 pub use goal::{Bound, CellLevels, Goal};
 pub(crate) use load::PlannedLoad;
 pub use loadline_spec::table_words as words;

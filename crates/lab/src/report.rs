@@ -188,7 +188,7 @@ impl Report {
 /// A chart of a run.
 ///
 /// # Errors
-/// It does not fit its series, or the run has no trial of its cells.
+/// It does not fit its series, or the run has no trial of its cells, or these have nothing to draw.
 pub fn figure(run: &Run, chart: &Chart) -> Result<Figure, ValueError> {
     let order = Order::new(&run.head);
     resolved(chart, &analysis::cells(run), &order, run.head.seed)
@@ -214,8 +214,17 @@ fn resolved(
         return Err(ValueError::from("no trial of its series").at(named()));
     }
     chart.check(&factors).map_err(|why| why.at(named()))?;
-    resolve::figure(chart, cells, order, seed)
-        .ok_or_else(|| ValueError::from("no trial of its cells").at(named()))
+    let figure = resolve::figure(chart, cells, order, seed)
+        .ok_or_else(|| ValueError::from("no trial of its cells").at(named()))?;
+    if figure.points().all(|(_, curve, _)| curve.is_reference) {
+        let why = match chart.kind {
+            ChartKind::TimeSeries => "no trial has a whole second with a value",
+            ChartKind::Spectrum => "too few responses for a percentile",
+            _ => "no trial has a value",
+        };
+        return Err(ValueError::from(why).at(named()));
+    }
+    Ok(figure)
 }
 
 /// Those that have a reason.

@@ -32,9 +32,10 @@ mod tests;
 mod trial;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 pub(crate) use child::Bounds;
-pub(crate) use client::{client_command, judge_answer, run_client};
+pub(crate) use client::{client_command, client_s, judge_answer, run_client};
 pub use error::RunnerError;
 pub(crate) use network::{check as check_network, check_link};
 pub use own_capacity::{Listener, OwnCapacities};
@@ -47,7 +48,7 @@ use loadline_record::MachineRecord;
 use thiserror::Error;
 
 use crate::expand::{Expansion, OVERHEAD_S, PlannedTrial};
-use crate::journal::{Line, Store, Trial};
+use crate::journal::{CapacityTrial, Line, Store, Trial};
 use crate::observer::{IDLE_WAIT_MAX, RunObserver, RunProgress};
 use crate::plan::Plan;
 
@@ -60,8 +61,9 @@ pub trait TrialRunner {
     /// It did not come to its end, and is not to be recorded.
     fn run(&mut self, planned: &PlannedTrial, repeat: u32) -> Result<Trial, Stop>;
 
-    /// Waits, for [`IDLE_WAIT_MAX`] at most, until no other program uses the CPUs.
-    fn wait_until_idle(&mut self);
+    /// Waits, for about [`IDLE_WAIT_MAX`] at most, until no other program uses the CPUs; returns for how
+    /// long it did.
+    fn wait_until_idle(&mut self) -> Duration;
 }
 
 /// Why a trial did not come to its end.
@@ -117,22 +119,26 @@ pub struct Runner<'a> {
     recorded: BTreeMap<u32, Recorded>,
     /// Trials that were run again.
     repeats: usize,
-    /// How long they took.
+    /// How long they took, and what was waited for an idle machine since the run was begun or gone on
+    /// with.
     took_s: f64,
     /// How long they took beside their load.
     overhead_s: f64,
     /// What the first of them ran on.
     machine: Option<MachineRecord>,
+    /// The first version of each server, by its name.
+    versions: BTreeMap<String, String>,
 }
 
 impl<'a> Runner<'a> {
-    /// Of a plan, with the trials that the journal has already.
+    /// Of a plan, with the trials that the journal has already, and those that measured capacities.
     #[must_use]
     pub fn new(
         plan: &'a Plan,
         expansion: &'a Expansion,
         store: &'a mut Store,
         recorded: &[Trial],
+        capacities: &[CapacityTrial],
     ) -> Self {
         let mut runner = Self {
             plan,
@@ -143,7 +149,11 @@ impl<'a> Runner<'a> {
             took_s: 0.0,
             overhead_s: 0.0,
             machine: None,
+            versions: BTreeMap::new(),
         };
+        for capacity in capacities {
+            runner.note_conditions(&capacity.trial);
+        }
         for trial in recorded {
             runner.count(trial);
         }
@@ -174,7 +184,7 @@ impl<'a> Runner<'a> {
             }
             while let Some(planned) = self.disturbed_of(block) {
                 observer.waits(&planned, &self.progress(&planned));
-                trial_runner.wait_until_idle();
+                self.took_s += trial_runner.wait_until_idle().as_secs_f64();
                 if let Some(ending) = self.run_one(&planned, trial_runner, observer)? {
                     return Ok(ending);
                 }
@@ -203,6 +213,9 @@ impl<'a> Runner<'a> {
                 .discarded
                 .extend(machine::changed(first, &load.machine));
         }
+        let first = self.versions.get(&trial.server.name);
+        let other = first.and_then(|first| machine::other_version(first, &trial.server));
+        trial.discarded.extend(other);
         self.store.append(&Line::Trial(Box::new(trial.clone())))?;
         self.count(&trial);
         observer.recorded(&trial, &self.progress(planned));
@@ -264,9 +277,7 @@ impl<'a> Runner<'a> {
             disturbed: trial.disturbed,
         };
         self.took_s += trial.took_s;
-        if let (None, Some(load)) = (&self.machine, &trial.load) {
-            self.machine = Some(load.machine.clone());
-        }
+        self.note_conditions(trial);
         if self.recorded.insert(trial.number, recorded).is_some() {
             self.repeats += 1;
             return;
@@ -278,6 +289,18 @@ impl<'a> Runner<'a> {
                 Some(_) => (trial.took_s - load_s).max(0.0),
                 None => OVERHEAD_S,
             };
+        }
+    }
+
+    /// What later trials are compared with, where it is not known yet.
+    fn note_conditions(&mut self, trial: &Trial) {
+        if let (None, Some(load)) = (&self.machine, &trial.load) {
+            self.machine = Some(load.machine.clone());
+        }
+        let server = &trial.server;
+        if !server.version.is_empty() {
+            let known = self.versions.entry(server.name.clone());
+            known.or_insert_with(|| server.version.clone());
         }
     }
 

@@ -175,7 +175,10 @@ pub fn is_late_alone(record: &TrialRecord) -> bool {
 fn saturated(record: &TrialRecord) -> Option<String> {
     // While it lasted: what is answered after the end has been waiting.
     let total = &record.headline()?.total;
-    let (offered, completed) = (total.rates.offered_per_s, total.rates.completed_per_s);
+    let offered = total.rates.offered_per_s;
+    // An answer that is followed by another attempt completes no request.
+    let retried_per_s = total.tally.answers_retried() as f64 / total.seconds.max(f64::MIN_POSITIVE);
+    let completed = (total.rates.completed_per_s - retried_per_s).max(0.0);
     let missing = (offered - completed) * total.seconds;
     let is_saturated = completed < offered * COMPLETED_SHARE_MIN && missing > GROWTH_REQUESTS_MAX;
     is_saturated.then(|| {
@@ -221,7 +224,7 @@ fn growing(record: &TrialRecord) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use loadline_record::{
-        Distribution, GroupRecord, PhaseRecord, Results, SecondRecord, latencies,
+        Distribution, ErrorKind, GroupRecord, PhaseRecord, Results, SecondRecord, latencies,
     };
 
     use super::*;
@@ -308,11 +311,12 @@ mod tests {
     fn held_and_not() {
         assert_eq!(outcome(|_| ()), Outcome::Holds);
         type Change = fn(&mut TrialRecord);
-        let broken: [Change; 4] = [
+        let broken: [Change; 5] = [
             |record| took(record, &[(60_000, 10_000)]),
             |record| took(record, &[(5_000, 9_890)]), // others were never answered
             |record| record.groups[0].total.tally.errors[0] = 11,
             |record| record.groups[0].total.rates.completed_per_s = 989.0, // saturated
+            |record| record.groups[0].total.tally.retried = [100; ErrorKind::ALL.len()], // likewise
         ];
         for change in broken {
             assert_eq!(outcome(change), Outcome::Fails);

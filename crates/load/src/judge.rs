@@ -31,7 +31,7 @@ pub fn fault(
             false => ErrorKind::LongBody,
         });
     }
-    let is_other = sha256.is_some() && sha256 != expected.sha256;
+    let is_other = method != Method::Head && sha256.is_some() && sha256 != expected.sha256;
     is_other.then_some(ErrorKind::WrongContent)
 }
 
@@ -77,6 +77,15 @@ pub fn connect_fault(error: &io::Error) -> ErrorKind {
     }
 }
 
+/// What broke a connection that had come to be.
+#[must_use]
+pub fn broken(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::TimedOut => ErrorKind::Timeout,
+        _ => ErrorKind::Reset,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +128,7 @@ mod tests {
             (reply(200, 4), get, &exact, wrong, Some(ShortBody)),
             (reply(200, 6), get, &exact, None, Some(LongBody)),
             (reply(200, 0), head, &exact, None, None),
+            (reply(200, 0), head, &exact, wrong, None),
             (reply(500, 4), get, &exact, wrong, Some(Status5xx)),
         ] {
             let found = fault(&reply, method, expected, sha256);
@@ -129,5 +139,19 @@ mod tests {
             ..reply(500, 5)
         };
         assert_eq!(fault(&excess, get, &any, None), Some(LongBody));
+    }
+
+    #[test]
+    fn a_timeout_of_the_kernel_is_one_of_the_connection_only_before_it_has_come_to_be() {
+        for (error, before, after) in [
+            (io::ErrorKind::TimedOut, ConnectTimeout, Timeout),
+            (io::ErrorKind::ConnectionReset, Reset, Reset),
+            (io::ErrorKind::BrokenPipe, Reset, Reset),
+            (io::ErrorKind::HostUnreachable, ConnectFailed, Reset),
+        ] {
+            let error = io::Error::from(error);
+            assert_eq!(connect_fault(&error), before, "{error}");
+            assert_eq!(broken(&error), after, "{error}");
+        }
     }
 }

@@ -18,7 +18,8 @@
 //! Drawn in order: with `k` to come in a remaining length `r`, the first is `r (1 - U^(1/k))` away,
 //! which for any `k` beyond a few is an exponential gap of mean `r/k`. So the rate of each stretch is
 //! exact and its gaps are still those of independent users. A stretch is a segment of a second or
-//! more, or a row of shorter ones: the number of arrivals in one burst is left to chance.
+//! more, or a row of shorter ones with the pauses between them: the number of arrivals in one burst
+//! is left to chance.
 
 use rand_pcg::Pcg64Mcg;
 
@@ -180,7 +181,9 @@ fn blocks(segments: &[Segment], share: Share) -> Vec<Block> {
     for segment in segments {
         let begin = end;
         end += segment.total();
-        let is_short = segment.len_ns < STRETCH_NS_MIN;
+        // A pause has no arrival whose number could be fixed: it ends no row, however long it is.
+        let is_pause = segment.total() == 0.0;
+        let is_short = segment.len_ns < STRETCH_NS_MIN || is_pause && follows_short;
         match blocks.last_mut() {
             Some(block) if is_short && follows_short => block.end = end,
             _ => blocks.push(Block {

@@ -213,7 +213,7 @@ pub(crate) fn facts(report: &Report) -> String {
         count => format!(", {count} more in their times alone"),
     };
     format!(
-        "{} on {} CPUs of {}, Linux {}, congestion control {}, Loadline {}; server | client on CPUs {}. {} \
+        "{} on {} CPUs of {}, Linux {}, congestion control {}, Loadline {}; CPUs of server | client: {}. {} \
          trials in {}, {} of them discarded{late}{repeated}.",
         of("Begun"),
         of("CPUs of the machine"),

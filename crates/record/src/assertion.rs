@@ -1,7 +1,7 @@
 //! What a run is held to: `p99 < 50ms`, `errors < 0.1%`, `rate >= 5000`.
 //!
-//! An assertion is about the headline group over the counted phases. What was not measured well
-//! enough to be known does not hold.
+//! An assertion is about the plain clients over the counted phases; where there are none, about the
+//! headline group. What was not measured well enough to be known does not hold.
 //!
 //! A percentile is that of all requests, not of those alone that were answered: for latency of all
 //! that were due, for service time and first byte of all that were sent. One that had no complete
@@ -21,7 +21,7 @@ use sample::{Lack, Sample};
 
 use crate::distribution::samples_min;
 use crate::report::number::{bytes, count, rate, significant, time_us};
-use crate::{ErrorKind, Results, TrialRecord};
+use crate::{ErrorKind, GroupRecord, Results, TrialRecord};
 
 /// One line of `--assert`.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,7 +195,8 @@ impl Stage {
         match self {
             Self::Offered => results.tally.offered,
             Self::Sent => results.tally.sent,
-            Self::Completed => results.tally.completed,
+            // A request that was tried again may have had several complete answers.
+            Self::Completed => results.tally.requests_completed(),
             Self::Good => results.tally.good,
         }
     }
@@ -400,7 +401,7 @@ impl Assertion {
     /// upper bound, or nothing was measured.
     #[must_use]
     pub fn beyond(&self, record: &TrialRecord) -> Option<Beyond> {
-        let results = &record.headline()?.total;
+        let results = &judged_group(record)?.total;
         let Quantity::Time(times, Statistic::Percentile(percent)) = self.quantity else {
             return None;
         };
@@ -424,7 +425,7 @@ impl Assertion {
     /// Whether it holds of a record.
     #[must_use]
     pub fn check(&self, record: &TrialRecord) -> AssertionFinding {
-        let measured = match record.headline() {
+        let measured = match judged_group(record) {
             Some(group) => self.measured(record, &group.total),
             None => Err(Lack::of("nothing was measured".to_owned())),
         };
@@ -461,9 +462,15 @@ impl Assertion {
             0 => Err(Lack::of(format!("no request was {name}"))),
             whole => Ok(of as f64 / whole as f64),
         };
+        // Idle connections have errors without having requests.
+        let is_tried = tally.offered + tally.held + tally.closes > 0;
+        let number = |of: u64| match of {
+            0 if !is_tried => Err(Lack::of("no request was offered".to_owned())),
+            of => Ok(of as f64),
+        };
         let errors = |errors: u64| match self.scale {
             Scale::Part => part(errors, tally.offered, "offered"),
-            _ => Ok(errors as f64),
+            _ => number(errors),
         };
         match self.quantity {
             Quantity::Time(..) => Err(Lack::of("a time is not counted".to_owned())),
@@ -478,7 +485,7 @@ impl Assertion {
             Quantity::Transfer => Ok(results.rates.bytes_received_per_s),
             Quantity::Requests => Ok(tally.completed as f64),
             Quantity::Connections => Ok(tally.connections as f64),
-            Quantity::Unfinished => Ok(tally.unfinished as f64),
+            Quantity::Unfinished => number(tally.unfinished),
         }
     }
 
@@ -490,5 +497,14 @@ impl Assertion {
             Scale::Part => format!("{} %", significant(measured * 100.0, 4)),
             Scale::Count => count(measured as u64),
         }
+    }
+}
+
+/// The plain clients, even if none of their requests became due in the counted phases: another group
+/// says nothing of them.
+fn judged_group(record: &TrialRecord) -> Option<&GroupRecord> {
+    match record.run.connections {
+        0 => record.headline(),
+        _ => record.groups.first(),
     }
 }

@@ -9,7 +9,7 @@ pub struct Snapshot {
     pub elapsed_ns: u64,
     /// To be reached by `elapsed_ns`; `None`: the run ends with its requests.
     pub planned_ns: Option<u64>,
-    /// To be reached by `total.completed` and errors together.
+    /// To be reached by the requests of `total` that have ended, with or without an answer.
     pub requests_max: Option<u64>,
     /// Label of the phase at hand; empty: it is the only one that counts.
     pub phase: String,

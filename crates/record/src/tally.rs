@@ -202,6 +202,20 @@ impl Tally {
         self.retried.iter().sum()
     }
 
+    /// Complete answers that were followed by another attempt: all of them for their status.
+    #[must_use]
+    pub fn answers_retried(&self) -> u64 {
+        let kinds = ErrorKind::ALL.into_iter();
+        let of_status = kinds.filter(|kind| kind.is_of_status());
+        of_status.map(|kind| self.retried[kind as usize]).sum()
+    }
+
+    /// Requests that ended with a complete answer, of any status.
+    #[must_use]
+    pub fn requests_completed(&self) -> u64 {
+        self.completed.saturating_sub(self.answers_retried())
+    }
+
     /// How many errors of a kind there were.
     #[must_use]
     pub fn errors_of(&self, kind: ErrorKind) -> u64 {
@@ -327,6 +341,18 @@ mod tests {
         assert_eq!((sum.sent, sum.statuses[1]), (6, 4));
         assert_eq!(sum.errors_of(ErrorKind::Reset), 2);
         assert_eq!(sum.errors_total(), 2);
+    }
+
+    #[test]
+    fn answers_that_were_tried_again_end_no_request() {
+        let mut tally = Tally {
+            completed: 10,
+            ..Tally::default()
+        };
+        tally.retried(ErrorKind::Status5xx);
+        tally.retried(ErrorKind::Status4xx);
+        tally.retried(ErrorKind::Timeout);
+        assert_eq!(tally.requests_completed(), 8);
     }
 
     #[test]

@@ -117,6 +117,8 @@ pub struct PlanEvidence {
     pub offered: u64,
     /// Requests that were sent.
     pub sent: u64,
+    /// Connections that the server refused, or did not accept within the timeout: each has cost a request.
+    pub not_accepted: u64,
     /// Connections that there could be.
     pub connections: u32,
     /// Of the seconds in which less was sent than due: the part of what was missing in them that
@@ -255,7 +257,10 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
     let share = plan.sent as f64 / plan.offered as f64;
     verdict.sent_share = Some(share);
     verdict.held_share = Some(plan.held_share);
-    if share >= SENT_SHARE_MIN {
+    // What a server does not accept is no fault of the client.
+    let unsent = plan.offered.saturating_sub(plan.sent);
+    let accounted = plan.sent + plan.not_accepted.min(unsent);
+    if accounted as f64 / plan.offered as f64 >= SENT_SHARE_MIN {
         if plan.held_share > HELD_SHARE_NOTED {
             verdict.notes.push(format!(
                 "All {} connections were taken for {} of the time while requests were due: those waited \

@@ -12,13 +12,17 @@ const DOUBLINGS_MAX: u32 = 6;
 const AWAY_US: u64 = 10_000_000;
 /// Below this share of a CPU a connection is forgotten.
 const FORGOTTEN: f64 = 1e-5;
-/// Intervals in which a connection has to be seen before it moves.
+/// Intervals in which a connection has to be seen before it moves,
 const SEEN_MIN: u32 = 2;
+/// and since it was seen, at most: one that was closed cannot move.
+const UNSEEN_MAX: u64 = 2;
 
 /// Means of single connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Costs {
     known: HashMap<u64, Cost>,
+    /// The length of the last interval.
+    interval_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ struct Cost {
     sum: f64,
     weight: f64,
     seen: u32,
+    /// When it was seen last.
+    seen_us: u64,
     moves: u32,
     stays_until_us: u64,
     /// The loop that it left last, and when it may come back.
@@ -36,6 +42,7 @@ struct Cost {
 
 impl Costs {
     pub(super) fn add(&mut self, now_us: u64, interval_us: u64, measured: &[LoopMeasured]) {
+        self.interval_us = interval_us;
         for cost in self.known.values_mut() {
             cost.sum *= 1.0 - NEWEST;
             cost.weight = cost.weight * (1.0 - NEWEST) + NEWEST;
@@ -47,6 +54,7 @@ impl Costs {
                     sum: 0.0,
                     weight: NEWEST,
                     seen: 0,
+                    seen_us: now_us,
                     moves: 0,
                     stays_until_us: 0,
                     left: None,
@@ -56,6 +64,7 @@ impl Costs {
                 }
                 cost.sum += NEWEST * top.cpu_us as f64 / interval_us as f64;
                 cost.seen += 1;
+                cost.seen_us = now_us;
             }
         }
         self.known
@@ -69,12 +78,14 @@ impl Costs {
         to: usize,
         now_us: u64,
     ) -> impl Iterator<Item = (u64, f64)> {
+        let seen_from_us = now_us.saturating_sub(UNSEEN_MAX * self.interval_us);
         let may = move |cost: &Cost| {
+            let is_seen = cost.seen >= SEEN_MIN && cost.seen_us >= seen_from_us;
             let stays = cost.stays_until_us > now_us;
             let comes_back = cost
                 .left
                 .is_some_and(|(left, until)| left == to && until > now_us);
-            cost.at == from && cost.seen >= SEEN_MIN && !stays && !comes_back
+            cost.at == from && is_seen && !stays && !comes_back
         };
         self.known
             .iter()

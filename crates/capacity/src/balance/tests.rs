@@ -84,6 +84,15 @@ fn a_connection_that_is_too_much_for_any_loop_stays_and_the_others_leave() {
 }
 
 #[test]
+fn a_connection_that_was_closed_does_not_move() {
+    let mut balancer = Balancer::new(2);
+    let open = measured(&[0.5, 0.5], &[&[30_000], &[]]);
+    assert_eq!(moves(&mut balancer, &open, 2), []);
+    assert_eq!(moves(&mut balancer, &measured(&[0.5, 0.5], &[]), 3), []);
+    assert_eq!(moves(&mut balancer, &measured(&[0.9, 0.1], &[]), 50), []);
+}
+
+#[test]
 fn a_loop_with_half_a_cpu_gives_connections_away() {
     let mut balancer = Balancer::new(2);
     let mut measured = measured(&[0.9, 0.5], &[&[5000; 9], &[5000; 10]]);

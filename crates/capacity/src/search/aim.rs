@@ -87,7 +87,9 @@ impl Search {
         let (low, high) = belief.interval(CREDIBLE);
         let is_near = high / low - 1.0 <= LINE_BEGINS;
         if matches!(self.shape, Shape::Step) || !is_near {
-            return belief.most_telling(self.top_per_s());
+            // Of a grid, whose nearest point may be above the highest rate.
+            let top_per_s = self.top_per_s();
+            return belief.most_telling(top_per_s).min(top_per_s);
         }
         let narrowed = self
             .tried

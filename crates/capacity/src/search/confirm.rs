@@ -1,8 +1,8 @@
 //! The proof: the candidate holds five times in a row and for a minute, and a rate one step above
 //! fails.
 
-use super::Stage;
 use super::belief::{Belief, STEP};
+use super::{Stage, four_digits};
 
 /// So often the candidate has to hold, without a failure between.
 pub(super) const HOLDS_NEEDED: u32 = 5;
@@ -111,6 +111,7 @@ impl Confirm {
         needs_minute.then_some((candidate.per_s, Stage::Minute))
     }
 
+    /// `None`: no rate above the candidate may be tried.
     fn chosen(
         &self,
         belief: &Belief,
@@ -133,9 +134,12 @@ impl Confirm {
         while above_per_s < highest && belief.holds(above_per_s) > ABOVE_HOLDS {
             above_per_s *= STEP;
         }
-        Some(Candidate {
+        // As they are tried.
+        let per_s = four_digits(per_s);
+        let above_per_s = four_digits(above_per_s.min(top_per_s));
+        (above_per_s > per_s).then_some(Candidate {
             per_s,
-            above_per_s: above_per_s.min(top_per_s),
+            above_per_s,
             held: 0,
             above_held: 0,
             above_failed: 0,

@@ -133,7 +133,7 @@ pub(super) fn of(search: &Search) -> Finding {
     match &search.belief {
         Some(belief) => {
             let (low, high) = search.interval(belief);
-            let is_beyond = high > search.top_per_s() && search.has_held_at_top();
+            let is_beyond = high > search.top_per_s() && search.has_held_at_top(belief);
             finding.bound = match high / low - 1.0 <= WIDTH_MAX {
                 _ if is_beyond => Bound::AtLeast,
                 true => Bound::Found,

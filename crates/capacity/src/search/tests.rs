@@ -1,5 +1,6 @@
 //! Made-up servers whose capacity is known, over many seeds.
 
+mod accidents;
 mod queues;
 
 use rand::{RngExt, SeedableRng};
@@ -394,7 +395,7 @@ fn rates_that_may_not_be_tried() {
         search
             .tried()
             .iter()
-            .all(|one| one.trial.rate_per_s <= 3000.0 * 1.001)
+            .all(|one| one.trial.rate_per_s <= 3000.0)
     );
     assert!(finding.spent_s < 300.0, "{finding:?}");
     assert!(is_noted(&finding, "were not to be tried"));
@@ -497,6 +498,22 @@ fn what_is_proven() {
     assert_eq!(of_stage(Stage::Minute).count(), 1);
     // A step is asked for once, and the same until it is recorded.
     assert_eq!(search.next(), Step::Done);
+    // The very rates that are named were tried.
+    for seed in 0..10 {
+        let mut luck = Luck(Pcg64Mcg::seed_from_u64(seed));
+        let server = SHARP.carrying(luck.capacity_per_s());
+        let search = run(&server, limits(), &mut luck);
+        let confirmed = search.finding().confirmed.unwrap();
+        for (stage, rate_per_s) in [
+            (Stage::Confirm, confirmed.holds_per_s),
+            (Stage::Above, confirmed.fails_per_s),
+        ] {
+            let trials = search.tried().iter().map(|one| one.trial);
+            let mut of_stage = trials.filter(|one| one.stage == stage);
+            let is_tried = of_stage.any(|one| one.rate_per_s == rate_per_s);
+            assert!(is_tried, "{seed}: {confirmed:?}");
+        }
+    }
 }
 
 #[test]

@@ -274,16 +274,7 @@ fn a_pool_whose_threads_get_stuck_while_fewer_are_tried_grows_again() {
 
 #[test]
 fn a_settled_pool_whose_threads_all_get_stuck_later_grows() {
-    let mut sizer = Sizer::new(BOUNDS, 8);
-    for _ in 0..200 {
-        sizer.decide(&waited(4, sizer.size()));
-    }
-    assert_eq!(
-        sizer.useful_max(),
-        sizer.size(),
-        "more threads bring nothing"
-    );
-    assert!(sizer.size() < BOUNDS.max);
+    let mut sizer = settled_before_a_station();
     let settled = sizer.size();
     for _ in 0..20 {
         sizer.decide(&stuck(sizer.size(), 100));
@@ -293,6 +284,59 @@ fn a_settled_pool_whose_threads_all_get_stuck_later_grows() {
         sizer.decide(&stuck(sizer.size(), 100));
     }
     assert_eq!(sizer.size(), BOUNDS.max);
+}
+
+/// A pool before a slow station, at which more threads bring nothing.
+fn settled_before_a_station() -> Sizer {
+    let mut sizer = Sizer::new(BOUNDS, 8);
+    for _ in 0..200 {
+        sizer.decide(&waited(4, sizer.size()));
+    }
+    assert_eq!((sizer.size(), sizer.useful_max()), (8, 8));
+    sizer
+}
+
+#[test]
+fn a_settled_pool_whose_threads_were_given_up_grows_under_the_next_load() {
+    let mut sizer = settled_before_a_station();
+    for _ in 0..900 {
+        sizer.decide(&stuck(sizer.size(), 0));
+    }
+    assert!(sizer.size() <= 2, "unused: {}", sizer.size());
+    for _ in 0..100 {
+        let size = sizer.size();
+        sizer.decide(&waited(size as u64, size));
+    }
+    assert!(sizer.size() >= 8, "{}", sizer.size());
+}
+
+#[test]
+fn a_settled_pool_of_few_jobs_grows_where_more_threads_come_to_help() {
+    let mut sizer = settled_before_a_station();
+    for _ in 0..800 {
+        let size = sizer.size();
+        sizer.decide(&waited(size as u64 * 3 / 8, size));
+    }
+    assert!(sizer.size() > 8, "{}", sizer.size());
+}
+
+#[test]
+fn a_search_whose_load_ends_keeps_the_least_size() {
+    let mut sizer = Sizer::new(Bounds { min: 16, max: 64 }, 16);
+    for _ in 0..3 {
+        sizer.decide(&waited(40, sizer.size()));
+    }
+    for _ in 0..10 {
+        let mut waits = Waits::default();
+        waits.record(0);
+        let decision = sizer.decide(&Measured {
+            jobs: 1,
+            waits,
+            busy_us: 10_000,
+            ..stuck(sizer.size(), 1)
+        });
+        assert!(decision.size >= 16, "{decision:?}");
+    }
 }
 
 #[test]

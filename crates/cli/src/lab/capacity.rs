@@ -9,6 +9,7 @@ use loadline_lab::capacity::{
     self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Runs, SearchObserver,
     Stop, Trials, page,
 };
+use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::{Network, Placement};
 use loadline_lab::slo::Slo;
 use loadline_record::report::number::{maybe_us, rate, span_s};
@@ -39,7 +40,8 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
     let json = Output::open("--json", flags.json.as_deref())?;
     interrupt::catch(interrupt::end)?;
     let (mut trials, target) = trials(flags, load)?;
-    let earlier = earlier(&flags.again, &slo.to_string(), &target)?;
+    let conditions = conditions(flags);
+    let earlier = earlier(&flags.again, &slo.to_string(), &target, &conditions)?;
     if flags.from.is_none() {
         let carried_per_s = match trials.closed_loop(CLOSED_LOOP_S) {
             // Options of an open loop, perhaps; if it is something else, the first trial says so.
@@ -54,7 +56,14 @@ pub(super) fn capacity(flags: &CapacityFlags) -> Result<(), Failure> {
         is_quiet: flags.quiet,
         budget_s: limits.budget_s,
     };
-    let result = capacity::measure(&slo, &target, &limits, &mut *trials, &mut lines);
+    let result = capacity::measure(
+        &slo,
+        &target,
+        &conditions,
+        &limits,
+        &mut *trials,
+        &mut lines,
+    );
     let mut result = result.map_err(stopped)?;
     if !earlier.is_empty() {
         result.runs = Runs::of(&earlier, &result);
@@ -77,7 +86,12 @@ fn begin_per_s(auto_per_s: f64, carried_per_s: f64, to_per_s: f64) -> f64 {
 }
 
 /// The results of earlier searches for the same.
-fn earlier(paths: &[PathBuf], slo: &str, target: &str) -> Result<Vec<Capacity>, Failure> {
+fn earlier(
+    paths: &[PathBuf],
+    slo: &str,
+    target: &str,
+    conditions: &str,
+) -> Result<Vec<Capacity>, Failure> {
     let read = |path: &PathBuf| {
         let wrong = |why: String| {
             let name = path.display();
@@ -88,10 +102,27 @@ fn earlier(paths: &[PathBuf], slo: &str, target: &str) -> Result<Vec<Capacity>, 
         let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
         let read = serde_json::from_slice(&bytes);
         let read: Capacity = read.map_err(|error| wrong(error.to_string()))?;
-        Runs::check(&read, slo, target).map_err(|other| wrong(other.to_string()))?;
+        Runs::check(&read, slo, target, conditions).map_err(|other| wrong(other.to_string()))?;
         Ok(read)
     };
     paths.iter().map(read).collect()
+}
+
+/// What else the capacity depends on, as options: the same text for the same trials.
+fn conditions(flags: &CapacityFlags) -> String {
+    let mut given = vec![format!("--connections={}", *flags.connections)];
+    let placement = placement(flags);
+    given.push(format!("--cpus={}", cpus_text(&placement.client)));
+    if flags.url.is_none() {
+        given.push(format!("--server-cpus={}", cpus_text(&placement.server)));
+    }
+    let quota = flags.cpu_quota.map(|cpus| format!("--cpu-quota={cpus}"));
+    let network = flags.namespaces.then(|| "--namespaces".to_owned());
+    let link = flags.link.map(|link| format!("--link={link}"));
+    let path = flags.path.as_ref().map(|path| format!("--path={path}"));
+    given.extend([quota, network, link, path].into_iter().flatten());
+    given.extend(flags.load.iter().map(|word| format!("--load={word}")));
+    given.join(" ")
 }
 
 /// Trials against what is there or what is started, and how that is called.

@@ -88,13 +88,14 @@ fn go(flags: &LabRunFlags, prepared: &mut Prepared, say: &dyn Fn(&str)) -> Resul
         expansion,
         store: Some(store),
         recorded,
+        capacities,
         ..
     } = prepared
     else {
         return Err(Failure::failed("the run has no journal"));
     };
     let (plan, expansion) = (&*plan, &*expansion);
-    let mut runner = Runner::new(plan, expansion, store, recorded);
+    let mut runner = Runner::new(plan, expansion, store, recorded, capacities);
     if !recorded.is_empty() {
         let (count, all) = (distinct(recorded), expansion.trials.len());
         say(&format!("going on: {count} of {all} trials are recorded"));

@@ -1,11 +1,12 @@
 //! A server of https by rustls alone, which does what our own never does: it speaks TLS 1.2 though the
-//! client offers 1.3, and cuts responses.
+//! client offers 1.3, cuts responses, and interrupts requests.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::aws_lc_rs;
@@ -22,9 +23,21 @@ pub(crate) enum Ending {
     None,
     /// `close_notify`, and the end of the connection.
     Said,
+    /// The same after a time without a request.
+    SaidLater,
     /// The end of the connection alone, which anybody between could have made.
     Cut,
 }
+
+/// How long a connection may be idle before it ends by [`Ending::SaidLater`].
+const IDLE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// What [`Peer::interrupting`] reads of a body at once, after a pause in which the client is kept waiting.
+const PIECE_BYTES: usize = 1 << 20;
+const PIECE_PAUSE: Duration = Duration::from_millis(2);
+
+/// A connection, from its handshake on.
+type Stream = StreamOwned<ServerConnection, TcpStream>;
 
 /// Handshakes that a peer has done.
 #[derive(Debug, Default)]
@@ -50,6 +63,26 @@ impl Peer {
         has_tickets: bool,
         (response, ending): (&str, Ending),
     ) -> Self {
+        let response = response.to_owned();
+        Self::serving(versions, has_tickets, move |stream, handshakes| {
+            serve(stream, &response, ending, handshakes)
+        })
+    }
+
+    /// Takes requests with this body, and sends an interim response behind each piece of it. Counts the
+    /// bytes of the requests that arrive as they should.
+    pub(crate) fn interrupting(body: Vec<u8>, arrived_bytes: Arc<AtomicU64>) -> Self {
+        let versions = [&rustls::version::TLS13];
+        Self::serving(&versions, false, move |stream, _| {
+            interrupt(stream, &body, &arrived_bytes)
+        })
+    }
+
+    fn serving(
+        versions: &[&'static SupportedProtocolVersion],
+        has_tickets: bool,
+        serve: impl Fn(Stream, &Handshakes) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
         let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -65,7 +98,7 @@ impl Peer {
         if has_tickets {
             config.ticketer = aws_lc_rs::Ticketer::new().unwrap();
         }
-        let (config, response) = (Arc::new(config), Arc::<str>::from(response));
+        let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let handshakes = Arc::<Handshakes>::default();
@@ -73,18 +106,17 @@ impl Peer {
         let acceptor = std::thread::spawn({
             let (handshakes, is_over) = (Arc::clone(&handshakes), Arc::clone(&is_over));
             move || {
+                let (serve, handshakes) = (&serve, &handshakes);
                 std::thread::scope(|scope| {
                     while let Ok((stream, _)) = listener.accept() {
                         if is_over.load(SeqCst) {
                             return;
                         }
                         let tls = ServerConnection::new(Arc::clone(&config)).unwrap();
-                        let (response, handshakes) =
-                            (Arc::clone(&response), Arc::clone(&handshakes));
                         // A client may leave at any time: what it measured says whether that was right.
                         scope.spawn(move || {
                             let stream = StreamOwned::new(tls, stream);
-                            let _ = serve(stream, &response, ending, &handshakes);
+                            let _ = serve(stream, handshakes);
                         });
                     }
                 });
@@ -125,7 +157,7 @@ impl Drop for Peer {
 }
 
 fn serve(
-    mut stream: StreamOwned<ServerConnection, TcpStream>,
+    mut stream: Stream,
     response: &str,
     ending: Ending,
     handshakes: &Handshakes,
@@ -154,11 +186,40 @@ fn serve(
             break;
         }
     }
-    if ending == Ending::Said {
+    if ending == Ending::SaidLater {
+        std::thread::sleep(IDLE_TIMEOUT);
+    }
+    if ending != Ending::Cut {
         stream.conn.send_close_notify();
         stream.flush()?;
     }
     stream.sock.shutdown(Shutdown::Write)?;
     // Closed before the client's last bytes are read, it would be reset.
     io::copy(&mut stream.sock, &mut io::sink()).map(drop)
+}
+
+/// Each piece is read while the client waits for room: it is about to send when it receives something.
+fn interrupt(mut stream: Stream, body: &[u8], arrived_bytes: &AtomicU64) -> io::Result<()> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            head.extend_from_slice(&byte);
+        }
+        for expected in body.chunks(PIECE_BYTES) {
+            std::thread::sleep(PIECE_PAUSE);
+            let piece = &mut piece[..expected.len()];
+            stream.read_exact(piece)?;
+            if *piece != *expected {
+                return Ok(());
+            }
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+            stream.flush()?;
+        }
+        arrived_bytes.fetch_add((head.len() + body.len()) as u64, SeqCst);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+        stream.flush()?;
+    }
 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -355,6 +356,51 @@ fn an_end_that_anybody_could_have_made_completes_nothing() {
             assert_eq!(good + errors, 6, "{what}");
         }
     }
+}
+
+#[test]
+fn a_request_that_is_interrupted_by_the_server_arrives_whole_and_once() {
+    // Larger than what the socket takes.
+    let body: Vec<u8> = (0..4_u32 << 20).flat_map(u32::to_be_bytes).collect();
+    let arrived_bytes = Arc::<AtomicU64>::default();
+    let peer = Peer::interrupting(body.clone(), Arc::clone(&arrived_bytes));
+    let file = peer.path("body");
+    std::fs::write(&file, &body).unwrap();
+    let options = format!("-c 1 -n 4 --timeout 60s --body-file {file}");
+    let all = measured(&format!("{} {options}", peer.trusted()))["everything"].clone();
+    assert_eq!(number(&all["good"]), 4, "{all}");
+    assert_eq!(number(&all["connections"]), 1, "{all}");
+    let arrived_bytes = arrived_bytes.load(SeqCst);
+    assert_eq!(number(&all["bytes_sent"]), arrived_bytes, "{all}");
+}
+
+#[test]
+fn a_server_that_closes_while_its_user_thinks_is_no_error() {
+    const RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let peer = Peer::start(rustls::ALL_VERSIONS, false, (RESPONSE, Ending::SaidLater));
+    let scenario = peer.path("visit.toml");
+    let steps = "repeat = 3\n[[step]]\npath = \"/\"\nthink = \"500ms\"\n";
+    std::fs::write(&scenario, steps).unwrap();
+    let record = measured(&format!(
+        "{} --users 2 --scenario {scenario}",
+        peer.trusted()
+    ));
+    let tally = &record["groups"][0]["total"]["tally"];
+    assert_eq!(number(&tally["good"]), 6, "{tally}");
+    assert!(tally["errors"]["closed_early"].is_null(), "{tally}");
+}
+
+#[test]
+fn a_slow_reader_gets_what_came_before_the_end() {
+    let content = "x".repeat(8_000);
+    let response =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 8000\r\nConnection: close\r\n\r\n{content}");
+    let peer = Peer::start(rustls::ALL_VERSIONS, false, (&response, Ending::Said));
+    let options = "-c 0 --slow-readers 1@5KB/s -d 5s";
+    let record = measured(&format!("{} {options}", peer.trusted()));
+    let tally = &record["groups"][0]["total"]["tally"];
+    assert!(number(&tally["good"]) > 0, "{tally}");
+    assert!(tally["errors"]["short_body"].is_null(), "{tally}");
 }
 
 #[test]

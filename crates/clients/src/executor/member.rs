@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use loadline_base::Buffer;
-use loadline_load::judge::connect_fault;
+use loadline_load::judge::{broken, connect_fault};
 use loadline_load::secure_link::{Broken, Handshake, SecureLink};
 use loadline_proto::{Connector, LayerFailure};
 use loadline_record::ErrorKind;
@@ -176,7 +176,7 @@ impl Link {
                 Ok(Some(count)) => self.is_readable = count == most || self.is_half_closed,
                 Err(_) => {}
             }
-            return received.map_err(|error| connect_fault(&error));
+            return received.map_err(|error| broken(&error));
         };
         loop {
             let left = &secure.plain[secure.taken..];
@@ -196,7 +196,31 @@ impl Link {
                 }
                 Ok(Some(0)) => return Ok(Some(0)),
                 Ok(Some(count)) => secure.take_in(&mut buffer[..count], self.socket.as_fd())?,
-                Err(error) => return Err(connect_fault(&error)),
+                Err(error) => return Err(broken(&error)),
+            }
+        }
+    }
+
+    /// Whether receiving would bring the end at once. For one that is half-closed: what its layer has
+    /// sealed is read, since only there it shows whether bytes or the layer's own end come first.
+    pub(super) fn is_over(&mut self, buffer: &mut [u8]) -> Result<bool, ErrorKind> {
+        let Some(secure) = &mut self.secure else {
+            let unread = connect::unread(self.socket.as_fd());
+            let unread = unread.map_err(|error| broken(&error))?;
+            return Ok(unread == connect::Unread::End);
+        };
+        loop {
+            if secure.taken < secure.plain.len() {
+                return Ok(false);
+            }
+            if secure.layer.has_ended() {
+                return Ok(true);
+            }
+            match socket::receive(self.socket.as_fd(), buffer) {
+                Ok(None) => return Ok(false),
+                Ok(Some(0)) => return Ok(true),
+                Ok(Some(count)) => secure.take_in(&mut buffer[..count], self.socket.as_fd())?,
+                Err(error) => return Err(broken(&error)),
             }
         }
     }

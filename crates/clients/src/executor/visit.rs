@@ -1,6 +1,6 @@
 //! One visit to a virtual user: its order carried out as far as it goes, and the next one asked for.
 
-use loadline_load::judge::connect_fault;
+use loadline_load::judge::broken;
 use loadline_record::ErrorKind;
 use loadline_sys::connect::{self, Unread};
 
@@ -154,7 +154,7 @@ impl Executor<'_> {
                 link.is_half_closed = true;
                 self.notify(index, Event::Sent)
             }
-            Err(error) => self.failed(index, connect_fault(&error)),
+            Err(error) => self.failed(index, broken(&error)),
         }
     }
 
@@ -189,17 +189,19 @@ impl Executor<'_> {
         self.woken_or_waiting(index)
     }
 
-    /// Nothing is read, but the end is seen: once nothing that could be read lies before it.
+    /// Nothing is received, but the end is seen: once nothing that could be received lies before it.
     fn sleeping(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_ref();
-        let link = member.and_then(|member| member.link.as_ref());
-        if let Some(link) = link
+        let member = self.members[index as usize].as_mut()?;
+        if let Some(link) = &mut member.link
             && link.is_half_closed
         {
-            match connect::unread(link.fd()) {
-                Ok(Unread::End) => return self.closed(index),
-                Err(error) => return self.failed(index, connect_fault(&error)),
-                Ok(Unread::Some | Unread::None) => {}
+            match link.is_over(&mut self.buffer) {
+                Ok(true) => return self.closed(index),
+                Ok(false) => {}
+                Err(kind) => {
+                    self.look_at_failure(index);
+                    return self.failed(index, kind);
+                }
             }
         }
         self.woken_or_waiting(index)

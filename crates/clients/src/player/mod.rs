@@ -63,6 +63,8 @@ struct Player {
     look: Look,
     /// When there will be room for the next segment, while it waits for that.
     room_ns: Option<u64>,
+    /// The run is over, and time was accounted for up to its end.
+    is_off: bool,
 }
 
 /// Looks at an answer while it passes.
@@ -133,8 +135,8 @@ impl Player {
         let Some(buffer) = &mut self.buffer else {
             return;
         };
-        if context.is_ending {
-            return; // the picture is off
+        if std::mem::replace(&mut self.is_off, context.is_ending) {
+            return;
         }
         let before = (buffer.stalls, buffer.stalled_ns);
         buffer.fetched(video_bytes, context.now_ns);

@@ -57,8 +57,8 @@ impl Link {
     }
 }
 
-/// Plays for some seconds; returns the player as well, and when it has sent requests.
-fn play(link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
+/// A player that has done nothing yet.
+fn player() -> Harness<Calling<Player>> {
     let text = "GET /film HTTP/1.1\r\nHost: here\r\n\r\n";
     let spec = RequestSpec {
         request: Prepared {
@@ -74,10 +74,15 @@ fn play(link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
         },
         timeout_ns: 5 * NS_PER_S,
     };
-    let mut client = Harness::new(Calling {
+    Harness::new(Calling {
         caller: Caller::new(Arc::new(spec), Player::WAITS_AT_END),
         behaviour: Player::new(RATE),
-    });
+    })
+}
+
+/// Plays for some seconds; returns the player as well, and when it has sent requests.
+fn play(link: &mut Link, seconds: u64) -> (Tally, Player, Vec<u64>) {
+    let mut client = player();
     let (end_ns, mut sent_ns) = (client.now_ns + seconds * NS_PER_S, Vec::new());
     loop {
         client.is_ending = client.now_ns >= end_ns;
@@ -152,6 +157,33 @@ fn half_the_rate_that_is_needed_plays_half_of_the_time() {
         "a slow link is no error: {tally:?}"
     );
     assert_eq!(tally.sent, tally.completed);
+}
+
+#[test]
+fn a_stall_counts_up_to_the_end_of_the_run() {
+    let (mut client, mut link) = (player(), Link::new(1, Some(1 << 40)));
+    let ask = |client: &mut Harness<Calling<Player>>| match client.order() {
+        Order::Send(bytes) => {
+            client.on_event(Event::Sent);
+            bytes
+        }
+        order => panic!("{order:?}"),
+    };
+    assert_eq!(client.order(), Order::Connect);
+    client.on_event(Event::Connected);
+    link.answer(&ask(&mut client));
+    let video: Vec<u8> = link.coming.drain(..).collect();
+    client.on_event(Event::Received(&video));
+    // There are 2 s of video, and the next answer does not come.
+    let _ = ask(&mut client);
+    client.now_ns += 2 * NS_PER_S + NS_PER_S / 2;
+    client.is_ending = true;
+    let _ = client.order();
+    let tally = client.tally();
+    assert_eq!((tally.stalls, tally.stalled_ns), (1, NS_PER_S / 2));
+    client.now_ns += NS_PER_S;
+    let _ = client.order();
+    assert_eq!(client.tally().stalled_ns, 0);
 }
 
 #[test]

@@ -69,10 +69,12 @@ pub(super) fn divided(
     let (part, all) = (share.0 / 100.0, plan.connections);
     let connections = (f64::from(all) * part).round() as u32;
     let rest = all.saturating_sub(connections);
-    if connections.min(rest) < processes.max(1) {
-        let problem =
-            format!("that is {connections} of {all} connections, in {processes} processes");
-        let right = "a share that leaves each process a connection of both kinds";
+    let servers = u32::try_from(destinations.len()).unwrap_or(u32::MAX);
+    let needed = processes.max(1).saturating_mul(servers);
+    if connections.min(rest) < needed {
+        let problem = format!("that is {connections} of {all} connections");
+        let right =
+            format!("{needed} or more of either protocol: one to each server in each process");
         return Err(SpecError::new("http2-share", problem, right).with_value(share));
     }
     let group = u16::try_from(plan.groups.len()).unwrap_or(u16::MAX);

@@ -6,7 +6,6 @@ use loadline_spec::SpecError;
 use loadline_load::Mix;
 use loadline_load::replay::{self, ReplayOptions, Timing};
 use loadline_load::requests::list::{Content, Expected};
-use loadline_load::requests::template::Template;
 use loadline_load::requests::{self, Destination, RequestOptions, expectation};
 use loadline_spec::load::values::HttpVersion;
 use loadline_spec::load::{ExpectSpec, LoadSpec};
@@ -53,17 +52,6 @@ pub(super) fn prepared(spec: &LoadSpec) -> Result<Sent, SpecError> {
         timing: replay.timing,
         remarks: vec![format!("{}: {}", path.display(), replay.report)],
     })
-}
-
-/// What requests have in common.
-pub(super) fn template(spec: &LoadSpec) -> Result<Template, SpecError> {
-    let typed = &spec.requests;
-    let version = version(*typed.http)?;
-    Ok(Template::new(
-        version,
-        &typed.header,
-        typed.user.as_deref(),
-    )?)
 }
 
 fn version(version: HttpVersion) -> Result<Version, SpecError> {

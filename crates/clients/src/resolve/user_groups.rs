@@ -1,11 +1,11 @@
 //! Clients of each kind: how many, and the groups of virtual users.
 
+use loadline_load::Plan;
+use loadline_load::requests::template::basic;
 use loadline_load::requests::url::Url;
-use loadline_load::{Plan, Prepared};
 use loadline_spec::SpecError;
 use loadline_spec::rules::unfit;
 
-use super::requests::template;
 use crate::player;
 use crate::scenario::{Scenario, Setting};
 use crate::{RequestSpec, UserGroup, idle, slow_reader, slow_sender, vanishing};
@@ -89,7 +89,7 @@ pub(super) fn add(
         let made = player::user_group(bits_per_second.0, asked(plan));
         user_groups.push(made.of(group, counts.players));
     }
-    add_hostile(spec, plan, &mut user_groups)?;
+    add_hostile(spec, plan, &mut user_groups);
     if let Some(request) = plan.mix.requests.first() {
         for user_group in &mut user_groups {
             user_group.server = request.server;
@@ -101,11 +101,7 @@ pub(super) fn add(
     Ok((user_groups, scenario))
 }
 
-fn add_hostile(
-    spec: &LoadSpec,
-    plan: &mut Plan,
-    user_groups: &mut Vec<UserGroup>,
-) -> Result<(), SpecError> {
+fn add_hostile(spec: &LoadSpec, plan: &mut Plan, user_groups: &mut Vec<UserGroup>) {
     let hostile = &spec.hostile;
     let first = asked(plan);
     let mut add = |name, count, made: UserGroup| {
@@ -125,14 +121,13 @@ fn add_hostile(
         add("slow-heads", slow.count, made);
     }
     if let Some(slow) = hostile.slow_bodies {
-        let request = with_content(spec, slow.bytes_per_second, first.clone())?;
+        let request = with_content(slow.bytes_per_second, first.clone());
         let made = slow_sender::bodies(slow.bytes_per_second, request);
         add("slow-bodies", slow.count, made);
     }
     if let Some(count) = hostile.vanishing {
         add("vanishing", *count as u64, vanishing::user_group(first));
     }
-    Ok(())
 }
 
 /// Users with a scenario; its paths are asked for below the path of the URL.
@@ -166,6 +161,7 @@ fn users(
         path_prefix: url.target.trim_end_matches('/').to_owned(),
         is_https: url.is_https,
         authority: url.authority,
+        authorization: url.user.as_deref().map(basic),
         timeout_ns: plan.timeout_ns,
         deadline_ns: plan.deadline_ns,
     });
@@ -194,34 +190,17 @@ const DRIP_S: u64 = 60;
 const DRIP_BYTES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 
 /// A request whose content can drip: the first one if it has any, else one like it that has.
-fn with_content(
-    spec: &LoadSpec,
-    bytes_per_second: u64,
-    asked: RequestSpec,
-) -> Result<RequestSpec, SpecError> {
-    let has_content = spec.requests.body.is_some() || spec.requests.body_file.is_some();
-    let Some(url) = spec.url.first().filter(|_| !has_content) else {
-        return Ok(asked);
-    };
+fn with_content(bytes_per_second: u64, asked: RequestSpec) -> RequestSpec {
+    if slow_sender::has_content(&asked.request) {
+        return asked;
+    }
     let bytes = bytes_per_second.saturating_mul(DRIP_S);
     let bytes = bytes.clamp(*DRIP_BYTES.start(), *DRIP_BYTES.end());
-    let url = Url::parse(url)?;
-    let template = template(spec)?;
-    let request = slow_sender::post(
-        &template,
-        url.target.as_bytes(),
-        &url.authority,
-        url.user.as_deref(),
-        usize::try_from(bytes).unwrap_or(usize::MAX),
-    );
-    Ok(RequestSpec {
-        request: Prepared {
-            expectation: asked.request.expectation,
-            server: asked.request.server,
-            ..request
-        },
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    RequestSpec {
+        request: slow_sender::post(&asked.request, bytes),
         ..asked
-    })
+    }
 }
 
 /// Gives each client an address of its own, as there are that many.
@@ -236,9 +215,16 @@ fn deal_sources(plan: &mut Plan, user_groups: &mut [UserGroup]) {
 
 #[cfg(test)]
 mod tests {
+    use loadline_load::{Expectation, Prepared};
+
     use super::*;
+    use crate::harness::Harness;
+    use crate::resolve::requests::prepared;
+    use crate::resolve::tests::typed;
+    use crate::{Event, Order};
+
     fn counts(options: &str) -> Result<Counts, SpecError> {
-        count(&crate::resolve::tests::typed(options))
+        count(&typed(options))
     }
 
     #[test]
@@ -268,5 +254,65 @@ mod tests {
         }
         assert!(counts("-c 0").is_err());
         assert!(counts("-c 0 --rate 5 --idle-connections 2").is_err());
+    }
+
+    /// What slow clients of a list with this line send, with or without another URL.
+    fn dripped(line: &str, has_url: bool) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), line).unwrap();
+        let path = file.path().display();
+        let mut spec = typed(&format!("-c 0 --slow-bodies 1@1B/s --urls {path}"));
+        if !has_url {
+            spec.url.clear();
+        }
+        let asked = RequestSpec {
+            request: prepared(&spec).unwrap().mix.requests[0].clone(),
+            expectation: Expectation::default(),
+            timeout_ns: 1,
+        };
+        let request = with_content(1, asked).request;
+        String::from_utf8(request.keep.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_made_up_content_goes_to_the_target_of_the_first_line() {
+        let whole = "POST /line HTTP/1.1\r\nHost: 127.0.0.1:8\r\n";
+        let of_url = "POST /line HTTP/1.1\r\nHost: 127.0.0.1:9\r\n";
+        let content = format!("Content-Length: 1000\r\n\r\n{}", "x".repeat(1000));
+        for (line, has_url, head) in [
+            ("http://127.0.0.1:8/line", false, whole),
+            ("http://127.0.0.1:8/line", true, whole),
+            ("/line", true, of_url),
+            ("POST /line", true, of_url),
+        ] {
+            let request = dripped(line, has_url);
+            assert!(request.starts_with(head), "{line}: {request}");
+            assert!(request.ends_with(&content), "{line}: {request}");
+            assert_eq!(request.matches("Content-Length").count(), 1, "{line}");
+        }
+        let own = dripped("PUT /line body=abc", true);
+        assert!(own.starts_with("PUT /line "), "{own}");
+        assert!(own.ends_with("Content-Length: 3\r\n\r\nabc"), "{own}");
+    }
+
+    #[test]
+    fn users_send_the_credentials_of_the_url() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "[[step]]\npath = \"/\"\n").unwrap();
+        let scenario = Scenario::read(file.path()).unwrap();
+        let mut spec = typed("http://ann:pw@127.0.0.1:9/");
+        spec.url.remove(0);
+        let server = ([127, 0, 0, 1], 9).into();
+        let plan = Plan::new(server, Prepared::get("h", "/"), Vec::new());
+        let group = users(&spec, &scenario, 0, 1, &plan).unwrap();
+        let mut user = Harness::new((group.make)(0, 1));
+        assert_eq!(user.order(), Order::Connect);
+        user.on_event(Event::Connected);
+        let Order::Send(request) = user.order() else {
+            panic!("it sends nothing");
+        };
+        let request = String::from_utf8(request).unwrap();
+        let credentials = "\r\nAuthorization: Basic YW5uOnB3\r\n";
+        assert!(request.contains(credentials), "{request}");
     }
 }

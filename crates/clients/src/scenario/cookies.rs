@@ -18,6 +18,8 @@ struct Cookie {
     /// In nanoseconds of the monotonic clock; `None`: with the session.
     expires_ns: Option<u64>,
     secure: bool,
+    /// Its place in the order in which cookies were set, each for the last time.
+    set_number: u64,
 }
 
 /// The cookies of one client.
@@ -25,6 +27,8 @@ struct Cookie {
 pub(super) struct Jar {
     /// In the order in which they were first set.
     cookies: Vec<Cookie>,
+    /// How often one was set.
+    set_count: u64,
 }
 
 /// From which host and when a cookie comes.
@@ -81,12 +85,14 @@ impl Jar {
             }
             return;
         }
+        self.set_count += 1;
         let cookie = Cookie {
             name: name.to_vec(),
             value: value.to_vec(),
             path: path.to_vec(),
             expires_ns,
             secure: attributes.secure,
+            set_number: self.set_count,
         };
         match index {
             // It keeps its place: the order is that of creation (section 5.3, step 11.3).
@@ -124,7 +130,8 @@ impl Jar {
 
     /// The value of a cookie, whatever its path; of several the one set last.
     pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
-        let found = self.cookies.iter().rev().find(|one| one.name == name);
+        let named = self.cookies.iter().filter(|one| one.name == name);
+        let found = named.max_by_key(|one| one.set_number);
         found.map(|one| one.value.as_slice())
     }
 }
@@ -264,6 +271,20 @@ mod tests {
         assert_eq!(jar.value(b"a"), Some(&b"4"[..]));
         jar = Jar::default();
         assert_eq!(sent(&mut jar, "/x/y", 0), "");
+    }
+
+    #[test]
+    fn of_several_the_one_set_last_has_the_value() {
+        let mut jar = Jar::default();
+        for (field, value) in [
+            (&b"a=1; Path=/"[..], b"1"),
+            (b"a=2; Path=/x", b"2"),
+            (b"a=3; Path=/", b"3"),
+        ] {
+            jar.set(field, &origin("/", 0));
+            assert_eq!(jar.value(b"a"), Some(&value[..]));
+        }
+        assert_eq!(sent(&mut jar, "/x", 0), "Cookie: a=2; a=3\r\n");
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub struct Setting {
     pub is_https: bool,
     /// What the Host field says: host, and port unless it is that of the scheme.
     pub authority: String,
+    /// What the Authorization field says, unless a step says it.
+    pub authorization: Option<String>,
     /// What stands in front of the paths in the file; empty, or `/shop`, without a slash at the end.
     pub path_prefix: String,
     /// Nanoseconds from sent to the last byte after which a request has failed.

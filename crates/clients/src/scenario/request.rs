@@ -1,5 +1,7 @@
 //! A step as the bytes that one user sends.
 
+use std::borrow::Cow;
+
 use loadline_proto::Method;
 
 use super::cookies::Jar;
@@ -102,6 +104,11 @@ pub(super) fn write(
     if !has("User-Agent") {
         push_field("User-Agent", USER_AGENT.as_bytes(), &mut out);
     }
+    if let Some(credentials) = &setting.authorization
+        && !has("Authorization")
+    {
+        push_field("Authorization", credentials.as_bytes(), &mut out);
+    }
     for (name, value) in &step.headers {
         if !ask.has_content && name.eq_ignore_ascii_case("Content-Type") {
             continue;
@@ -112,8 +119,24 @@ pub(super) fn write(
     }
     let is_secure = setting.is_https || script.sends_secure_cookies;
     jar.write(ask.path(), is_secure, now_ns, &mut out);
-    let content = match &step.content {
-        _ if !ask.has_content => None,
+    let content = match ask.has_content {
+        true => content(&step.content, values),
+        false => None,
+    };
+    // A POST without content says so (RFC 9110 section 8.6).
+    let announces = matches!(ask.method, Method::Post | Method::Put | Method::Patch);
+    if content.is_some() || announces {
+        let len = content.as_ref().map_or(0, |content| content.len());
+        push_field("Content-Length", len.to_string().as_bytes(), &mut out);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(&content.unwrap_or_default());
+    out
+}
+
+/// The bytes of a step's content, if it has any.
+fn content<'s>(content: &'s Content, values: &mut Values<'_>) -> Option<Cow<'s, [u8]>> {
+    match content {
         Content::Nothing => None,
         Content::Form(fields) => {
             let mut form = Vec::new();
@@ -125,24 +148,15 @@ pub(super) fn write(
                 form.push(b'=');
                 value.write(values, Escape::Form, &mut form);
             }
-            Some(std::borrow::Cow::Owned(form))
+            Some(Cow::Owned(form))
         }
         Content::Text(text) => {
             let mut body = Vec::new();
             text.write(values, Escape::Nothing, &mut body);
-            Some(std::borrow::Cow::Owned(body))
+            Some(Cow::Owned(body))
         }
-        Content::File(bytes) => Some(std::borrow::Cow::Borrowed(bytes.as_slice())),
-    };
-    // A POST without content says so (RFC 9110 section 8.6).
-    let announces = matches!(ask.method, Method::Post | Method::Put | Method::Patch);
-    if content.is_some() || announces {
-        let len = content.as_ref().map_or(0, |content| content.len());
-        push_field("Content-Length", len.to_string().as_bytes(), &mut out);
+        Content::File(bytes) => Some(Cow::Borrowed(bytes.as_slice())),
     }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(&content.unwrap_or_default());
-    out
 }
 
 fn push_field(name: &str, value: &[u8], out: &mut Vec<u8>) {

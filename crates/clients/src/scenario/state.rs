@@ -25,9 +25,10 @@ pub(super) enum Stage {
     Done,
 }
 
-/// Cookies and captured values that a user begins with.
+/// Cookies and captured values that a user begins with, and the page that links are relative to.
 #[derive(Debug)]
 pub(super) struct Base {
     pub(super) jar: Jar,
     pub(super) captured: Vec<Option<Vec<u8>>>,
+    pub(super) page: Vec<u8>,
 }

@@ -35,7 +35,7 @@ pub(super) struct Template {
     pieces: Vec<Piece>,
 }
 
-/// How a value is written into its surroundings; the text around it is written as it is.
+/// How a value is written into its surroundings; the text around it is mostly written as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escape {
     /// As it is.
@@ -44,7 +44,8 @@ pub(super) enum Escape {
     Target,
     /// Into a form field: as `application/x-www-form-urlencoded`, the text around it as well.
     Form,
-    /// Into a header field: control characters become spaces.
+    /// Into a header field: control characters but tabs become spaces, in the text around it as well,
+    /// which constants are part of.
     Field,
 }
 
@@ -200,7 +201,9 @@ impl Template {
     pub(super) fn write(&self, values: &mut Values<'_>, escape: Escape, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) if escape == Escape::Form => push(text.as_bytes(), escape, out),
+                Piece::Text(text) if matches!(escape, Escape::Form | Escape::Field) => {
+                    push(text.as_bytes(), escape, out);
+                }
                 Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
                 Piece::Variable(Source::User) => {
                     push(values.user.to_string().as_bytes(), escape, out)
@@ -238,6 +241,7 @@ fn push(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
         Escape::Target => out.extend(percent_encode(value, NOT_IN_TARGET).flat_map(str::bytes)),
         Escape::Form => out.extend(byte_serialize(value).flat_map(str::bytes)),
         Escape::Field => out.extend(value.iter().map(|byte| match byte {
+            b'\t' => b'\t',
             0..=31 | 127 => b' ',
             _ => *byte,
         })),
@@ -265,6 +269,7 @@ mod tests {
     fn names() -> Names {
         let mut names = Names::new();
         names.constant("base", "/shop").unwrap();
+        names.constant("agent", "a\r\nX: y").unwrap();
         names.column("login", 0).unwrap();
         names.captured("csrf").unwrap();
         names
@@ -314,6 +319,7 @@ mod tests {
             "/x?y=Zo%C3%AB%20&%20Co"
         );
         assert_eq!(written("t: {{csrf}}", Escape::Field), "t: a+b/c=  ");
+        assert_eq!(written("{{agent}}\tb", Escape::Field), "a  X: y\tb");
     }
 
     #[test]

@@ -227,6 +227,7 @@ fn setting() -> Setting {
     Setting {
         is_https: false,
         authority: "shop:8080".to_owned(),
+        authorization: None,
         path_prefix: String::new(),
         timeout_ns: 2_000 * MS,
         deadline_ns: None,

@@ -70,6 +70,7 @@ impl User {
             base: Base {
                 jar: Jar::default(),
                 captured: captured.clone(),
+                page: b"/".to_vec(),
             },
             captured,
             failure: None,
@@ -119,7 +120,7 @@ impl User {
 
     /// The request at hand is due.
     fn due(&mut self, due_ns: u64, ask: Ask, context: &mut UserContext<'_>) {
-        self.phase = context.phase;
+        self.phase = context.phase_of(due_ns);
         self.stamps = Stamps {
             due_ns,
             ..Stamps::default()
@@ -296,6 +297,7 @@ impl User {
         if self.step == self.script.setup_count {
             self.base.jar.clone_from(&self.jar);
             self.base.captured.clone_from(&self.captured);
+            self.base.page.clone_from(&self.page);
             self.stage = Stage::SetUp;
             return;
         }
@@ -317,6 +319,7 @@ impl User {
         if !(was_whole && self.script.keeps_state) {
             self.jar.clone_from(&self.base.jar);
             self.captured.clone_from(&self.base.captured);
+            self.page.clone_from(&self.base.page);
         }
         if self
             .script

@@ -304,10 +304,12 @@ impl<'r> Table<'r> {
             let ([factor], true) = (differs.as_slice(), other.len() == workload.len()) else {
                 continue;
             };
-            let Ok((there, ..)) = self.answer(other, matters) else {
+            let Ok((there, _, tied)) = self.answer(other, matters) else {
                 continue;
             };
-            if there.levels == best.levels {
+            // The best of several seems better than a given one by chance, too: ties allow for that.
+            let is_advised = |one: &Choice| one.levels == best.levels;
+            if is_advised(&there) || tied.iter().any(is_advised) {
                 continue;
             }
             let of = |levels: &Levels| self.of_workload(other).find(|it| it.levels == *levels);

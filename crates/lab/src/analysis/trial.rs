@@ -410,6 +410,9 @@ fn recovery_us(load: &TrialRecord, group: &GroupRecord) -> Option<f64> {
             fell_s = Some(at_s);
         }
         at_s += segment.len_s;
+        if segment.end_per_s < segment.begin_per_s {
+            fell_s = Some(at_s);
+        }
         before = segment.end_per_s;
     }
     let fell_s = fell_s?;
@@ -427,11 +430,11 @@ mod tests {
 
     #[test]
     fn recovery_ends_with_the_last_second_that_had_an_error() {
-        let recovery = |failed: &[u32], rates: &[f64]| {
-            let segment = |rate: &f64| SegmentRecord {
+        let recovery = |failed: &[u32], rates: &[[f64; 2]]| {
+            let segment = |[begin_per_s, end_per_s]: &[f64; 2]| SegmentRecord {
                 len_s: 2.5,
-                begin_per_s: *rate,
-                end_per_s: *rate,
+                begin_per_s: *begin_per_s,
+                end_per_s: *end_per_s,
             };
             let mut load = TrialRecord::default();
             load.run.ran_s = 10.0;
@@ -451,11 +454,16 @@ mod tests {
             };
             recovery_us(&load, &group).map(|us| us / 1e6)
         };
-        let steps = [100.0, 900.0, 90.0, 90.0];
+        let steps = [100.0, 900.0, 90.0, 90.0].map(|rate| [rate; 2]);
         assert_eq!(recovery(&[0, 1, 3, 6], &steps), Some(2.0));
         assert_eq!(recovery(&[3], &steps), Some(0.0));
         assert_eq!(recovery(&[5, 9], &steps), Some(5.0));
-        assert_eq!(recovery(&[5], &[100.0, 200.0]), None);
+        assert_eq!(recovery(&[5], &[[100.0; 2], [200.0; 2]]), None);
+        // Over a ramp the rate has fallen at its end.
+        let ramps = [[100.0, 1000.0], [1000.0, 100.0], [100.0, 100.0]];
+        assert_eq!(recovery(&[1, 6], &ramps), Some(2.0));
+        assert_eq!(recovery(&[1], &ramps), Some(0.0));
+        assert_eq!(recovery(&[5], &ramps[..1]), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::{Ran, Stop, Trials};
 use crate::journal::ServerFacts;
-use crate::runner::{Bounds, client_command, judge_answer, run_client};
+use crate::runner::{Bounds, client_command, client_s, judge_answer, run_client};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +98,7 @@ impl Client {
             &command,
             &bounds,
             (&files[0], &files[1]),
-            seconds,
+            client_s(load, seconds),
             &self.is_over,
         )
     }

@@ -41,14 +41,20 @@ pub enum OtherSearch {
 }
 
 impl Runs {
-    /// Whether an earlier search can stand beside one of this SLO and server.
+    /// Whether an earlier search can stand beside one of this SLO and server, under these conditions.
     ///
     /// # Errors
     /// What differs, or that it found no capacity.
-    pub fn check(earlier: &Capacity, slo: &str, target: &str) -> Result<(), OtherSearch> {
+    pub fn check(
+        earlier: &Capacity,
+        slo: &str,
+        target: &str,
+        conditions: &str,
+    ) -> Result<(), OtherSearch> {
         let pairs = [
             ("SLO", &*earlier.slo, slo),
             ("server", &*earlier.target, target),
+            ("set of options", &*earlier.conditions, conditions),
         ];
         if let Some((what, then, now)) = pairs.into_iter().find(|(_, then, now)| then != now) {
             let (then, now) = (then.to_owned(), now.to_owned());

@@ -62,8 +62,15 @@ fn servers_are_a_factor_and_may_be_missing() {
     let all = Cells::of(&plan, &[0, 1], &[]).unwrap();
     let repeated: Vec<bool> = all.cells.iter().map(|it| it.is_repeated).collect();
     assert_eq!(repeated, [false, true]);
-    let left = Cells::of(&plan, &[0, 1], &["nginx-tuned".to_owned()]).unwrap();
+    let left_out = ["nginx-tuned".to_owned()];
+    let left = Cells::of(&plan, &[0, 1], &left_out).unwrap();
     assert_eq!(left.cells.len(), 1);
+    // The first cell is that of the first server that is there.
+    let text = plan.text.replace("a_a = [{ server = \"loadline\" }]", "");
+    let first = Plan::parse(&text, "plan.toml", Path::new("/")).unwrap();
+    let left = Cells::of(&first, &[0, 1], &left_out).unwrap();
+    let repeated: Vec<bool> = left.cells.iter().map(|it| it.is_repeated).collect();
+    assert_eq!(repeated, [true]);
     let none = ["nginx-tuned".to_owned(), "loadline".to_owned()];
     assert!(Cells::of(&plan, &[0, 1], &none).is_err());
 }
@@ -89,6 +96,8 @@ fn what_does_not_fit_is_refused() {
         servers = ["loadline"]; serve = { loopss = 1 } => server=loadline: --loopss: no such option; right would be loops
         servers = ["nginx-tuned"]; factors = { loops = [1] } => factor loops: level 1: nginx-tuned has no option loops here
         servers = ["own"]; factors = { workers = [1] } => nothing in the command of own asks for workers; right would be {workers}
+        servers = ["own"]; serve = { port = 8080 } => server=own: {port} has a meaning already; right would be an option with another name
+        servers = ["loadline"]; factors = { file_bytes = [8589934592, 1] } => series s: 8589934593 bytes of files; right would be 8589934592 at most
         servers = ["loadline"]; factors = { path = ["/a"], file_bytes = [1] } => the factors file_bytes and path both set the path
         servers = ["loadline"]; load = { rate = 5, rate_of_capacity = 0.5 } => load rate and rate_of_capacity exclude each other
         servers = ["loadline"]; factors = { rate_of_capacity = [0.5, 0] } => factor rate_of_capacity: level 0: rate_of_capacity is no multiple

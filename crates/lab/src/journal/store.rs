@@ -10,6 +10,8 @@ use crate::file_error::FileError;
 
 /// A line with more is none of ours: a trial of a day, second by second, has less.
 const LINE_BYTES_MAX: u64 = 256 << 20;
+/// How the first line of every journal begins.
+const RUN_BEGINS: &[u8] = b"{\"line\":\"run\"";
 
 /// What stands in a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,6 +154,10 @@ fn each_line_of<E: From<JournalError>>(
             if count == LINE_BYTES_MAX {
                 return Err(wrong(format!("line {number}: longer than any line of ours")).into());
             }
+            let is_ours = RUN_BEGINS.starts_with(&bytes) || bytes.starts_with(RUN_BEGINS);
+            if number == 1 && !is_ours {
+                return Err(wrong("line 1 is no line of a journal".to_owned()).into());
+            }
             return Ok((end, count > 0));
         }
         end += count;
@@ -246,6 +252,13 @@ mod tests {
         store.append(&trial(2)).unwrap();
         drop(store);
         let all = fs::read(folder.join(JOURNAL_FILE)).unwrap();
+        let first = all.iter().position(|byte| *byte == b'\n').unwrap();
+        for end in 0..=first {
+            let alone = tempfile::tempdir().unwrap();
+            fs::write(alone.path().join(JOURNAL_FILE), &all[..end]).unwrap();
+            let (_, contents) = Store::open(alone.path()).unwrap();
+            assert_eq!(contents, Contents::default());
+        }
         for end in whole.len()..all.len() {
             fs::write(folder.join(JOURNAL_FILE), &all[..end]).unwrap();
             assert_eq!(numbers(&read(folder).unwrap()), [1]);
@@ -268,6 +281,7 @@ mod tests {
     fn what_is_no_journal_is_refused_and_left_alone() {
         for (text, right) in [
             ("hello\n", "line 1 is no line of a journal"),
+            ("hello", "line 1 is no line of a journal"),
             ("{\"line\":\"run\",\"schema\":\"x/1\"}\n", "its form is x/1"),
             ("{\"line\":\"trial\"}\n", "line 1 is out of place"),
             (

@@ -154,6 +154,12 @@ fn check(levels: &[FactorLevel]) -> Result<(), ValueError> {
         return Err(ValueError::new(problem, format!("{LEVELS_MAX} at most")));
     }
     for (index, level) in levels.iter().enumerate() {
+        if let Level::Number(number) = level.level
+            && !number.is_finite()
+        {
+            let problem = format!("the level {number} is no number");
+            return Err(ValueError::new(problem, "a finite one, or a name"));
+        }
         if levels[..index].iter().any(|one| one.level == level.level) {
             let level = &level.level;
             return Err(format!("the level {level} stands there twice").into());

@@ -218,15 +218,21 @@ fn site(
             for path in files.get_ref().keys() {
                 check_file_name(path).map_err(at(files))?;
             }
-            let sizes = files.get_ref().values();
-            let sum = sizes.fold(0_u64, |sum, size| sum.saturating_add(*size));
-            if sum > SITE_BYTES_MAX {
-                return Err(at(files)(format!(
-                    "{sum} bytes of files; right would be {SITE_BYTES_MAX} at most"
-                )));
-            }
+            check_site_bytes(files.get_ref()).map_err(at(files))?;
             Ok(Site::Made(files.get_ref().clone()))
         }
+    }
+}
+
+/// Whether files of these sizes are few enough bytes together.
+pub(crate) fn check_site_bytes(files: &BTreeMap<String, u64>) -> Result<(), ValueError> {
+    let sizes = files.values();
+    match sizes.fold(0_u64, |sum, size| sum.saturating_add(*size)) {
+        0..=SITE_BYTES_MAX => Ok(()),
+        sum => Err(ValueError::new(
+            format!("{sum} bytes of files"),
+            format!("{SITE_BYTES_MAX} at most"),
+        )),
     }
 }
 
@@ -294,7 +300,8 @@ fn server(name: String, table: Spanned<ServerTable>) -> Located<Server> {
         is_reference: table.reference,
         name: name.clone(),
     };
-    let server = server.with_options(&options(&table.options));
+    let options = options(&table.options).map_err(|error| fail(error.to_string()))?;
+    let server = server.with_options(&options);
     server.map_err(|error| fail(error.to_string()))
 }
 

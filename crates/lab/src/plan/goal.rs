@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadline_base::sorting::sort;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -152,22 +153,27 @@ impl GoalTable {
     }
 }
 
-/// Levels of factors that a series has.
+/// Levels of factors that a series has, or another one of its name.
 fn levels<T>(
     wanted: &Levels,
     place: &Spanned<T>,
     of: &Spanned<String>,
     series: &[Series],
 ) -> Located<Levels> {
-    let one = series.iter().find(|one| one.name == *of.get_ref());
-    let one = one.ok_or_else(|| at(of)(format!("goal: no series `{}`", of.get_ref())))?;
-    let mut known: Vec<&str> = one.factors.iter().map(|it| it.name.as_str()).collect();
+    let name = of.get_ref();
+    let named = || series.iter().filter(|one| one.name == *name);
+    if named().next().is_none() {
+        return Err(at(of)(format!("goal: no series `{name}`")));
+    }
+    let factors = named().flat_map(|one| &one.factors);
+    let mut known: Vec<&str> = factors.map(|it| it.name.as_str()).collect();
     known.push("server");
+    sort(&mut known);
+    known.dedup();
     match wanted.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(wanted.clone()),
-        Some(name) => Err(at(place)(format!(
-            "goal: series {} has no factor `{name}`; right would be one of {}",
-            one.name,
+        Some(factor) => Err(at(place)(format!(
+            "goal: series {name} has no factor `{factor}`; right would be one of {}",
             known.join(", ")
         ))),
     }

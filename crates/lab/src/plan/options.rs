@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use loadline_base::sorting::to_map;
-use loadline_spec::{Spec, SpecError, Table, given};
+use loadline_spec::{Spec, SpecError, Table, ValueError, given};
 
-/// `keep_alive` and `keep-alive` are the same option.
-pub(super) fn options(table: &Table) -> Table {
-    let options = table.iter();
-    to_map(options.map(|(name, value)| (name.replace('_', "-"), value.clone())))
+/// `keep_alive` and `keep-alive` are the same option: one of them can be given.
+pub(super) fn options(table: &Table) -> Result<Table, ValueError> {
+    let mut options = Table::new();
+    for (name, value) in table {
+        let before = options.insert(name.replace('_', "-"), value.clone());
+        if before.is_some() {
+            let problem = format!("{name} and another spelling of it are both given");
+            return Err(ValueError::new(problem, "one of them"));
+        }
+    }
+    Ok(options)
 }
 
 /// The same options with `{root}` and others replaced by what they stand for.

@@ -15,7 +15,7 @@ use super::factors::factor;
 use super::load::PlannedLoad;
 use super::located::{Located, at, read};
 use super::{Allow, Factor, Network, Placement, Repeated, Series, Server};
-use crate::journal::Levels;
+use crate::journal::{Level, Levels};
 use crate::link::{LinkOrOff, LinkSpec};
 
 /// The longest trial: a day, beyond which a slip is likelier.
@@ -186,12 +186,32 @@ fn check_names(
     let named = series.except.iter().chain(selected).chain(compared);
     let is_factor = |name: &String| series.factors.iter().any(|factor| factor.name == *name);
     let mut unknown = named.flat_map(Levels::keys);
-    match unknown.find(|name| *name != "server" && !is_factor(name)) {
-        None => Ok(()),
-        Some(name) => Err(ValueError::from(format!(
+    if let Some(name) = unknown.find(|name| *name != "server" && !is_factor(name)) {
+        return Err(ValueError::from(format!(
             "except, a_a and compare name levels of factors, and {name} is none of this series"
+        )));
+    }
+    // Parts of a plan keep its exceptions and comparisons (`full`, claims), whatever levels they have.
+    let mut repeated = selected.iter().flatten();
+    match repeated.find(|(name, level)| !has_level(series, name, level)) {
+        None => Ok(()),
+        Some((name, level)) => Err(ValueError::from(format!(
+            "a_a: {name} has no level {level} in this series"
         ))),
     }
+}
+
+/// Whether a factor has a level; those of `server` are the servers, however they are named.
+fn has_level(series: &Series, name: &str, level: &Level) -> bool {
+    let mut factors = series.factors.iter();
+    if name != "server" {
+        let factor = factors.find(|factor| factor.name == name);
+        return factor.is_some_and(|it| it.levels.iter().any(|one| one.level == *level));
+    }
+    let of_levels = factors.flat_map(|factor| &factor.levels);
+    let of_levels = of_levels.filter_map(|one| one.sets.server.as_ref());
+    let mut servers = series.servers.iter().chain(of_levels);
+    servers.any(|server| *level == Level::from(server.as_str()))
 }
 
 /// Whether the load takes what each level sets, and so does a server that may have it. `places` are
@@ -249,7 +269,7 @@ pub(super) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
 }
 
 pub(super) fn options<'de, D: Deserializer<'de>>(from: D) -> Result<Table, D::Error> {
-    Table::deserialize(from).map(|table| super::options::options(&table))
+    checked(from, |table: Table| super::options::options(&table))
 }
 
 pub(super) fn path<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

@@ -12,6 +12,20 @@ const OWN: [(&str, &str); 3] = [
     ("status-path", "nothing"),
 ];
 
+/// Placeholders of a command that the lab fills in itself.
+const PLACEHOLDERS: [&str; 10] = [
+    "host",
+    "port",
+    "root",
+    "path",
+    "dir",
+    "plan",
+    "configuration",
+    "loadline",
+    "mariadb",
+    "postgresql",
+];
+
 /// What can be set of the servers that the lab configures.
 const FOREIGN_OPTIONS: [&str; 1] = ["workers"];
 
@@ -131,9 +145,19 @@ impl Server {
     /// Options of a command are what stands in its placeholders: `{workers}`.
     fn check_placeholders(&self, options: &Table) -> Result<(), SpecError> {
         let texts = || self.command.iter().chain(&self.configuration);
-        let unused = options.iter().find(|(name, value)| {
+        let given = || {
+            options
+                .iter()
+                .filter(|(_, value)| **value != Value::Switch(false))
+        };
+        let mut names = given().map(|(name, _)| name);
+        if let Some(name) = names.find(|name| PLACEHOLDERS.contains(&name.as_str())) {
+            let problem = format!("{{{name}}} has a meaning already");
+            return Err(ValueError::new(problem, "an option with another name").into());
+        }
+        let unused = given().find(|(name, _)| {
             let is_named = |text: &String| spellings(name).iter().any(|one| text.contains(one));
-            **value != Value::Switch(false) && !texts().any(is_named)
+            !texts().any(is_named)
         });
         match unused {
             None => Ok(()),

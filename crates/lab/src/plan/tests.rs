@@ -148,7 +148,11 @@ fn a_mistake_is_one_line() {
         replicates = 0 => plan.toml:5: series s: 0 replicates; right would be 1 to 1000
         duration_s = 0 => plan.toml:5: series s: 0 seconds; right would be 0.01 to 86400
         a_a = [{ loops = 1 }] => series s: except, a_a and compare name levels of factors, and loops is none
+        a_a = [{ loops = 3 }]; factors = { loops = [1, 2] } => plan.toml:3: series s: a_a: loops has no level 3 in this series
+        a_a = [{ loops = "1" }]; factors = { loops = [1, 2] } => series s: a_a: loops has no level 1 in this series
+        a_a = [{ server = "x" }] => series s: a_a: server has no level x in this series
         path = "x" => series s: `x` is not a path; right would be /index.html
+        serve = { keep_alive = true, keep-alive = false } => series s: keep_alive and another spelling of it are both given; right would be one of them
         allow = { errors = 2 } => series s: 2 is not a share"#;
     for (text, right) in rows(in_series) {
         check(&format!("{begin}{series}\n{text}"), right);
@@ -157,6 +161,8 @@ fn a_mistake_is_one_line() {
         lopps = [1] => plan.toml:6: series s: factor lopps: what lopps sets is not known; right would be
         loops = [] => plan.toml:6: series s: factor loops: no levels
         loops = [1, 1] => factor loops: the level 1 stands there twice
+        connections = [1, inf] => factor connections: the level inf is no number; right would be
+        x = [{ level = nan, load = {} }] => factor x: the level NaN is no number; right would be
         loops = "1-5" => factor loops: `1-5` is not a row of numbers; right would be 100..2500/100
         keep_alive = ["yes"] => factor keep_alive: right would be the levels on and off
         x = [{ level = 1, lood = {} }] => plan.toml:6: series s: factor x: unknown field `lood`"#;
@@ -166,6 +172,7 @@ fn a_mistake_is_one_line() {
     let beside_series = r#"
         [servers.x] => plan.toml:3: server x: neither kind nor command is given
         [servers.x]; kind = "nginx" => server x: kind nginx is not known; right would be one of loadline, nginx-default
+        [servers.x]; kind = "loadline"; options = { keep_alive = true, keep-alive = false } => plan.toml:3: server x: keep_alive and another spelling of it
         [cpus.split]; server = "0"; client = "1" => plan.toml:3: cpus split has a meaning already
         [cpus.x]; server = "3-1"; client = "1" => plan.toml:3: cpus x: `3-1` is not a list of CPUs"#;
     for (text, right) in rows(beside_series) {

@@ -2,9 +2,10 @@
 
 use loadline_base::sorting::to_set;
 
-use super::table::{self, Of};
-use super::{Figure, Report, ReportError};
+use super::table::{self, Of, Row};
+use super::{Axis, Figure, Report, ReportError, words};
 use crate::analysis::{Metric, Run};
+use crate::journal::Level;
 
 /// One line for each trial, discarded ones and A/A ones among them: what it was, and every metric.
 #[must_use]
@@ -31,7 +32,13 @@ pub fn trials_csv(run: &Run) -> String {
         "start_unix_ms",
     ];
     let head = fixed.into_iter().map(str::to_owned);
-    let head = head.chain(factors.iter().map(|name| (*name).clone()));
+    // A metric may have the name of a factor: `threads` is both.
+    let is_taken =
+        |name: &str| fixed.contains(&name) || metrics.iter().any(|metric| metric.name() == name);
+    let head = head.chain(factors.iter().map(|name| match is_taken(name) {
+        true => format!("{name} (level)"),
+        false => (*name).clone(),
+    }));
     let head = head.chain(metrics.iter().map(|metric| metric.name().to_owned()));
     let mut csv = line(&head.collect::<Vec<_>>());
     for trial in &run.trials {
@@ -69,14 +76,7 @@ pub fn figure_csv(figure: &Figure) -> String {
     head.extend(names.split(' ').map(str::to_owned));
     let mut csv = line(&head);
     for row in table::rows(figure) {
-        let mut fields = row.place(figure);
-        // A reader wants numbers without commas.
-        if let Some(x) = fields.last_mut()
-            && figure.x.names.is_empty()
-            && figure.x.name != "percentile"
-        {
-            *x = row.point.x.to_string();
-        }
+        let mut fields = place(figure, &row);
         let none = || String::new();
         match row.of {
             Of::Counted(it) => {
@@ -121,6 +121,35 @@ pub fn figure_csv(figure: &Figure) -> String {
     csv
 }
 
+/// Which point a row is of. A reader wants numbers without commas.
+fn place(figure: &Figure, row: &Row<'_>) -> Vec<String> {
+    let mut fields = row.place(figure);
+    let count = fields.len();
+    let plain = |axis: &Axis, at: f64, text: &str| match axis.names.is_empty() {
+        true => at.to_string(),
+        false => without_commas(text),
+    };
+    if let (Some(y), Some(index)) = (&figure.y, count.checked_sub(2)) {
+        fields[index] = plain(y, row.curve.y, &fields[index]);
+    }
+    if let Some(x) = fields.last_mut()
+        && figure.x.name != "percentile"
+    {
+        *x = plain(&figure.x, row.point.x, x);
+    }
+    fields
+}
+
+/// A level that is a number among names; names stay as they are.
+fn without_commas(text: &str) -> String {
+    let digits = text.replace(',', "");
+    let is_of = |number| words::level(&Level::Number(number)) == text;
+    match digits.parse().is_ok_and(is_of) {
+        true => digits,
+        false => text.to_owned(),
+    }
+}
+
 /// Everything that the report says.
 ///
 /// # Errors
@@ -147,10 +176,86 @@ fn line(fields: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::{Estimate, Measured};
+    use crate::plan::{ChartKind, Spread};
+    use crate::report::{Curve, Panel, Point};
 
     #[test]
     fn fields_are_quoted_where_they_must_be() {
         let fields = ["a", "b,c", "d\"e", "f\ng"].map(str::to_owned);
         assert_eq!(line(&fields), "a,\"b,c\",\"d\"\"e\",\"f\ng\"\n");
+    }
+
+    #[test]
+    fn no_two_columns_have_the_same_name() {
+        let trial = Measured {
+            levels: [("threads".to_owned(), Level::Number(4.0))].into(),
+            values: [(Metric::Threads, 7.0)].into(),
+            ..Measured::default()
+        };
+        let run = Run {
+            trials: vec![trial],
+            ..Run::default()
+        };
+        let csv = trials_csv(&run);
+        let mut head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+        assert!(head.contains(&"threads (level)") && head.contains(&"threads"));
+        let count = head.len();
+        head.sort_unstable();
+        head.dedup();
+        assert_eq!(head.len(), count, "{csv}");
+        assert!(csv.ends_with(",4,7\n"), "{csv}");
+    }
+
+    /// One point, at 2000 on the first axis and 10,000 on the second.
+    fn grid(kind: ChartKind) -> Figure {
+        let axis = |name: &str| Axis {
+            name: name.to_owned(),
+            ..Axis::default()
+        };
+        let point = Point {
+            x: 2000.0,
+            x_text: "2,000".to_owned(),
+            estimate: Estimate::new(&[1.0]),
+            ..Point::default()
+        };
+        let curve = Curve {
+            y: 10_000.0,
+            points: vec![point],
+            ..Curve::default()
+        };
+        Figure {
+            id: String::new(),
+            kind,
+            spread: Spread::Interval,
+            series: String::new(),
+            title: String::new(),
+            note: String::new(),
+            finding: String::new(),
+            x: axis("workers"),
+            y: kind.is_grid().then(|| axis("connections")),
+            value: axis("good_per_s"),
+            legend: vec!["10,000".to_owned()],
+            panels: vec![Panel {
+                curves: vec![curve],
+                ..Panel::default()
+            }],
+            scaling: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn numbers_have_no_commas() {
+        let csv = figure_csv(&grid(ChartKind::HeatMap));
+        assert!(csv.contains("\n10000,2000,1,"), "{csv}");
+        let mut bars = grid(ChartKind::Bars);
+        bars.legend = vec!["a".to_owned()];
+        // Bars stand over names, be these numbers or not.
+        bars.x.names = vec!["2,000".to_owned(), "0,1".to_owned()];
+        let csv = figure_csv(&bars);
+        assert!(csv.contains("\na,2000,1,"), "{csv}");
+        bars.panels[0].curves[0].points[0].x_text = "0,1".to_owned();
+        let csv = figure_csv(&bars);
+        assert!(csv.contains("\na,\"0,1\",1,"), "{csv}");
     }
 }

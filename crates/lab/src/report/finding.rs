@@ -267,7 +267,13 @@ fn time_series(figure: &Figure) -> String {
                 stats::quantile(&values, 0.1)?,
                 stats::quantile(&values, 0.9)?,
             );
-            let middle = stats::median(&values)?;
+            let median = stats::median(&values)?;
+            // The median of a server that answers nothing for most of the time is 0.
+            let middle = if median > 0.0 {
+                median
+            } else {
+                stats::mean(&values)
+            };
             let spread = (high - low) / middle;
             (middle > 0.0 && spread > UNSTEADY).then(|| {
                 let name = figure.name_of(curve);
@@ -286,4 +292,66 @@ fn time_series(figure: &Figure) -> String {
         "Unsteady, by how far eight of ten seconds lie apart: {}.",
         words::list(&unsteady)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::Unit;
+    use crate::plan::Spread;
+    use crate::report::Axis;
+
+    fn by_second(name: &str, values: &[f64]) -> Figure {
+        let points = (0_u32..).zip(values).map(|(second, value)| Point {
+            x: f64::from(second),
+            x_text: second.to_string(),
+            estimate: Estimate::new(&[*value]),
+            ..Point::default()
+        });
+        let curve = Curve {
+            points: points.collect(),
+            ..Curve::default()
+        };
+        Figure {
+            id: String::new(),
+            kind: ChartKind::TimeSeries,
+            spread: Spread::Interval,
+            series: String::new(),
+            title: String::new(),
+            note: String::new(),
+            finding: String::new(),
+            x: Axis::default(),
+            y: None,
+            value: Axis {
+                unit: Some(Unit::PerSecond),
+                ..Axis::default()
+            },
+            legend: vec![name.to_owned()],
+            panels: vec![Panel {
+                curves: vec![curve],
+                ..Panel::default()
+            }],
+            scaling: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_no_more_is_not_steady() {
+        let table: [(&[f64], bool); 4] = [
+            (&[100.0, 200.0, 201.0, 199.0, 200.0, 200.0], true),
+            (&[200.0, 200.0, 150.0, 100.0, 60.0, 20.0], false),
+            (&[200.0, 200.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0], false),
+            (&[0.0; 8], true),
+        ];
+        for (values, is_steady) in table {
+            let text = time_series(&by_second("reactor", values));
+            match is_steady {
+                true => assert!(text.starts_with("Steady"), "{values:?}: {text}"),
+                false => {
+                    assert!(text.starts_with("Unsteady"), "{values:?}: {text}");
+                    assert!(text.contains("reactor ("), "{values:?}: {text}");
+                }
+            }
+        }
+    }
 }

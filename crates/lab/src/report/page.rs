@@ -12,6 +12,7 @@ use super::figure::Figure;
 use super::svg::{self, COLOURS, DASHES};
 use super::table::{self, Of};
 use super::{DiscardedTrial, Report, ReportError, Verdict, export, words};
+use crate::analysis::Estimate;
 use crate::plan::ChartKind;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -113,6 +114,14 @@ fn count(count: &usize, one: &str) -> String {
 
 fn cell(figure: &Figure, value: &f64) -> String {
     table::cell(figure, *value)
+}
+
+/// Where the server may be, seen from what was measured: throughput has room above, times below.
+fn way(room: &f64, measured: &Estimate) -> &'static str {
+    match *room < measured.center {
+        true => "down",
+        false => "up",
+    }
 }
 
 fn digits(value: &f64, count: usize) -> String {

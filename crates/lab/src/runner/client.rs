@@ -20,7 +20,7 @@ use super::site::Content;
 use crate::expand::connect_s;
 use crate::plan::in_place;
 
-/// How long a client may take beyond what was planned: connections, the last answers, its files.
+/// How long a client may take beyond what was planned: connections, its files.
 const CLIENT_GRACE: Duration = Duration::from_secs(120);
 /// How often a wait checks whether the run is to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -88,9 +88,15 @@ impl Task<'_> {
             network: namespaces.as_ref(),
             ..Bounds::cpus(self.cpus)
         };
-        let planned_s = self.duration_s + self.warm_up_s + connect_s(self.load);
+        let planned_s = client_s(self.load, self.duration_s + self.warm_up_s);
         run_client(&command, &bounds, (&json, &log), planned_s, is_over)
     }
+}
+
+/// How long a client takes whose load takes so long: before it everybody connects and logs in, and at its
+/// end responses are waited for, up to their timeout.
+pub(crate) fn client_s(load: &LoadSpec, load_s: f64) -> f64 {
+    connect_s(load) + load_s + load.clients.timeout.as_secs_f64()
 }
 
 /// Runs `loadline load`, which is to take so long, to its end, or until all is to end. Its record and its
@@ -156,6 +162,8 @@ fn expect(load: &mut LoadSpec, content: Option<&Content>) {
         || requests.replay.is_some()
         || requests.urls.is_some()
         || requests.method.is_some()
+        || requests.body.is_some()
+        || requests.body_file.is_some()
         || expect.expect_status.is_some()
         || expect.expect_length.is_some()
         || expect.expect_sha256.is_some();
@@ -181,27 +189,7 @@ pub(super) fn check(
 ) -> Result<(), RunnerError> {
     let json = context.scratch.join("check.json");
     let log = context.scratch.join("check.log");
-    let asked = in_place(load, &names(context))?;
-    let mut one = LoadSpec {
-        url: vec![url.into()],
-        tls: asked.tls,
-        ..LoadSpec::default()
-    };
-    one.clients.requests = Some(Count::clamped(1));
-    one.clients.connections = Some(Count::clamped(1));
-    one.clients.timeout = Preset(Timeout::clamped(Duration::from_secs(ANSWER_TIMEOUT_S)));
-    one.machine.threads = Preset(Auto::Given(Count::clamped(1)));
-    // What makes a response another one.
-    one.requests.header = asked.requests.header;
-    one.requests.http = asked.requests.http;
-    one.requests.http2 = asked.requests.http2;
-    one.requests.user = asked.requests.user;
-    one.expect.expect_status = asked.expect.expect_status;
-    if let Some(content) = content {
-        one.expect.expect_length = Some(Size::clamped(content.bytes));
-        one.expect.expect_sha256 = Some(content.sha256.clone());
-        one.expect.content_sample = Some(Count::clamped(1));
-    }
+    let one = single(url, in_place(load, &names(context))?, content);
     let command = client_command(&one, &json);
     let namespaces = context.link.of_check();
     let bounds = Bounds {
@@ -214,6 +202,38 @@ pub(super) fn check(
         Err(Stop::Failed(why)) => Err(why),
         Err(Stop::Interrupted) => Err("interrupted".to_owned().into()),
     }
+}
+
+/// One request as a load sends it, and what it expects of the response.
+fn single(url: String, load: LoadSpec, content: Option<&Content>) -> LoadSpec {
+    let (asked, expected) = (load.requests, load.expect);
+    let mut one = LoadSpec {
+        url: vec![url.into()],
+        tls: load.tls,
+        ..LoadSpec::default()
+    };
+    one.clients.requests = Some(Count::clamped(1));
+    one.clients.connections = Some(Count::clamped(1));
+    one.clients.timeout = Preset(Timeout::clamped(Duration::from_secs(ANSWER_TIMEOUT_S)));
+    one.machine.threads = Preset(Auto::Given(Count::clamped(1)));
+    // What makes a response another one.
+    one.requests.header = asked.header;
+    one.requests.http = asked.http;
+    one.requests.http2 = asked.http2;
+    one.requests.user = asked.user;
+    if asked.urls.is_none() && asked.replay.is_none() {
+        one.requests.method = asked.method;
+        one.requests.body = asked.body;
+        one.requests.body_file = asked.body_file;
+        one.expect = expected;
+    } else {
+        // The rest is of what stands in the list or log.
+        one.expect.expect_status = expected.expect_status;
+    }
+    expect(&mut one, content);
+    let has_hash = one.expect.expect_sha256.is_some();
+    one.expect.content_sample = has_hash.then(|| Count::clamped(1));
+    one
 }
 
 /// What is wrong with the one answer of a record.
@@ -268,10 +288,69 @@ mod tests {
             "player = \"5Mbps\"",
             "connections = 0",
             "expect-length = 3",
+            "body = \"x\"",
+            "body-file = \"x\"",
         ] {
             assert!(!expects(text, Some(&content)), "{text}");
         }
         assert!(expects("player = false", Some(&content)));
+    }
+
+    #[test]
+    fn the_first_response_has_to_be_what_the_load_expects() {
+        let content = Content {
+            bytes: 93,
+            sha256: "ab".to_owned(),
+        };
+        for (text, status, length, hash, method) in [
+            ("", None, Some(93), Some("ab"), None),
+            (
+                "header = [\"Range: bytes=0-9\"]\nexpect-status = \"206\"",
+                Some("206"),
+                None,
+                None,
+                None,
+            ),
+            (
+                "expect-length = 5\nexpect-sha256 = \"cd\"",
+                None,
+                Some(5),
+                Some("cd"),
+                None,
+            ),
+            ("method = \"POST\"", None, None, None, Some("POST")),
+            (
+                "urls = \"list\"\nmethod = \"POST\"\nexpect-length = 5",
+                None,
+                Some(93),
+                Some("ab"),
+                None,
+            ),
+        ] {
+            let one = single("http://127.0.0.1:9/".to_owned(), load(text), Some(&content));
+            let expect = &one.expect;
+            assert_eq!(expect.expect_status.as_deref(), status, "{text}");
+            assert_eq!(expect.expect_length.map(|it| *it), length, "{text}");
+            assert_eq!(expect.expect_sha256.as_deref(), hash, "{text}");
+            let sample = hash.map(|_| 1);
+            assert_eq!(expect.content_sample.map(|it| *it), sample, "{text}");
+            assert_eq!(one.requests.method.as_deref(), method, "{text}");
+        }
+        let one = single("http://127.0.0.1:9/".to_owned(), load("body = \"x\""), None);
+        assert_eq!(one.requests.body.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn a_client_is_given_the_time_to_log_in_and_that_of_its_last_responses() {
+        for (text, right_s) in [
+            ("", 12.0),
+            ("timeout = \"600s\"", 610.0),
+            ("scenario = \"x.toml\"\nusers = 5000", 262.0),
+            ("connections = 20000", 22.0),
+        ] {
+            let found_s = client_s(&load(text), 10.0);
+            assert!((found_s - right_s).abs() < 1e-9, "{text}: {found_s}");
+        }
     }
 
     #[test]

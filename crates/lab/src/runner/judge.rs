@@ -17,6 +17,9 @@ const STEADY_TOLERANCE: f64 = 0.1;
 /// Segments sent again, of requests sent: beyond it, latencies are made by timers of TCP.
 const RETRANSMITS_SHARE_MAX: f64 = 0.01;
 
+/// The group of the plain clients that speak HTTP/2, where others do not (`--http2-share`).
+const HTTP2_GROUP: &str = "http2";
+
 /// What a trial came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Judgement {
@@ -65,8 +68,12 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
             .push("The client was interrupted.".to_owned());
     }
     if let Some(group) = record.headline() {
-        judge_errors(group, allow, &mut judgement);
+        judge_errors("", group, allow, &mut judgement);
         judge_steady(record, group, &mut judgement);
+        let mut others = record.groups.iter().filter(|one| one.name != group.name);
+        if let Some(http2) = others.find(|one| one.name == HTTP2_GROUP) {
+            judge_errors("HTTP/2: ", http2, allow, &mut judgement);
+        }
     }
     judge_client(record, allow, &mut judgement);
     if let Some(little) = record.verdict.little.filter(|little| !little.holds) {
@@ -123,13 +130,14 @@ fn judge_client(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) 
     judgement.notes.extend(record.verdict.notes.iter().cloned());
 }
 
-fn judge_errors(group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
+/// `whose` stands before what is said.
+fn judge_errors(whose: &str, group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
     let tally = &group.total.tally;
     if tally.offered == 0 {
         return; // idle and slow clients may well be asked for alone
     }
     if tally.completed == 0 {
-        let sentence = "Not one response came.".to_owned();
+        let sentence = format!("{whose}Not one response came.");
         return judgement.say(allow.errors >= 1.0, sentence);
     }
     let errors = tally.errors_total();
@@ -146,7 +154,7 @@ fn judge_errors(group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
     judgement.say(
         share <= allow.errors,
         format!(
-            "{errors} of {} requests failed ({}).",
+            "{whose}{errors} of {} requests failed ({}).",
             tally.offered,
             kinds.join(", ")
         ),
@@ -358,6 +366,24 @@ mod tests {
             assert_eq!(judgement.discarded.len(), 1, "{reason}: {judgement:?}");
             assert!(judgement.discarded[0].contains(reason), "{judgement:?}");
         }
+    }
+
+    #[test]
+    fn the_share_that_speaks_http2_is_judged_too() {
+        let judged = |change: fn(&mut GroupRecord)| {
+            let add = |it: &mut TrialRecord| {
+                let mut http2 = it.groups[0].clone();
+                http2.name = "http2".to_owned();
+                change(&mut http2);
+                it.groups.push(http2);
+            };
+            discarded(add, Allow::default()).discarded
+        };
+        assert_eq!(judged(|_| {}), Vec::<String>::new());
+        let errors = judged(|it| it.total.tally.errors[ErrorKind::Reset as usize] = 9);
+        assert_eq!(errors, ["HTTP/2: 9 of 9000 requests failed (reset 9)."]);
+        let nothing = judged(|it| it.total.tally.completed = 0);
+        assert_eq!(nothing, ["HTTP/2: Not one response came."]);
     }
 
     #[test]

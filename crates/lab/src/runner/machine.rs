@@ -1,7 +1,9 @@
-//! Whether the machine is still what it was when the run began: a run that goes on after days, or
+//! Whether the machine and its servers are still what they were when the run began: a run that goes on after days, or
 //! beside somebody who sets limits, is of two machines.
 
 use loadline_record::MachineRecord;
+
+use crate::journal::ServerFacts;
 
 /// Of what is not there to be read, or was not kept by the version that began the run.
 const NOT_KNOWN: &str = "not known";
@@ -18,6 +20,15 @@ pub(super) fn changed(first: &MachineRecord, now: &MachineRecord) -> Option<Stri
             "The machine is not what it was when the run began: {}.",
             differences.join("; ")
         )
+    })
+}
+
+/// That a server is another version than the first one, as a sentence; `None`: it is the same, or not
+/// known.
+pub(super) fn other_version(first: &str, now: &ServerFacts) -> Option<String> {
+    let (name, version) = (&now.name, &now.version);
+    (!version.is_empty() && version != first).then(|| {
+        format!("The server {name} is not what it was when the run began: {version}, not {first}.")
     })
 }
 

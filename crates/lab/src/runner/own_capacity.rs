@@ -180,9 +180,8 @@ fn closed(cell: &Cell) -> Cell {
     closed.capacity_of = None;
     closed.is_repeated = false;
     closed.levels.retain(|name, _| name != "rate_of_capacity");
-    // What an open loop has and a closed one has not.
-    let pace = &mut closed.load.pace;
-    (pace.rate, pace.arrivals, pace.burst) = (None, None, None);
+    // Every option there goes with an open loop.
+    closed.load.pace = LoadSpec::default().pace;
     closed.load.machine.spin = false;
     closed
 }
@@ -200,6 +199,7 @@ fn is_same(one: &Cell, other: &Cell) -> bool {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::Duration;
 
     use loadline_record::{GroupRecord, TrialRecord};
 
@@ -243,7 +243,9 @@ mod tests {
             })
         }
 
-        fn wait_until_idle(&mut self) {}
+        fn wait_until_idle(&mut self) -> Duration {
+            Duration::ZERO
+        }
     }
 
     struct Silent;
@@ -380,6 +382,24 @@ mod tests {
         let why =
             "the capacity of server=one cannot be measured, and rates are multiples of it: others";
         assert_eq!(ended, Err(why.to_owned()));
+    }
+
+    #[test]
+    fn options_of_open_loops_are_not_those_of_the_closed_ones() {
+        let options = "overflow = \"drop\", retries = 2, retry_pause = \"50ms\", burst = \"1s/1s\", \
+                       burst_base = 10";
+        let text = PLAN.replace("connections = 9", &format!("connections = 9, {options}"));
+        let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
+        let run = expand(&plan, 1, &[0, 1], &[]).unwrap();
+        let own = OwnCapacities::of(&run, 1).unwrap();
+        assert_eq!(own.expansion.cells.len(), 2);
+        for cell in &own.expansion.cells {
+            assert_eq!(cell.load.check(), Ok(()));
+            assert_eq!(
+                cell.load.clients.connections,
+                run.cells[0].load.clients.connections
+            );
+        }
     }
 
     #[test]

@@ -230,6 +230,40 @@ mod tests {
         );
     }
 
+    /// They would stand in place of what the lab fills in.
+    #[test]
+    fn options_of_commands_are_not_named_as_the_placeholders_of_the_lab() {
+        for name in names(&context()).keys() {
+            let option = name.trim_matches(['{', '}']);
+            let text = format!(
+                "name = \"t\"\n[servers.x]\ncommand = [\"x\", \"{name}\"]\n\
+                 options = {{ {option} = 1 }}\n[[series]]\nname = \"s\""
+            );
+            let error = Plan::parse(&text, "plan", Path::new("/plans")).unwrap_err();
+            let right = format!("server x: {name} has a meaning already");
+            assert!(error.to_string().contains(&right), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_may_have_spaces_in_their_names() {
+        for name in ["nginx-default", "nginx-tuned", "apache-event", "lighttpd"] {
+            let text = format!("name = \"t\"\n[servers.{name}]\n[[series]]\nname = \"s\"");
+            let plan = Plan::parse(&text, "plan", Path::new("/plans")).unwrap();
+            let context = LaunchContext {
+                root: Path::new("/my runs/root"),
+                scratch: Path::new("/my runs/7"),
+                ..context()
+            };
+            let server = &plan.servers[name];
+            let launch = launch(server, &server.spec, &context).unwrap();
+            let configuration = launch.configuration.unwrap();
+            let mut paths = configuration.match_indices("/my runs");
+            let is_quoted = |(at, _): (usize, &str)| configuration[..at].ends_with('"');
+            assert!(paths.all(is_quoted), "{configuration}");
+        }
+    }
+
     #[test]
     fn known_servers_are_configured_for_port_and_root() {
         for kind in [

@@ -104,7 +104,8 @@ fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         open_to_all(folder);
     }
-    let beside = path.with_extension("part");
+    // No file of a site has a name that begins so.
+    let beside = path.with_file_name(".part");
     let mut out = BufWriter::with_capacity(PIECE_BYTES, File::create(&beside)?);
     let mut state = bytes | 1;
     let mut left = bytes;
@@ -158,7 +159,13 @@ mod tests {
     fn files_have_their_sizes_and_are_made_once() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("root");
-        let sizes = [("a.html", 93), ("v/b.bin", 200_000), ("empty", 0)];
+        let sizes = [
+            ("a.html", 93),
+            ("v/b.bin", 200_000),
+            ("empty", 0),
+            ("x.part", 5),
+            ("x.txt", 7),
+        ];
         let files = sizes.map(|(name, bytes)| (name.to_owned(), bytes)).into();
         let mut root = Root::make(&folder, &files).unwrap();
         for (name, bytes) in sizes {

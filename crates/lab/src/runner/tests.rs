@@ -6,7 +6,7 @@ use loadline_record::TrialRecord;
 
 use super::*;
 use crate::expand::expand;
-use crate::journal::{self, RunHead, SCHEMA};
+use crate::journal::{self, RunHead, SCHEMA, ServerFacts};
 use crate::observer::RunProgress;
 
 /// Trials that take 2 s each, until the one before which it stops.
@@ -17,8 +17,12 @@ struct MadeUp {
     /// Trials that are disturbed, and how often.
     disturbed: Vec<(u32, u32)>,
     waits: usize,
+    /// How long each wait takes.
+    wait: Duration,
     /// Descriptors that the machine grants.
     descriptors_max: Option<u64>,
+    /// Version of the server.
+    version: &'static str,
 }
 
 impl TrialRunner for MadeUp {
@@ -39,13 +43,19 @@ impl TrialRunner for MadeUp {
             disturbed,
             discarded: disturbed.then(|| "others".to_owned()).into_iter().collect(),
             load: Some(load),
+            server: ServerFacts {
+                name: "loadline".to_owned(),
+                version: self.version.to_owned(),
+                ..ServerFacts::default()
+            },
             took_s: 2.0,
             ..Trial::default()
         })
     }
 
-    fn wait_until_idle(&mut self) {
+    fn wait_until_idle(&mut self) -> Duration {
         self.waits += 1;
+        self.wait
     }
 }
 
@@ -101,7 +111,8 @@ fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
         store.append(&Line::Run(Box::new(head))).unwrap();
     }
     let mut notes = Notes::default();
-    let mut runner = Runner::new(plan, &expansion, &mut store, &contents.trials);
+    let (trials, capacities) = (&contents.trials, &contents.capacities);
+    let mut runner = Runner::new(plan, &expansion, &mut store, trials, capacities);
     let ending = runner.run(&mut trial_runner, &mut notes);
     let ending = ending.map_err(|why| why.to_string());
     Outcome {
@@ -193,6 +204,20 @@ fn a_budget_for_less_than_a_block_is_refused() {
     assert!(outcome.run.is_empty());
 }
 
+#[test]
+fn waits_for_an_idle_machine_are_of_the_budget() {
+    // Three blocks and a repetition take 26 s.
+    for (wait_s, ending, count) in [(0, Ending::Complete, 13), (5, Ending::BudgetSpent, 9)] {
+        let folder = tempfile::tempdir().unwrap();
+        let trial_runner = MadeUp {
+            wait: Duration::from_secs(wait_s),
+            ..disturbed(&[(1, 1)])
+        };
+        let outcome = run_on(&plan("budget_s = 27"), folder.path(), trial_runner);
+        assert_eq!((outcome.ending, outcome.run.len()), (Ok(ending), count));
+    }
+}
+
 fn disturbed(disturbed: &[(u32, u32)]) -> MadeUp {
     MadeUp {
         disturbed: disturbed.to_vec(),
@@ -253,8 +278,52 @@ fn trials_on_a_machine_that_has_changed_are_discarded() {
     run_on(&plan(""), folder.path(), granted(1024, Some(8)));
     run_on(&plan(""), folder.path(), granted(4096, None));
     let trials = journal::read(folder.path()).unwrap().trials;
-    let discarded = trials.iter().filter(|trial| !trial.discarded.is_empty());
-    let discarded: Vec<u32> = discarded.map(|trial| trial.number).collect();
-    assert_eq!(discarded, [5, 6, 7]);
+    assert_eq!(discarded(&trials), [5, 6, 7]);
     assert!(trials[5].discarded[0].ends_with("descriptors of a process 1024, not 4096."));
+}
+
+fn discarded(trials: &[Trial]) -> Vec<u32> {
+    let discarded = trials.iter().filter(|trial| !trial.discarded.is_empty());
+    discarded.map(|trial| trial.number).collect()
+}
+
+#[test]
+fn trials_of_another_version_of_a_server_are_discarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let installed = |version: &'static str, stop: Option<u32>| MadeUp {
+        version,
+        stops_before: stop.map(|number| (number, Stop::Interrupted)),
+        ..MadeUp::default()
+    };
+    run_on(&plan(""), folder.path(), installed("", Some(2)));
+    run_on(&plan(""), folder.path(), installed("1.22", Some(5)));
+    run_on(&plan(""), folder.path(), installed("1.24", Some(8)));
+    run_on(&plan(""), folder.path(), installed("1.22", None));
+    let trials = journal::read(folder.path()).unwrap().trials;
+    assert_eq!(discarded(&trials), [5, 6, 7]);
+    assert!(trials[5].discarded[0].ends_with("1.24, not 1.22."));
+}
+
+#[test]
+fn capacities_were_measured_on_the_machine_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut store, _) = Store::open(folder.path()).unwrap();
+    let head = RunHead {
+        schema: SCHEMA.to_owned(),
+        ..RunHead::default()
+    };
+    store.append(&Line::Run(Box::new(head))).unwrap();
+    let mut load = Box::<TrialRecord>::default();
+    load.machine.descriptors_max = Some(4096);
+    let mut capacity = CapacityTrial::default();
+    capacity.trial.load = Some(load);
+    store.append(&Line::Capacity(Box::new(capacity))).unwrap();
+    drop(store);
+    let changed = MadeUp {
+        descriptors_max: Some(1024),
+        ..MadeUp::default()
+    };
+    run_on(&plan(""), folder.path(), changed);
+    let trials = journal::read(folder.path()).unwrap().trials;
+    assert_eq!(discarded(&trials), (0..12).collect::<Vec<_>>());
 }

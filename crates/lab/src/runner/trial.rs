@@ -392,17 +392,20 @@ impl TrialRunner for Processes<'_> {
         Ok(trial)
     }
 
-    fn wait_until_idle(&mut self) {
-        let until = Instant::now() + IDLE_WAIT_MAX;
-        while Instant::now() < until && !(self.is_over)() {
-            let Some(before) = busy_cpu() else { return };
+    fn wait_until_idle(&mut self) -> Duration {
+        let began = Instant::now();
+        while began.elapsed() < IDLE_WAIT_MAX && !(self.is_over)() {
+            let before = busy_cpu();
             thread::sleep(IDLE_POLL);
-            let Some(after) = busy_cpu() else { return };
+            let Some((before, after)) = before.zip(busy_cpu()) else {
+                break;
+            };
             let busy_s = after.saturating_sub(before) as f64 / TICKS_PER_S;
             if busy_s < IDLE_POLL.as_secs_f64() * IDLE_SHARE_MAX {
-                return;
+                break;
             }
         }
+        began.elapsed()
     }
 }
 

@@ -301,6 +301,39 @@ fn pictures_stand_alone() {
 }
 
 #[test]
+fn a_chart_without_a_point_is_left_out() {
+    let mut run = shown().run.clone();
+    for trial in &mut run.trials {
+        trial.seconds.clear(); // of half a second, say
+    }
+    let report = Report::new(&run, &charts(), Vec::new());
+    let [why] = &report.left_out[..] else {
+        panic!("{:?}", report.left_out)
+    };
+    assert!(why.starts_with("“Second by second at 200 µs”"), "{why}");
+    assert!(why.contains("no trial has a whole second"), "{why}");
+    for report in [report, Report::new(&run, &[], Vec::new())] {
+        for figure in &report.figures {
+            assert!(!svg::draw(figure).contains("NaN"), "{}", figure.id);
+        }
+    }
+}
+
+#[test]
+fn a_table_says_which_mean_it_has_and_on_which_side_room_is() {
+    let mut report = shown().report.clone();
+    for (times, way) in [(2.0, "up"), (0.5, "down")] {
+        let point = &mut report.figures[0].panels[0].curves[1].points[2];
+        let room = point.estimate.unwrap().center * times;
+        point.room = Some(room);
+        let text = page(&report).unwrap();
+        let title = format!("data-room=\"{room}\" title=\"by CPU time {way} to ");
+        assert!(text.contains(&title), "{title}");
+        assert!(text.contains(">Geometric mean</th>") && !text.contains(">Median</th>"));
+    }
+}
+
+#[test]
 fn tables_for_others_have_a_line_for_each_trial() {
     let made = shown();
     let csv = export::trials_csv(&made.run);

@@ -366,11 +366,7 @@ impl Engine<'_> {
         if !self.client(index).has_request {
             return self.lost_while_idle(index);
         }
-        let kind = match error.kind() {
-            io::ErrorKind::TimedOut => ErrorKind::Timeout,
-            _ => ErrorKind::Reset,
-        };
-        self.fail(index, kind);
+        self.fail(index, judge::broken(error));
     }
 
     #[cold]

@@ -126,16 +126,26 @@ impl Engine<'_> {
         }
     }
 
-    /// Sends what the layer itself has to say.
+    /// Sends what the layer itself has to say. A connection that takes nothing during its handshake has
+    /// failed.
     fn flush_link(&mut self, index: u32) {
-        let socket = self.clients[index as usize].socket.as_ref();
-        let (Some(socket), Some(link)) = (socket, self.secured.link(index)) else {
-            return;
-        };
-        let is_broken = link.flush(socket.as_fd()).is_err();
+        let is_broken = self.give_link(index).is_err();
         if is_broken && self.client(index).stage == Stage::Handshaking {
             self.not_connected(index, ErrorKind::Reset);
         }
+    }
+
+    /// Gives the socket what it takes of what waits in the layer: parts of a request are counted as sent.
+    fn give_link(&mut self, index: u32) -> io::Result<()> {
+        let socket = self.clients[index as usize].socket.as_ref();
+        let (Some(socket), Some(link)) = (socket, self.secured.link(index)) else {
+            return Ok(());
+        };
+        let count = link.flush(socket.as_fd())?;
+        if count > 0 {
+            self.sent(index, count);
+        }
+        Ok(())
     }
 
     /// Reads what is there, as `receive` does.
@@ -189,11 +199,12 @@ impl Engine<'_> {
             self.time.look_at_clock(); // its computations took long: what is sent behind it is sent now
         }
         let (handshake, has_ended) = (link.handshake(self.time.now_ns), link.has_ended());
-        self.flush_link(index);
         if result.is_err() {
+            let _ = self.give_link(index); // an alert, which the peer may have no use for
             self.layer_failed(index);
             return false;
         }
+        self.flush_link(index);
         if let Some(handshake) = handshake
             && self.client(index).stage == Stage::Handshaking
         {

@@ -42,10 +42,10 @@ impl Engine<'_> {
             self.flush_links();
         }
         self.revisit();
+        self.see_to_deadlines(); // finds answers, too
         if matches!(self.driver, Driver::Closed(_)) {
             self.begin_ready();
         }
-        self.see_to_deadlines();
         if !self.time.is_ending {
             self.open_more();
         }

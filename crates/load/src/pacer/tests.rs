@@ -241,6 +241,19 @@ fn bursts_are_left_to_chance_each_and_their_sum_is_exact() {
 }
 
 #[test]
+fn bursts_are_left_to_chance_however_long_the_pauses_are() {
+    let (on, off) = (seconds(0.05), seconds(1.95));
+    let schedule = Schedule::bursts(0.0, 2000.0, on, off, seconds(2000.0)).unwrap();
+    let times = poisson(&schedule, 9);
+    assert_eq!(times.len(), 100_000);
+    let index = dispersion(&times, 2 * S, 1000);
+    assert!(
+        (index - 1.0).abs() < 4.0 * (2.0_f64 / 1000.0).sqrt(),
+        "{index}"
+    );
+}
+
+#[test]
 fn a_pause_is_skipped() {
     let mut schedule = constant(3.0, 1.0);
     let pause = Segment {

@@ -9,7 +9,9 @@
 //! | Traefik | `RequestMethod`, `RequestPath` | `StartUTC`, `time` |
 //! | Envoy | `method`, `path` | `start_time` |
 //!
-//! Values of another kind than expected, and all other names, are passed over.
+//! Values of another kind than expected, and all other names, are passed over. A query may begin with
+//! its question mark, as Apache's `%q` does. What an object `request` does not say, the method or the
+//! path, may stand beside it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +29,16 @@ pub(super) fn parse(line: &[u8]) -> Result<LogLine<'_>, &'static str> {
     let time = fields.time;
     let (method, target) = match fields.request {
         Some(Value::Text(line)) => taken(line, request_line)?,
-        Some(Value::Fields(nested)) => nested.request()?,
+        Some(Value::Fields(nested)) => {
+            let mut nested = *nested;
+            nested.method = nested.method.or(fields.method);
+            if nested.target.is_none() && nested.path.is_none() {
+                nested.target = fields.target;
+                nested.path = fields.path;
+                nested.query = fields.query;
+            }
+            nested.request()?
+        }
         _ => fields.request()?,
     };
     Ok(LogLine {
@@ -72,6 +83,8 @@ impl<'l> Fields<'l> {
             (None, Some(path)) => (path, self.query),
             (None, None) => return Err("it has no request"),
         };
+        let query = query.as_deref();
+        let query = query.map(|query| query.strip_prefix('?').unwrap_or(query));
         let target = match query {
             Some(query) if !query.is_empty() && !target.contains('?') => {
                 Cow::Owned(format!("{target}?{query}"))
@@ -197,7 +210,11 @@ mod tests {
 {"level":"info","ts":971211336.25,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":"127.0.0.1","proto":"HTTP/2.0","method":"GET","host":"h","uri":"/c?d","headers":{"User-Agent":["x"],"method":["y"]}},"bytes_read":0,"duration":0.005,"status":200} => GET /c?d => 971211336250
 {"RequestMethod":"GET","RequestPath":"/t","StartUTC":"2000-10-10T20:55:36.25Z","time":"2000-10-10T20:55:37Z"} => GET /t => 971211336250
 {"start_time":"2000-10-10T20:55:36.250Z","method":"BREW","path":"/e","duration":3} => ? /e => 971211336250
-{"@timestamp":971211336250,"verb":"GET","url":"http://h/f","x":null,"y":[1,{"uri":"/no"}]} => GET /f => 971211336250"#;
+{"@timestamp":971211336250,"verb":"GET","url":"http://h/f","x":null,"y":[1,{"uri":"/no"}]} => GET /f => 971211336250
+{"@timestamp":971211336250,"method":"GET","path":"/p","query":"?a=b"} => GET /p?a=b => 971211336250
+{"@timestamp":971211336250,"method":"GET","path":"/p","query":"?"} => GET /p => 971211336250
+{"ts":971211336.25,"request":{"id":7},"method":"GET","path":"/q","query":"a=b"} => GET /q?a=b => 971211336250
+{"ts":971211336.25,"request":{"path":"/r","query":"c"},"method":"POST","query":"x"} => POST /r?c => 971211336250"#;
         for row in table.lines().skip(1) {
             let mut parts = row.split(" => ");
             let line = parts.next().unwrap();

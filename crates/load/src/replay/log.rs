@@ -175,13 +175,14 @@ impl Reading {
                 return;
             }
         };
+        let time = line.time.filter(|_| self.wanted.times);
+        if self.wanted.times && time.is_none() {
+            return self.refuse("it has no time");
+        }
         let Some(index) = self.index(method, &line) else {
             return;
         };
-        if self.wanted.times {
-            let Some(time) = line.time else {
-                return self.refuse("it has no time");
-            };
+        if let Some(time) = time {
             self.log.times_ns.push(time.unix_ns);
             self.log.is_whole_seconds &= time.is_whole_second;
         }
@@ -372,6 +373,14 @@ mod tests {
         let log = read(&text, wanted).unwrap();
         assert_eq!(log.sequence, [0, 1, 2, 0, 3, 1]);
         assert!(log.times_ns.is_empty());
+    }
+
+    #[test]
+    fn a_request_of_no_time_is_not_among_those_replayed() {
+        let text = format!("{}{{\"request\":\"GET /b HTTP/1.1\"}}", common("GET /a", 1));
+        let log = read(&text, WANTED).unwrap();
+        assert_eq!((log.report.unparsable, log.report.distinct), (1, 1));
+        assert_eq!(log.requests.len(), 1);
     }
 
     #[test]

@@ -213,7 +213,9 @@ fn field(header: &str) -> Result<Field, ValueError> {
     Err(format!("the header field {name} cannot be set: {reason}").into())
 }
 
-fn basic(user: &str) -> String {
+/// What the Authorization field says of `name:password`.
+#[must_use]
+pub fn basic(user: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(user))
 }
 

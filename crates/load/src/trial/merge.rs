@@ -10,8 +10,8 @@ use loadline_record::verdict::{
     ThreadEvidence, judge,
 };
 use loadline_record::{
-    Distribution, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord, Snapshot,
-    Tally, ThreadRecord, TrialRecord, Verdict, latencies,
+    Distribution, ErrorKind, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA,
+    SegmentRecord, Snapshot, Tally, ThreadRecord, TrialRecord, Verdict, latencies,
 };
 
 use loadline_spec::Table;
@@ -253,6 +253,10 @@ impl Merger {
             plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {
                 offered: plain.total.tally.offered,
                 sent: plain.total.tally.sent,
+                not_accepted: [ErrorKind::Refused, ErrorKind::ConnectTimeout]
+                    .map(|kind| plain.total.tally.errors[kind as usize])
+                    .iter()
+                    .sum(),
                 connections: self.run.connections,
                 held_back_share: self.held_back_share(plain, phases),
                 held_share: self.held_share(),

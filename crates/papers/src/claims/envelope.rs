@@ -52,6 +52,10 @@ impl Envelope {
             .into_iter()
             .filter_map(|(name, these)| Condition::new(name.clone(), these, others.get(&name)?))
             .collect();
+        let shared = evidence.shared_rests(&self.of, &other, &self.factors);
+        if conditions.len() < shared.len() {
+            return Err(evidence.unpaired(&self.of, &other));
+        }
         let is_most = self.metric.more_is_better() != Some(false);
         let runs: Vec<Alternatives> = conditions.iter().map(|it| it.runs.clone()).collect();
         let best = PooledBest::new(&runs, is_most, evidence.level)

@@ -1,6 +1,6 @@
 //! What tests look at: values by block, ratios within blocks, values along a factor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use loadline_base::sorting::{to_map, to_set};
@@ -136,6 +136,35 @@ impl<'r> Evidence<'r> {
         }
     }
 
+    /// Why two selections cannot be compared under each condition that both have cells of.
+    pub(super) fn unpaired(&self, this: &Select, other: &Select) -> Untestable {
+        let is_discarded = |select: &&Select| {
+            let mut cells = self.cells(select);
+            cells.any(|cell| {
+                let mut counted = cell.counted.iter();
+                !cell.discarded.is_empty() || counted.any(|it| !it.times_discarded.is_empty())
+            })
+        };
+        let lacking = [this, other].into_iter().find(is_discarded);
+        self.missing(lacking.unwrap_or(other))
+    }
+
+    /// What is varied beside in the cells of both, whether their trials count or not.
+    pub(super) fn shared_rests(
+        &self,
+        this: &Select,
+        other: &Select,
+        but: &[String],
+    ) -> BTreeSet<String> {
+        let rests = |select: &Select| {
+            let cells = self.cells(select);
+            to_set(cells.map(|cell| select.rest(cell.levels, but)))
+        };
+        let (mut shared, others) = (rests(this), rests(other));
+        shared.retain(|rest| others.contains(rest));
+        shared
+    }
+
     /// Values by what is varied beside; `but` are factors that are not part of that.
     fn by_rest(&self, select: &Select, but: &[String], quantity: Quantity<'_, Range>) -> ByRest {
         let mut values = ByRest::new();
@@ -151,7 +180,7 @@ impl<'r> Evidence<'r> {
 
     /// Logarithms of `this / other`, one for each block, as the ends of what they can be: pairs of the
     /// same block and the same other levels, their mean. Conditions that lack a pair in a block do not
-    /// shift it.
+    /// shift it; one without any pair would be missing from the claim, which is then not decided.
     fn log_ratios(
         &self,
         metric: Metric,
@@ -163,6 +192,13 @@ impl<'r> Evidence<'r> {
             self.by_rest(this, &[], &quantity),
             self.by_rest(other, &[], &quantity),
         );
+        let is_unpaired = |rest: &String| match (these.get(rest), others.get(rest)) {
+            (Some(one), Some(other)) => !one.keys().any(|block| other.contains_key(block)),
+            _ => true,
+        };
+        if self.shared_rests(this, other, &[]).iter().any(is_unpaired) {
+            return Err(self.unpaired(this, other));
+        }
         let lacking = if these.is_empty() { this } else { other };
         log_ratios_of(&these, &others).ok_or_else(|| self.missing(lacking))
     }

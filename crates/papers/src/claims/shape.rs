@@ -40,6 +40,9 @@ const SERVICE: &str = "service_us";
 /// Smaller differences are none.
 const MATTERS: f64 = 0.02;
 
+/// The best number at a service time, and in words; or why nothing can be said of it.
+type OptimumAt = Result<(Optimum, String), Untestable>;
+
 impl Shape {
     pub(super) fn taken(&self) -> Taken {
         Taken::all(&self.of)
@@ -114,48 +117,66 @@ impl Shape {
         })
     }
 
-    /// The best number at each service time, each judged as one of all of them; and in words.
-    fn optima(&self, evidence: &Evidence<'_>) -> Result<Vec<(Optimum, String)>, Untestable> {
-        let mut optima = Vec::new();
+    /// The best number at each service time, each judged as one of all of them; one of them can be
+    /// judged at least.
+    fn optima(&self, evidence: &Evidence<'_>) -> Result<Vec<OptimumAt>, Untestable> {
         let times = evidence.numbers(&self.of, SERVICE);
         let level = evidence.among(times.len()).level;
-        for service_us in times {
+        let at = |service_us: f64| -> OptimumAt {
+            let us = number(service_us);
             let select = self.of.clone().is(SERVICE, service_us);
-            if let Ok(steps) = evidence.steps(Metric::GoodPerS, &select, &self.factor) {
-                let optimum = steps.optimum(level);
-                let [us, at, low, high] =
-                    [service_us, optimum.at, optimum.low, optimum.high].map(number);
-                let text = format!("{us} us: best at {at} ({low} to {high})");
-                optima.push((optimum, text));
-            }
-        }
-        match optima.is_empty() {
-            true => Err(evidence.missing(&self.of)),
-            false => Ok(optima),
+            let steps = evidence.steps(Metric::GoodPerS, &select, &self.factor);
+            let steps = steps.map_err(|Untestable(why, undecided)| {
+                let why = why.trim_end_matches('.');
+                Untestable(format!("{us} us: {why}"), undecided)
+            })?;
+            let optimum = steps.optimum(level);
+            let [at, low, high] = [optimum.at, optimum.low, optimum.high].map(number);
+            let text = format!("{us} us: best at {at} ({low} to {high})");
+            Ok((optimum, text))
+        };
+        let optima: Vec<OptimumAt> = times.into_iter().map(at).collect();
+        match optima.iter().any(Result::is_ok) {
+            true => Ok(optima),
+            false => Err(evidence.missing(&self.of)),
         }
     }
 
     fn optimum(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let largest = evidence.numbers(&self.of, &self.factor).pop();
         let largest = largest.unwrap_or_default();
-        let conditions = self.optima(evidence)?.into_iter().map(|(optimum, text)| {
-            let verdict = match (optimum.low, optimum.high) {
-                (_, high) if high < largest => Verdict::Reproduced,
-                (low, _) if low >= largest => Verdict::NotReproduced,
-                _ => Verdict::NotTestable,
-            };
-            (text, verdict)
+        let mut lacking = None;
+        let conditions = self.optima(evidence)?.into_iter().map(|at| match at {
+            Ok((optimum, text)) => {
+                let verdict = match (optimum.low, optimum.high) {
+                    (_, high) if high < largest => Verdict::Reproduced,
+                    (low, _) if low >= largest => Verdict::NotReproduced,
+                    _ => Verdict::NotTestable,
+                };
+                (text, verdict)
+            }
+            Err(Untestable(why, undecided)) => {
+                lacking = Some(undecided);
+                (why, Verdict::NotTestable)
+            }
         });
+        let conditions: Vec<_> = conditions.collect();
         let what = format!(
             "The best number of {} is below the largest, {}",
             self.factor,
             number(largest)
         );
-        Ok(ClaimFinding::of_conditions(conditions.collect(), &what))
+        let finding = ClaimFinding::of_conditions(conditions, &what);
+        Ok(ClaimFinding {
+            undecided: lacking.or(finding.undecided),
+            ..finding
+        })
     }
 
     fn moves(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
-        let (optima, texts): (Vec<_>, Vec<_>) = self.optima(evidence)?.into_iter().unzip();
+        let conditions = self.optima(evidence)?;
+        let count = conditions.len();
+        let (optima, texts): (Vec<_>, Vec<_>) = conditions.into_iter().flatten().unzip();
         if optima.len() < 2 {
             let why = format!(
                 "Series {} has a single service time that can be judged.",
@@ -165,7 +186,9 @@ impl Shape {
         }
         let is_apart = |one: &Optimum, other: &Optimum| one.high < other.low;
         let any_apart = (optima.iter()).any(|one| optima.iter().any(|other| is_apart(one, other)));
-        let are_settled = optima.iter().all(|optimum| optimum.low >= optimum.high);
+        // That of a service time that cannot be judged may lie anywhere.
+        let are_settled =
+            optima.len() == count && optima.iter().all(|optimum| optimum.low >= optimum.high);
         let verdict = match (any_apart, are_settled) {
             (true, _) => Verdict::Reproduced,
             (false, true) => Verdict::NotReproduced,

@@ -1,6 +1,7 @@
 //! Made-up runs in which a claim holds, does not, is undecided, and cannot be tested.
 
 mod best;
+mod discarded;
 mod p5;
 mod rows;
 

@@ -5,6 +5,7 @@ use loadline_base::sorting::sort_by_key;
 
 use super::Page;
 use super::number::{count, maybe_us, rate, short, span_s, time_us};
+use super::parts::Fates;
 use crate::{ErrorKind, SecondRecord, Snapshot, Tally};
 
 /// Widest progress bar, in columns.
@@ -71,7 +72,7 @@ fn done(snapshot: &Snapshot) -> (f64, Option<f64>) {
         (part.clamp(0.0, 1.0), Some(left_s))
     });
     let by_requests = snapshot.requests_max.map(|requests| {
-        let ended = snapshot.total.completed + super::parts::Fates::of(&snapshot.total).errored;
+        let ended = Fates::of(&snapshot.total).done();
         let part = (ended as f64 / requests.max(1) as f64).clamp(0.0, 1.0);
         let left_s = (part > 0.0).then(|| elapsed_s / part - elapsed_s);
         (part, left_s)
@@ -276,5 +277,10 @@ mod tests {
         assert!(left_s.is_some_and(|left_s| (left_s - 12.04).abs() < 1e-6));
         snapshot.planned_ns = Some(13_000_000_000);
         assert!(done(&snapshot).0 > 0.9);
+        // Answers that are tried again end no request.
+        snapshot.planned_ns = None;
+        snapshot.total.completed += 9_000;
+        snapshot.total.retried[ErrorKind::Status5xx as usize] = 9_000;
+        assert!((done(&snapshot).0 - 0.5).abs() < 1e-9);
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Fates {
 impl Fates {
     pub(super) fn of(tally: &Tally) -> Self {
         let dropped = tally.errors_of(ErrorKind::Dropped);
-        let failed = tally.completed.saturating_sub(tally.good);
+        let failed = tally.requests_completed().saturating_sub(tally.good);
         let others = tally.errors_total().saturating_sub(dropped);
         Self {
             good: tally.good,
@@ -55,6 +55,9 @@ pub(super) fn in_time(results: &Results) -> Tally {
         *count = count.saturating_sub(part);
     }
     for (count, part) in tally.errors.iter_mut().zip(late.errors) {
+        *count = count.saturating_sub(part);
+    }
+    for (count, part) in tally.retried.iter_mut().zip(late.retried) {
         *count = count.saturating_sub(part);
     }
     tally
@@ -145,6 +148,36 @@ mod tests {
         };
         assert_eq!(fates, expected);
         assert_eq!(fates.done() + fates.dropped, tally.offered);
+    }
+
+    #[test]
+    fn answers_that_were_tried_again_hide_no_request_without_one() {
+        let mut tally = Tally {
+            offered: 1000,
+            sent: 1000,
+            completed: 1200,
+            good: 900,
+            retries: 300,
+            ..Tally::default()
+        };
+        tally.retried[ErrorKind::Status5xx as usize] = 300;
+        tally.retried[ErrorKind::Reset as usize] = 50;
+        tally.errors[ErrorKind::Timeout as usize] = 100;
+        let fates = Fates::of(&tally);
+        let expected = Fates {
+            good: 900,
+            errored: 100,
+            ..Fates::default()
+        };
+        assert_eq!(fates, expected);
+        let mut results = Results {
+            tally,
+            ..Results::default()
+        };
+        results.after_end.completed = 20;
+        results.after_end.good = 10;
+        results.after_end.retried[ErrorKind::Status5xx as usize] = 10;
+        assert_eq!(Fates::of(&in_time(&results)).done(), fates.done() - 10);
     }
 
     #[test]

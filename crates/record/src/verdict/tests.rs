@@ -13,6 +13,7 @@ fn sound() -> Evidence {
         plan: Some(PlanEvidence {
             offered: 10_000,
             sent: 9_990,
+            not_accepted: 0,
             connections: 64,
             held_back_share: Some(0.0),
             held_share: 0.05,
@@ -261,4 +262,17 @@ fn failed_requests_were_in_flight_too_for_a_time_that_is_known_by_its_bound() {
 fn little_of_nothing_holds() {
     let record = check_little(&LittleEvidence::default());
     assert!(record.holds && record.expected == 0.0);
+}
+
+/// Requests whose connections the server did not accept are not missing.
+#[test]
+fn what_the_server_does_not_accept_is_not_the_clients_limit() {
+    for (not_accepted, is_limited) in [(480, true), (500, false)] {
+        let verdict = judged(|evidence| {
+            let plan = evidence.plan.as_mut().unwrap();
+            (plan.sent, plan.not_accepted) = (9_400, not_accepted);
+        });
+        assert_eq!(verdict.reasons.is_empty(), !is_limited, "{not_accepted}");
+        assert_eq!(verdict.sent_share, Some(0.94));
+    }
 }

@@ -1,6 +1,6 @@
 //! Assertions: what is understood, what is refused in which words, and what holds of which record.
 
-use loadline_record::{Assertion, Distribution, ErrorKind, TrialRecord, latencies};
+use loadline_record::{Assertion, Distribution, ErrorKind, Results, TrialRecord, latencies};
 use proptest::prelude::*;
 
 use crate::records;
@@ -113,6 +113,45 @@ fn what_is_not_known_does_not_hold() {
         line,
         "good/completed > 0 does not hold: no request was completed"
     );
+}
+
+#[test]
+fn without_a_request_there_are_no_errors_to_count() {
+    let mut record = records::interrupted();
+    record.groups[0].total = Results::default();
+    for text in [
+        "errors == 0",
+        "errors < 1%",
+        "timeouts == 0", // nor had the slow readers one
+        "unfinished == 0",
+    ] {
+        let line = check(text, &record).1;
+        assert_eq!(
+            line,
+            format!("{text} does not hold: no request was offered")
+        );
+    }
+    // Connections that only stay have no requests.
+    record.groups[0].total.tally.held = 5;
+    assert!(check("errors == 0", &record).0);
+    let tally = &mut record.groups[0].total.tally;
+    (tally.held, tally.errors[ErrorKind::Refused as usize]) = (0, 5);
+    assert!(check("errors == 5", &record).0);
+    // Without plain clients it is the group that has requests.
+    record.run.connections = 0;
+    assert!(check("errors == 3", &record).0);
+}
+
+#[test]
+fn answers_that_were_tried_again_complete_no_request() {
+    let mut record = records::open();
+    let tally = &mut record.groups[0].total.tally;
+    (tally.offered, tally.completed, tally.good) = (1000, 1200, 900);
+    tally.retried[ErrorKind::Status5xx as usize] = 300;
+    assert!(!check("completed/offered >= 99%", &record).0);
+    assert!(check("completed/offered == 0.9", &record).0);
+    assert!(check("good/completed == 1", &record).0);
+    assert!(check("requests == 1200", &record).0);
 }
 
 #[test]

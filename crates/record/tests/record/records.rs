@@ -152,10 +152,16 @@ pub(crate) fn retried() -> TrialRecord {
     let mut record = open();
     record.run.retries_max = 2;
     record.run.latency_goal_s = Some(1.0);
-    let tally = &mut record.groups[0].total.tally;
+    let total = &mut record.groups[0].total;
+    let tally = &mut total.tally;
     (tally.in_goal, tally.retries) = (tally.good - 40, 55);
     tally.retried[ErrorKind::Status5xx as usize] = 35;
     tally.retried[ErrorKind::Timeout as usize] = 21;
+    // Those that were tried again were answered, too.
+    tally.completed += 35;
+    tally.statuses[4] += 35;
+    tally.status_codes[1].1 += 35;
+    total.rates = rates(&total.tally, total.seconds);
     record
 }
 

@@ -1,6 +1,11 @@
 //! Connections, times, redirects, and what stays from one visit to the next.
 
+use loadline_load::calendar::Calendar;
+use loadline_load::recorder::GroupRecorder;
+use loadline_load::{Phase, Plan, Prepared};
+
 use super::*;
+use crate::UserContext;
 
 const ONE: &str = "[[step]]\npath = \"/one\"\nthink = \"1s\"\n";
 
@@ -192,6 +197,70 @@ fn an_answer_may_be_late() {
     let tally = play.tally();
     // The second one waited for its connection.
     assert_eq!((tally.errors_of(ErrorKind::Late), tally.good), (1, 1));
+}
+
+#[test]
+fn a_request_counts_in_the_phase_in_which_it_was_due() {
+    let second_ns = 1_000 * MS;
+    let phase = |begin_ns| Phase {
+        begin_ns,
+        end_ns: begin_ns + second_ns,
+        ..Phase::default()
+    };
+    let phases = vec![phase(0), phase(second_ns)];
+    let plan = Plan::new(([127, 0, 0, 1], 80).into(), Prepared::get("h", "/"), phases);
+    let (mut calendar, start_ns) = (Calendar::new(&plan), 77 * second_ns);
+    calendar.start(start_ns);
+    let mut recorder = GroupRecorder::new(0);
+    let mut user = scenario(&ONE.replace("1s", "999ms")).factory(setting())(0, 1);
+    let mut context = UserContext {
+        now_ns: start_ns,
+        phase: 0,
+        calendar: Some(&calendar),
+        recorder: &mut recorder,
+        is_ending: false,
+    };
+    assert_eq!(user.next_order(&mut context), Order::Connect);
+    user.on_event(Event::Connected, &mut context);
+    let due_ns = start_ns + 999 * MS;
+    assert_eq!(
+        user.next_order(&mut context),
+        Order::SleepUntil { ns: due_ns }
+    );
+    // It wakes up in the next phase.
+    let now_ns = start_ns + second_ns;
+    while calendar.pass(now_ns).is_some() {}
+    let mut context = UserContext {
+        now_ns,
+        phase: calendar.phase(),
+        calendar: Some(&calendar),
+        recorder: &mut recorder,
+        is_ending: false,
+    };
+    assert_eq!(context.phase, 1);
+    user.on_event(Event::Woken, &mut context);
+    assert!(matches!(user.next_order(&mut context), Order::Send(_)));
+    let counted = [0, 1].map(|phase| recorder.tally(phase).offered);
+    assert_eq!(counted, [1, 0]);
+}
+
+#[test]
+fn a_step_may_have_other_credentials_than_the_url() {
+    let text = "[[step]]\npath = \"/\"\n[[step]]\npath = \"/2\"\n\
+                headers = { authorization = \"Bearer x\" }\n";
+    let scenario = scenario(text);
+    let setting = Setting {
+        authorization: Some("Basic YW5uOnB3".to_owned()),
+        ..setting()
+    };
+    let mut play = Play::new(&scenario, 0, 1);
+    play.user = (scenario.factory(setting))(0, 1);
+    let mut seen = Vec::new();
+    play.run(5, |request| {
+        seen.push(request.header("authorization").to_owned());
+        ok("")
+    });
+    assert_eq!(seen, ["Basic YW5uOnB3", "Bearer x"]);
 }
 
 #[test]

@@ -59,6 +59,18 @@ fn a_setup_is_taken_once_and_counted_nowhere() {
 }
 
 #[test]
+fn a_link_of_the_setup_leads_to_the_same_place_each_time() {
+    let text = "[[setup]]\npath = \"/shop/list/\"\ncapture.item = { header = \"X-Item\" }\n\
+                [[step]]\npath = \"{{item}}\"\n[[step]]\npath = \"/cart/view\"\n";
+    let mut play = Play::new(&scenario(text), 0, 1);
+    play.run(12, |_| answer(200, "X-Item: item/3\r\n", ""));
+    let visit = ["GET /shop/list/item/3", "GET /cart/view"];
+    assert_eq!(play.lines[0], "GET /shop/list/");
+    assert_eq!(play.lines[1..3], visit);
+    assert_eq!(play.lines[3..5], visit);
+}
+
+#[test]
 fn a_step_that_fails_begins_anew_with_what_the_setup_left() {
     let mut play = Play::new(&scenario(LOGGED_IN), 2, 1);
     let mut left = 5;

@@ -105,7 +105,8 @@
         trace.mode = "lines+markers";
         trace.line = { color: style.colour, width: 2.4, dash: style.dash };
         trace.marker = { color: style.colour, size: 8, symbol: points.map((point) => point.room == null ? style.symbol : `${style.symbol}-open`), maxdisplayed: points.length <= MARKERS_MAX ? 0 : 16, line: { width: points.map((point) => point.room == null ? 1 : 2), color: points.map((point) => point.room == null ? colour("--card") : style.colour) } };
-        if (curve.is_reference) trace.mode = "lines";
+        // A line of one point is nothing.
+        if (curve.is_reference && points.length > 1) trace.mode = "lines";
       }
       const hasBars = isBar || figure.spread === "min_max";
       if (hasBars && around.some(Boolean)) {

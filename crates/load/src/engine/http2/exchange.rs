@@ -131,9 +131,14 @@ impl Engine<'_> {
             };
             match event {
                 ClientEvent::Reply { slot, reply } => {
+                    let index = clients.start + slot;
+                    if self.clients[index as usize].sent_bytes == 0 {
+                        self.link_broke_rules(number); // that request has not left
+                        return false;
+                    }
                     // However long those before it have taken.
                     self.time.now_ns = received_ns;
-                    self.completed_stream(clients.start + slot, &reply);
+                    self.completed_stream(index, &reply);
                 }
                 ClientEvent::Failed { slot, fault } => {
                     self.fail_stream(clients.start + slot, judge::stream_fault(fault));
@@ -265,7 +270,8 @@ impl Engine<'_> {
     /// The server has violated the protocol.
     #[cold]
     fn link_broke_rules(&mut self, number: u32) {
-        let is_idle = self.http2.link(number).session.open_count() == 0;
+        let mut clients = self.http2.clients_of(number);
+        let is_idle = !clients.any(|index| self.clients[index as usize].is_under_way());
         let _ = self.give_output(number); // GOAWAY says why
         if !self.http2.link(number).session.is_established() {
             self.refuse_server(number);

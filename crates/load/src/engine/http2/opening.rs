@@ -126,16 +126,20 @@ impl Engine<'_> {
             return;
         }
         self.link_no_longer_opening(number);
-        self.http2.link(number).stage = LinkStage::Open;
+        let link = self.http2.link(number);
+        link.stage = LinkStage::Open;
+        // What was sent before may be all that the connection carries.
+        let room = if link.is_kept() { streams_max } else { 0 };
         for (slot, index) in (0..).zip(self.http2.clients_of(number)) {
             let client = self.client(index);
             if client.has_request {
                 continue;
             }
-            let has_room = slot < streams_max;
+            let has_room = slot < room;
             client.stage = if has_room { Stage::Idle } else { Stage::Closed };
-            if has_room && !client.is_pausing {
-                self.put_idle(index);
+            match has_room && !client.is_pausing {
+                true => self.put_idle(index),
+                false => self.take_from_idle(index),
             }
         }
     }
@@ -170,10 +174,17 @@ impl Engine<'_> {
         had_requests
     }
 
-    /// Clients without a connection are free for requests, which open it again.
+    /// Clients without a connection are free for requests, which open it again: as many as the server
+    /// takes streams, as far as it has said.
     pub(super) fn free_clients(&mut self, number: u32) {
-        for index in self.http2.clients_of(number) {
-            if !self.client(index).has_request && !self.time.is_ending {
+        let server = usize::from(self.http2.link(number).server);
+        let said = self.http2.servers[server];
+        let room = match said.is_proven {
+            true => said.streams_max.max(1), // a connection has to be opened for another number
+            false => u32::MAX,
+        };
+        for (slot, index) in (0..).zip(self.http2.clients_of(number)) {
+            if slot < room && !self.client(index).has_request && !self.time.is_ending {
                 self.put_idle(index);
             }
         }

@@ -319,10 +319,9 @@ impl Engine<'_> {
 
     #[cold]
     fn link_broken(&mut self, number: u32, error: &io::Error) {
-        let kind = match (self.http2.link(number).stage, error.kind()) {
-            (LinkStage::Connecting | LinkStage::Handshaking, _) => judge::connect_fault(error),
-            (_, io::ErrorKind::TimedOut) => ErrorKind::Timeout,
-            _ => ErrorKind::Reset,
+        let kind = match self.http2.link(number).stage {
+            LinkStage::Connecting | LinkStage::Handshaking => judge::connect_fault(error),
+            _ => judge::broken(error),
         };
         self.link_lost(number, kind);
     }

@@ -1,9 +1,14 @@
 //! Each way in which a request can fail is counted as what it is, and once.
 
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loadline_load::{Expectation, Plan};
+use loadline_base::Buffer;
+use loadline_load::{Arrivals, Expectation, Plan};
+use loadline_proto::{ClientLayer, Connector, FailureCause, Fault, Layer, LayerFailure};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{ListenAddr, ListenOptions, socket};
@@ -11,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::engine::run::{MS, closed, run};
 use crate::engine::server::{Act, Server, answer};
+use crate::stubbed;
 
 const REQUESTS: u64 = 12;
 
@@ -224,4 +230,79 @@ fn an_address_that_is_not_ours_cannot_be_a_source() {
     assert_all(&run(&plan).tally(), ErrorKind::ConnectFailed, 0);
     plan.sources = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
     assert_eq!(run(&plan).tally().good, REQUESTS);
+}
+
+/// Layers whose handshakes fail by what the server says, once that has closed the connection.
+#[derive(Clone, Debug)]
+struct Failing {
+    closed: Arc<Mutex<Receiver<()>>>,
+    failure: LayerFailure,
+}
+
+impl Connector for Failing {
+    fn connect(&self, out: &mut Buffer) -> Result<Box<dyn ClientLayer>, Fault> {
+        out.extend_from_slice(b"hello");
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Layer for Failing {
+    fn received(&mut self, _: &mut [u8], _: &mut Buffer, out: &mut Buffer) -> Result<(), Fault> {
+        self.closed.lock().unwrap().recv().unwrap();
+        out.extend_from_slice(b"alert");
+        Err(Fault::bad_request("no handshake"))
+    }
+
+    fn send(&mut self, _: &[u8], _: &mut Buffer) {}
+
+    fn finish(&mut self, _: &mut Buffer) {}
+
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn has_ended(&self) -> bool {
+        false
+    }
+}
+
+impl ClientLayer for Failing {
+    fn is_resumed(&self) -> Option<bool> {
+        None
+    }
+
+    fn failure(&self) -> Option<&LayerFailure> {
+        Some(&self.failure)
+    }
+}
+
+#[test]
+fn a_handshake_that_fails_on_a_connection_that_was_reset_is_one_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, closed) = mpsc::channel();
+    let server = std::thread::spawn(move || {
+        for stream in listener.incoming().take(REQUESTS as usize) {
+            let mut stream = stream.unwrap();
+            stream.peek(&mut [0]).unwrap(); // unread when it is closed: the connection is reset
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            drop(stream);
+            sender.send(()).unwrap();
+        }
+    });
+    let connector = Failing {
+        closed: Arc::new(Mutex::new(closed)),
+        failure: LayerFailure {
+            cause: FailureCause::Other,
+            text: "no handshake".to_owned(),
+        },
+    };
+    let plan = Plan {
+        requests_per_connection: Some(1),
+        connectors: vec![Some(Arc::new(connector) as Arc<dyn Connector>)],
+        ..stubbed::open(address, 1, 1200.0, 10 * MS, Arrivals::Constant)
+    };
+    let tally = run(&plan).tally();
+    server.join().unwrap();
+    assert_all(&tally, ErrorKind::Handshake, 0);
 }

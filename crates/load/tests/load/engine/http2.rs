@@ -5,9 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use loadline_load::{Arrivals, Control, Http2Plan, Loop, Plan, Share, engine};
+use loadline_load::{Arrivals, Control, Http2Plan, Loop, Message, Overflow, Plan, Share, engine};
 use loadline_proto::Method;
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, frame};
 use loadline_record::{ErrorKind, Tally};
@@ -15,7 +14,7 @@ use loadline_stub::{Every, Fault, Latency, Malformed, Report, Stub, StubOptions}
 use loadline_sys::clock::monotonic_ns;
 use sha2::{Digest, Sha256};
 
-use crate::engine::run::{MS, SECOND, closed, get, phase, run};
+use crate::engine::run::{MS, SECOND, closed, get, phase, run, run_with};
 use crate::engine::server::Server;
 use crate::stubbed;
 
@@ -375,18 +374,25 @@ fn serve_two_at_a_time(mut stream: TcpStream, out_most: &AtomicU64) -> Option<()
     }
 }
 
-fn two_at_a_time() -> (SocketAddr, Arc<AtomicU64>) {
+/// A server that does this with each connection, which is given with its number.
+fn serving(serve: impl Fn(usize, TcpStream) -> Option<()> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let out_most = Arc::new(AtomicU64::new(0));
-    let most = Arc::clone(&out_most);
+    let serve = Arc::new(serve);
     // Ends with the test.
     std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let most = Arc::clone(&most);
-            std::thread::spawn(move || serve_two_at_a_time(stream, &most));
+        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(number, stream));
         }
     });
+    address
+}
+
+fn two_at_a_time() -> (SocketAddr, Arc<AtomicU64>) {
+    let out_most = Arc::new(AtomicU64::new(0));
+    let most = Arc::clone(&out_most);
+    let address = serving(move |_, stream| serve_two_at_a_time(stream, &most));
     (address, out_most)
 }
 
@@ -410,22 +416,20 @@ fn a_server_says_how_many_streams_it_takes_and_when_it_has_enough() {
     );
 }
 
-/// Takes one stream at one time. A first connection is answered; another one only shows signs of life, so
-/// that its requests time out and it does not.
-fn serve_one_at_a_time(mut stream: TcpStream, answers: bool) -> Option<()> {
-    let mut payload = Vec::new();
-    Setting {
-        id: Setting::MAX_CONCURRENT_STREAMS,
-        value: 1,
-    }
-    .write(&mut payload);
+/// Says how many streams it takes at one time, perhaps anew. A first connection is answered; another one
+/// only shows signs of life, so that its requests time out and it does not.
+fn serve_first(mut stream: TcpStream, answers: bool, streams_max: &[u32]) -> Option<()> {
     stream.read_exact(&mut [0; PREFACE.len()]).ok()?;
-    if !answers {
-        // All clients have taken a request up before they learn that one is enough.
-        std::thread::sleep(Duration::from_millis(100));
+    for value in streams_max {
+        let mut payload = Vec::new();
+        Setting {
+            id: Setting::MAX_CONCURRENT_STREAMS,
+            value: *value,
+        }
+        .write(&mut payload);
+        let settings = frame(Kind::Settings, 0, 0, &payload);
+        stream.write_all(&settings).ok()?;
     }
-    let settings = frame(Kind::Settings, 0, 0, &payload);
-    stream.write_all(&settings).ok()?;
     loop {
         let mut head = [0; HEAD_BYTES];
         stream.read_exact(&mut head).ok()?;
@@ -443,13 +447,10 @@ fn serve_one_at_a_time(mut stream: TcpStream, answers: bool) -> Option<()> {
 
 #[test]
 fn a_timeout_makes_room_for_a_request_that_waits() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    // Ends with the test.
-    std::thread::spawn(move || {
-        for (number, stream) in listener.incoming().map_while(Result::ok).enumerate() {
-            std::thread::spawn(move || serve_one_at_a_time(stream, number == 0));
-        }
+    // Clients take a request up before they learn that one at one time is enough.
+    let address = serving(|number, stream| match number {
+        0 => serve_first(stream, true, &[3]),
+        _ => serve_first(stream, false, &[3, 1]),
     });
     let plan = stubbed::open(address, 1, 100.0, 60 * MS, Arrivals::Constant);
     let plan = Plan {
@@ -461,6 +462,66 @@ fn a_timeout_makes_room_for_a_request_that_waits() {
     let tally = run(&plan).tally();
     let counts = (tally.good, tally.errors_of(ErrorKind::Timeout));
     assert_eq!((counts, tally.unfinished), ((3, 3), 0), "{tally:?}");
+}
+
+#[test]
+fn a_connection_gets_no_more_requests_than_the_one_before_it_had_streams() {
+    const REQUESTS: u64 = 200;
+    let address = serving(|number, stream| serve_first(stream, number == 0, &[2]));
+    let duration_ns = REQUESTS * SECOND / 1000;
+    let mut plan = stubbed::open(address, 1, 1000.0, duration_ns, Arrivals::Constant);
+    if let Loop::Open { overflow, .. } = &mut plan.load {
+        *overflow = Overflow::Drop;
+    }
+    let plan = Plan {
+        requests_per_connection: Some(2),
+        requests_max: None,
+        phases: vec![phase(0, SECOND), phase(SECOND, 3600 * SECOND)],
+        ..http2(plan, 20)
+    };
+    let outcome = run_with(&plan, &Control::new(), |message, control| {
+        if matches!(message, Message::Interval(_)) {
+            control.stop();
+        }
+    });
+    let tally = outcome.tally();
+    assert!(tally.unfinished <= 2, "{tally:?}");
+    let others = tally.good + tally.errors_of(ErrorKind::Dropped);
+    assert_eq!(others + tally.unfinished, REQUESTS, "{tally:?}");
+}
+
+/// Answers a first request and, with it, two that have not come.
+fn answer_ahead(mut stream: TcpStream) -> Option<()> {
+    stream.write_all(&frame(Kind::Settings, 0, 0, &[])).ok()?;
+    stream.read_exact(&mut [0; PREFACE.len()]).ok()?;
+    loop {
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head).ok()?;
+        let head = FrameHead::parse(&head);
+        stream.read_exact(&mut vec![0; head.len]).ok()?;
+        if head.kind == Kind::Headers {
+            break;
+        }
+    }
+    let of_both = flags::END_STREAM | flags::END_HEADERS;
+    let responses = [1, 3, 5].map(|id| frame(Kind::Headers, of_both, id, &[0x88]));
+    stream.write_all(&responses.concat()).ok()?;
+    stream.read_to_end(&mut Vec::new()).ok().map(|_| ())
+}
+
+#[test]
+fn a_response_to_a_request_that_has_not_left_breaks_the_rules() {
+    let address = serving(|_, stream| answer_ahead(stream));
+    let mut plan = http2(closed(address, 1, 4), 1);
+    plan.load = Loop::Closed {
+        think_ns: 0,
+        coalesces: false,
+    };
+    let tally = run(&plan).tally();
+    let malformed = tally.errors_of(ErrorKind::Malformed);
+    assert_eq!((tally.good, malformed), (2, 2), "{tally:?}");
+    assert_eq!((tally.completed, tally.errors_total()), (2, 2), "{tally:?}");
+    assert!(tally.sent >= tally.completed, "{tally:?}");
 }
 
 #[test]
