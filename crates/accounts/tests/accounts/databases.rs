@@ -230,10 +230,10 @@ async fn journey(databases: &Databases) {
         .leads_to("/accounts/login");
     client.log_in("Straße", PASSWORD).await.is(403);
     client.log_in("Straße", new).await.is(303);
-    site.time.pass(std::time::Duration::from_secs(120));
+    site.time.pass(Duration::from_secs(120));
     assert!(client.is_in().await, "the time of use is written");
     for number in 0..21 {
-        site.time.pass(std::time::Duration::from_secs(1));
+        site.time.pass(Duration::from_secs(1));
         other
             .log_in("Straße", new)
             .await
@@ -248,7 +248,7 @@ async fn journey(databases: &Databases) {
     }
     let newest = "SELECT max(created_ms) FROM devices";
     let before = databases.count("journey", newest).await;
-    site.time.pass(std::time::Duration::from_secs(1));
+    site.time.pass(Duration::from_secs(1));
     other.log_out().await.is(303);
     other.log_in("Straße", new).await.is(303); // known: its row is renewed
     assert_eq!(databases.count("journey", newest).await, before + 1000);
