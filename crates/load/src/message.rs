@@ -96,6 +96,8 @@ pub struct ThreadReport {
     pub in_flight_max: u64,
     /// Requests that were due and never sent, since at the end (nearly) no connection was free.
     pub held_back: u64,
+    /// Requests that were never sent, since at the end their connections were still being made.
+    pub connecting: u64,
     /// Time in which a request was due and waited for a connection: all of the thread's were out.
     pub held_ns: u64,
     /// The sum over time of requests in flight, in request-nanoseconds, taken from samples at each
@@ -149,6 +151,7 @@ impl Default for ThreadReport {
             after_end_ns: 0,
             in_flight_max: 0,
             held_back: 0,
+            connecting: 0,
             held_ns: 0,
             in_flight_ns: 0,
             lag: latencies(),

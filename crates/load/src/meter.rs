@@ -126,6 +126,11 @@ impl Meter {
         self.sums.held_back = requests;
     }
 
+    /// `requests` were given up: their connections were being made.
+    pub(crate) fn connecting(&mut self, requests: u64) {
+        self.sums.connecting = requests;
+    }
+
     /// What was measured.
     pub fn report(self, share: Share) -> ThreadReport {
         ThreadReport {

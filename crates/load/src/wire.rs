@@ -165,6 +165,7 @@ mod tests {
                     after_end_ns: numbers[6],
                     in_flight_max: numbers[6],
                     held_back: numbers[7],
+                    connecting: numbers[7],
                     held_ns: numbers[8],
                     in_flight_ns,
                     lag: times.0,

@@ -117,7 +117,7 @@ pub struct PlanEvidence {
     pub offered: u64,
     /// Requests that were sent.
     pub sent: u64,
-    /// Connections that the server refused, or did not accept within the timeout: each has cost a request.
+    /// Requests whose connections the server refused, or did not accept within the timeout or before the end.
     pub not_accepted: u64,
     /// Connections that there could be.
     pub connections: u32,

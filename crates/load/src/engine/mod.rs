@@ -360,12 +360,15 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
         if !self.has_free_clients() {
             self.time.meter.held_back(given_up);
         }
+        let mut connecting = 0;
         for index in 0..self.client_count() {
             let client = self.client(index);
             if client.has_request && client.sent_bytes == 0 {
+                connecting += u64::from(client.stage.is_connecting());
                 self.give_up(index);
             }
         }
+        self.time.meter.connecting(connecting);
     }
 
     /// Each request has its own timeout.

@@ -6,12 +6,11 @@ use std::time::Duration;
 use loadline_base::sorting::{sort_by_key, to_map};
 use loadline_record::distribution::decompressed;
 use loadline_record::verdict::{
-    CONNECTIONS_OUT_SHARE_MIN, ClosedEvidence, Evidence, LittleEvidence, PlanEvidence,
-    ThreadEvidence, judge,
+    ClosedEvidence, Evidence, LittleEvidence, PlanEvidence, ThreadEvidence, judge,
 };
 use loadline_record::{
-    Distribution, ErrorKind, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA,
-    SegmentRecord, Snapshot, Tally, ThreadRecord, TrialRecord, Verdict, latencies,
+    Distribution, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord, Snapshot,
+    Tally, ThreadRecord, TrialRecord, Verdict, latencies,
 };
 
 use loadline_spec::Table;
@@ -19,6 +18,8 @@ use loadline_spec::Table;
 use super::Ending;
 use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
 use crate::{Interval, Loop, Message, Phase, Plan, ThreadReport};
+
+mod unsent;
 
 /// A phase that ends later than this (30 years) has no end: the run ends with its requests.
 const END_NS_MAX: u64 = 1_000_000_000 * 3600 * 24 * 365 * 30;
@@ -253,10 +254,7 @@ impl Merger {
             plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {
                 offered: plain.total.tally.offered,
                 sent: plain.total.tally.sent,
-                not_accepted: [ErrorKind::Refused, ErrorKind::ConnectTimeout]
-                    .map(|kind| plain.total.tally.errors[kind as usize])
-                    .iter()
-                    .sum(),
+                not_accepted: unsent::not_accepted(&plain.total.tally, &self.threads),
                 connections: self.run.connections,
                 held_back_share: self.held_back_share(plain, phases),
                 held_share: self.held_share(),
@@ -309,7 +307,7 @@ impl Merger {
     /// By the seconds, or by what was left at the end: a connection that the server does not accept
     /// carries nothing, and is not free either.
     fn held_back_share(&self, plain: &GroupRecord, phases: &[PhaseRecord]) -> Option<f64> {
-        let by_seconds = held_back_share(plain, phases, self.in_flight_max());
+        let by_seconds = unsent::held_back_share(plain, phases, self.in_flight_max());
         let tally = &plain.total.tally;
         let missing = tally.offered.saturating_sub(tally.sent).max(1);
         let left: u64 = self.threads.iter().map(|report| report.held_back).sum();
@@ -551,34 +549,6 @@ fn thread(report: ThreadReport, spins: bool) -> ThreadRecord {
         read_lag: Distribution::new(report.read_lag),
         name: report.name,
     }
-}
-
-/// Of all that was missing in the seconds that sent less than was due: the part that was missing
-/// while the connections were out. Seconds that lie in the warm-up or beyond the end in part have a
-/// mean that says little; where there are no others, that of the whole stretch decides. `None`: what
-/// was in flight is not known.
-fn held_back_share(group: &GroupRecord, phases: &[PhaseRecord], in_flight_max: u32) -> Option<f64> {
-    let is_counted = |begin_s: f64| {
-        let mut counted = phases.iter().filter(|phase| phase.counted);
-        counted.any(|phase| phase.begin_s <= begin_s && begin_s + 1.0 <= phase.end_s)
-    };
-    let out_min = f64::from(in_flight_max) * CONNECTIONS_OUT_SHARE_MIN;
-    let (mut missing, mut held_back) = (0, 0);
-    for second in &group.series {
-        let short = second.offered.saturating_sub(second.sent);
-        let Some(in_flight) = second.in_flight else {
-            continue;
-        };
-        if is_counted(f64::from(second.second)) {
-            missing += short;
-            held_back += if in_flight >= out_min { short } else { 0 };
-        }
-    }
-    if missing > 0 {
-        return Some(held_back as f64 / missing as f64);
-    }
-    let in_flight = group.total.in_flight?;
-    Some(if in_flight >= out_min { 1.0 } else { 0.0 })
 }
 
 /// Complete answers of a group while the counted phases lasted.

@@ -55,16 +55,24 @@ fn content_that_does_not_come_is_408_and_others_go_on() {
     assert_eq!(connection.counted(Http2Count::SlowStreams), 1);
 }
 
-/// A client that may send nothing is not late: its time begins when the connection's window opens.
-#[test]
-fn a_client_is_not_late_while_the_connections_window_is_shut() {
+/// Four apps read nothing of what they were sent, so that the client may send so many bytes more.
+fn with_window_left(bytes: usize) -> Connection {
     let mut connection = Connection::new();
     for stream in [1, 3, 5, 7] {
         connection.post(stream, "/task", &[]);
-        for _ in 0..4 {
+        for _ in 0..3 {
             connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
         }
+        let last = 16_384 - if stream == 7 { bytes } else { 0 };
+        connection.frame(Kind::Data, 0, stream, &vec![b'x'; last]);
     }
+    connection
+}
+
+/// A client that may send nothing is not late: its time begins when the connection's window opens.
+#[test]
+fn a_client_is_not_late_while_the_connections_window_is_shut() {
+    let mut connection = with_window_left(0);
     connection.post(9, "/p", &[("content-length", "10")]);
     connection.post(11, "/task", &[]).consume(11, 0);
     connection.post(13, "/task", &[("content-length", "10")]);
@@ -88,15 +96,7 @@ fn a_client_is_not_late_while_the_connections_window_is_shut() {
 /// One byte at a time shuts the connection's window again and again: that gives others no more time.
 #[test]
 fn a_window_that_is_shut_for_a_moment_makes_no_time() {
-    let mut connection = Connection::new();
-    for stream in [1, 3, 5, 7] {
-        connection.post(stream, "/task", &[]);
-        for _ in 0..3 {
-            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
-        }
-        let left = 16_384 - usize::from(stream == 7);
-        connection.frame(Kind::Data, 0, stream, &vec![b'x'; left]);
-    }
+    let mut connection = with_window_left(1);
     connection.post(9, "/p", &[("content-length", "10")]);
     connection.pass(5_000).frame(Kind::Data, 0, 7, b"x");
     connection.consume(7, 1);
@@ -111,13 +111,7 @@ fn a_window_that_is_shut_for_a_moment_makes_no_time() {
 /// What apps leave unread while they respond is no reason to wait for the rest without end.
 #[test]
 fn a_window_that_stays_shut_ends_what_waits_for_it() {
-    let mut connection = Connection::new();
-    for stream in [1, 3, 5, 7] {
-        connection.post(stream, "/task", &[]);
-        for _ in 0..4 {
-            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
-        }
-    }
+    let mut connection = with_window_left(0);
     for stream in [1, 3, 5, 7] {
         connection.answer(stream, None);
     }

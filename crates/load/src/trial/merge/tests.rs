@@ -325,6 +325,23 @@ fn connections_that_the_server_does_not_accept_are_not_free() {
 }
 
 #[test]
+fn requests_whose_connections_are_not_accepted_are_not_missing() {
+    let verdict = |timeouts: u64, connecting: u64| {
+        let mut interval = interval(2, (1, 1), 100, 1000);
+        interval.tally.offered = 200;
+        interval.tally.errors[ErrorKind::ConnectTimeout as usize] = timeouts;
+        let report = ThreadReport {
+            connecting,
+            ..report(0, 4 * S)
+        };
+        merged([boxed(interval), Message::Finished(Box::new(report))]).verdict
+    };
+    assert!(!verdict(60, 39).client_limited);
+    assert!(verdict(60, 30).client_limited);
+    assert!(verdict(30, 39).client_limited);
+}
+
+#[test]
 fn seconds_that_count_in_part_do_not_say_that_connections_were_free() {
     // As measured: 3000/s for 3 s after 0.3 s of warm-up, of which the server takes 2000/s.
     let second = |second, offered, sent, in_flight| SecondRecord {
@@ -350,13 +367,13 @@ fn seconds_that_count_in_part_do_not_say_that_connections_were_free() {
         ..PhaseRecord::default()
     };
     let phases = [record(0.0, 0.3, false), record(0.3, 3.3, true)];
-    assert_eq!(held_back_share(&group, &phases, 256), Some(1.0));
-    assert_eq!(held_back_share(&group, &phases, 1000), Some(0.0));
+    assert_eq!(unsent::held_back_share(&group, &phases, 256), Some(1.0));
+    assert_eq!(unsent::held_back_share(&group, &phases, 1000), Some(0.0));
     // No second counts as a whole: the mean of all decides.
     group.total.in_flight = Some(255.0);
     let short = [record(0.0, 0.3, false), record(0.3, 1.2, true)];
-    assert_eq!(held_back_share(&group, &short, 256), Some(1.0));
-    assert_eq!(held_back_share(&group, &short, 1000), Some(0.0));
+    assert_eq!(unsent::held_back_share(&group, &short, 256), Some(1.0));
+    assert_eq!(unsent::held_back_share(&group, &short, 1000), Some(0.0));
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadline_base::Buffer;
-use loadline_load::{Arrivals, Expectation, Plan};
+use loadline_load::{Arrivals, Expectation, Overflow, Plan};
 use loadline_proto::{ClientLayer, Connector, FailureCause, Fault, Layer, LayerFailure};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Listening, Stub, StubOptions};
 use loadline_sys::{ListenAddr, ListenOptions, socket};
 use sha2::{Digest, Sha256};
 
+use crate::engine::open::open;
 use crate::engine::run::{MS, closed, run};
 use crate::engine::server::{Act, Server, answer};
 use crate::stubbed;
@@ -210,6 +211,12 @@ fn who_is_not_let_in_has_a_connect_timeout() {
     let outcome = run(&plan);
     assert_all(&outcome.tally(), ErrorKind::ConnectTimeout, 0);
     assert_eq!(outcome.tally().connections, 0);
+
+    // What has waited for less than the timeout when the run ends is said apart.
+    plan.timeout_ns = 60_000 * MS;
+    let outcome = run(&open(plan, 1000.0, 50 * MS, Overflow::Queue));
+    assert_eq!(outcome.tally().errors_total(), 0);
+    assert_eq!(outcome.report.connecting, 3);
 }
 
 /// Connects until the listener's queue is full.
