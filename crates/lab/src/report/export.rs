@@ -177,8 +177,8 @@ fn line(fields: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::analysis::{Estimate, Measured};
-    use crate::plan::{ChartKind, Spread};
-    use crate::report::{Curve, Panel, Point};
+    use crate::plan::ChartKind;
+    use crate::report::{Curve, Point};
 
     #[test]
     fn fields_are_quoted_where_they_must_be() {
@@ -225,22 +225,11 @@ mod tests {
             ..Curve::default()
         };
         Figure {
-            id: String::new(),
-            kind,
-            spread: Spread::Interval,
-            series: String::new(),
-            title: String::new(),
-            note: String::new(),
-            finding: String::new(),
             x: axis("workers"),
             y: kind.is_grid().then(|| axis("connections")),
             value: axis("good_per_s"),
             legend: vec!["10,000".to_owned()],
-            panels: vec![Panel {
-                curves: vec![curve],
-                ..Panel::default()
-            }],
-            scaling: Vec::new(),
+            ..Figure::of(kind, vec![curve])
         }
     }
 

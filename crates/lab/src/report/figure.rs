@@ -41,6 +41,32 @@ pub struct Figure {
     pub scaling: Vec<Scaling>,
 }
 
+#[cfg(test)]
+impl Figure {
+    /// A chart of curves, of which nothing else is known.
+    pub(in crate::report) fn of(kind: ChartKind, curves: Vec<Curve>) -> Self {
+        let panel = Panel {
+            curves,
+            ..Panel::default()
+        };
+        Self {
+            id: String::new(),
+            kind,
+            spread: Spread::Interval,
+            series: String::new(),
+            title: String::new(),
+            note: String::new(),
+            finding: String::new(),
+            x: Axis::default(),
+            y: None,
+            value: Axis::default(),
+            legend: Vec::new(),
+            panels: vec![panel],
+            scaling: Vec::new(),
+        }
+    }
+}
+
 /// One of the axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {

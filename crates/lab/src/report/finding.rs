@@ -298,7 +298,6 @@ fn time_series(figure: &Figure) -> String {
 mod tests {
     use super::*;
     use crate::analysis::Unit;
-    use crate::plan::Spread;
     use crate::report::Axis;
 
     fn by_second(name: &str, values: &[f64]) -> Figure {
@@ -313,25 +312,12 @@ mod tests {
             ..Curve::default()
         };
         Figure {
-            id: String::new(),
-            kind: ChartKind::TimeSeries,
-            spread: Spread::Interval,
-            series: String::new(),
-            title: String::new(),
-            note: String::new(),
-            finding: String::new(),
-            x: Axis::default(),
-            y: None,
             value: Axis {
                 unit: Some(Unit::PerSecond),
                 ..Axis::default()
             },
             legend: vec![name.to_owned()],
-            panels: vec![Panel {
-                curves: vec![curve],
-                ..Panel::default()
-            }],
-            scaling: Vec::new(),
+            ..Figure::of(ChartKind::TimeSeries, vec![curve])
         }
     }
 

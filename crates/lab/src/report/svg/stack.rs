@@ -99,8 +99,7 @@ mod tests {
     use super::super::band::BandAxis;
     use super::*;
     use crate::analysis::Estimate;
-    use crate::plan::Spread;
-    use crate::report::figure::{Axis, Curve, Panel, Point};
+    use crate::report::figure::{Curve, Point};
 
     fn figure(title: &str) -> Figure {
         let point = |x: f64| Point {
@@ -115,22 +114,13 @@ mod tests {
             ..Curve::default()
         };
         Figure {
-            id: String::new(),
-            kind: ChartKind::Lines,
-            spread: Spread::default(),
             series: "s".to_owned(),
             title: title.to_owned(),
-            note: String::new(),
-            finding: String::new(),
-            x: Axis::default(),
-            y: None,
-            value: Axis::default(),
             legend: ["ours", "theirs", "others'"].map(str::to_owned).into(),
-            panels: vec![Panel {
-                title: String::new(),
-                curves: vec![curve(0, false), curve(1, true), curve(2, true)],
-            }],
-            scaling: Vec::new(),
+            ..Figure::of(
+                ChartKind::Lines,
+                vec![curve(0, false), curve(1, true), curve(2, true)],
+            )
         }
     }
 
