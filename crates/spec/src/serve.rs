@@ -327,8 +327,8 @@ spec! {
         pub precompressed: OnOff,
 
         /// Compress text-like files of 1 KiB to 4 MiB when requested: on or off. A worker, or the
-        /// connection's own thread, compresses each file once for the file cache: not with --workers 0,
-        /// and not without --cache-bytes. Accounts are never compressed.
+        /// connection's own thread, compresses each file once for the file cache; --workers 0 and
+        /// --cache-bytes 0 turn it off. Accounts are never compressed.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub compress: OnOff,
 

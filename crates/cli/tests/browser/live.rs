@@ -148,12 +148,21 @@ fn nothing_foreign_runs_on_it() {
     assert_eq!(browser.evaluate("document.title"), "Loadline, live");
 }
 
+/// Seconds in their order, and what it says once the server is gone.
 #[test]
-fn it_says_when_the_server_is_gone() {
+fn it_draws_no_second_twice_and_says_when_the_server_is_gone() {
     let server = Program::serve(&demo_site(), &["--status-path", "/-/status"]);
     let mut browser = Browser::start();
     assert_clean(&browser.visit(&server.url("/-/live")), "live");
     await_seconds(&mut browser, 2);
+    let counts = browser.evaluate(
+        "[[1001, 1], [1002, 1], [1003, 1], [1004, 6], [1005, 1], [1, 1], [2, 1]].map(([id, span_s]) => {
+            const sample = { ...samples[0], span_s };
+            received({ lastEventId: String(id), data: JSON.stringify(sample) });
+            return samples.length;
+        })",
+    );
+    assert_eq!(counts, json!([1, 2, 3, 1, 2, 1, 2]));
     drop(server);
     let state = browser.evaluate(
         "new Promise((done) => {
@@ -167,22 +176,6 @@ fn it_says_when_the_server_is_gone() {
     assert_eq!(state, "The server does not respond; trying again.");
     browser.evaluate("dispatchEvent(new Event('resize'))");
     assert_eq!(text(&mut browser, "#state"), state, "drawn again");
-}
-
-#[test]
-fn it_draws_no_second_twice_and_none_beside_a_gap() {
-    let server = Program::serve(&demo_site(), &["--status-path", "/-/status"]);
-    let mut browser = Browser::start();
-    assert_clean(&browser.visit(&server.url("/-/live")), "live");
-    await_seconds(&mut browser, 1);
-    let counts = browser.evaluate(
-        "[[1001, 1], [1002, 1], [1003, 1], [1004, 6], [1005, 1], [1, 1], [2, 1]].map(([id, span_s]) => {
-            const sample = { ...samples[0], span_s };
-            received({ lastEventId: String(id), data: JSON.stringify(sample) });
-            return samples.length;
-        })",
-    );
-    assert_eq!(counts, json!([1, 2, 3, 1, 2, 1, 2]));
 }
 
 /// A worker, eight clients that wait for it, and hardly any patience.
