@@ -32,9 +32,9 @@ pub(crate) const TRIES_ENTRIES_MAX: usize = 65_536;
 /// Accounts whose turns are: 2 MiB, or 14 if as many wait for each of them as can.
 pub(crate) const TURNS_ENTRIES_MAX: usize = 16_384;
 /// Statements that may wait for a connection; more would wait too long anyway.
-pub(crate) const POOL_QUEUE_MAX: u64 = 1024;
+pub(crate) const POOL_QUEUE_MAX: usize = 1024;
 /// Passwords that may wait to be hashed; more would wait too long anyway.
-pub(crate) const HASH_QUEUE_MAX: u64 = 256;
+pub(crate) const HASH_QUEUE_MAX: usize = 256;
 /// A connection idle for longer is asked whether it is still there before it is used.
 pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
 /// Once the database was found gone, requests are answered at once for so long instead of waiting.

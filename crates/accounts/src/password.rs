@@ -31,7 +31,7 @@ pub(crate) fn check(password: &str, name: &UserName) -> Result<(), &'static str>
     if password.chars().nth(PASSWORD_CHARS_MIN - 1).is_none() {
         return Err("This password is too short; it needs 8 characters, and more are better.");
     }
-    if is_too_long(password) {
+    if password.chars().nth(PASSWORD_CHARS_MAX).is_some() {
         return Err("This password is too long; 128 characters are the most.");
     }
     let folded = CaseMapper::new().fold_string(password).into_owned();
@@ -48,11 +48,6 @@ pub(crate) fn check(password: &str, name: &UserName) -> Result<(), &'static str>
         return Err("This password is hardly more than the user name; choose another.");
     }
     Ok(())
-}
-
-/// Whether a password is longer than any that is taken: then it need not be hashed to be wrong.
-pub(crate) fn is_too_long(password: &str) -> bool {
-    password.chars().nth(PASSWORD_CHARS_MAX).is_some()
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ fn main() {
 fn add_texts(directory: &Path, paths: &mut Vec<PathBuf>) {
     for found in std::fs::read_dir(directory).unwrap() {
         let path = found.unwrap().path();
-        let media_type = MediaTypes::new()
+        let media_type = MediaTypes::default()
             .of(path.as_os_str().as_encoded_bytes())
             .into_owned();
         if path.is_dir() {

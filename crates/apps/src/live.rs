@@ -43,6 +43,10 @@ pub struct LivePage {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+const DOCUMENT: &str = include_str!("live/live.html");
+const STYLE: &str = include_str!("live/live.css");
+const SCRIPT: &str = include_str!("live/live.js");
+
 /// How long the browser waits before it asks again.
 const RETRY: &str = "retry: 1000\n\n";
 
@@ -91,19 +95,10 @@ impl LivePage {
         let Exchange {
             request, response, ..
         } = exchange;
-        let (content_type, text): (_, String) = match part {
-            LivePart::Document => (
-                "text/html; charset=utf-8",
-                include_str!("live/live.html").into(),
-            ),
-            LivePart::Style => (
-                "text/css; charset=utf-8",
-                include_str!("live/live.css").into(),
-            ),
-            LivePart::Script => (
-                "text/javascript; charset=utf-8",
-                include_str!("live/live.js").into(),
-            ),
+        let (content_type, text) = match part {
+            LivePart::Document => ("text/html; charset=utf-8", DOCUMENT.to_owned()),
+            LivePart::Style => ("text/css; charset=utf-8", STYLE.to_owned()),
+            LivePart::Script => ("text/javascript; charset=utf-8", SCRIPT.to_owned()),
             LivePart::Events => {
                 let events = self.source.events(last_event(request));
                 ("text/event-stream", RETRY.to_owned() + &events)

@@ -30,14 +30,7 @@ const NOBODY: u32 = 65_534;
 /// Directories that are tried before it is given up: others start servers, too.
 const FOLDERS_MAX: u32 = 1000;
 /// Where Debian has programs, whatever the search path of this process.
-const SEARCH_PATH: [&str; 6] = [
-    "/usr/local/bin",
-    "/usr/bin",
-    "/bin",
-    "/usr/local/sbin",
-    "/usr/sbin",
-    "/sbin",
-];
+const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// Debian keeps the programs of each version of PostgreSQL apart, below this.
 const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
 
@@ -65,6 +58,7 @@ pub struct Installed {
 struct Facts {
     name: &'static str,
     title: &'static str,
+    /// Debian's.
     packages: &'static str,
     /// Makes its files, is the server, sends it statements.
     programs: [&'static str; 3],
@@ -125,12 +119,6 @@ impl Kind {
     pub fn title(self) -> &'static str {
         self.facts().title
     }
-
-    /// Debian's packages.
-    #[must_use]
-    pub fn packages(self) -> &'static str {
-        self.facts().packages
-    }
 }
 
 impl Installed {
@@ -139,8 +127,8 @@ impl Installed {
     /// # Errors
     /// It is not installed.
     pub fn find(kind: Kind) -> Result<Self, NotInstalled> {
-        let versions = Path::new(POSTGRESQL_VERSIONS);
-        Self::find_in(kind, &SEARCH_PATH.map(PathBuf::from), versions)
+        let folders: Vec<PathBuf> = SEARCH_PATH.split(':').map(PathBuf::from).collect();
+        Self::find_in(kind, &folders, Path::new(POSTGRESQL_VERSIONS))
     }
 
     fn find_in(kind: Kind, folders: &[PathBuf], postgresql: &Path) -> Result<Self, NotInstalled> {
@@ -220,7 +208,7 @@ impl Installed {
 
 /// A kind of server that is not installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not installed; right would be: apt install {}", .0.title(), .0.packages())]
+#[error("{} is not installed; right would be: apt install {}", .0.title(), .0.facts().packages)]
 pub struct NotInstalled(pub Kind);
 
 /// Makes a folder for one server, below the system's folder for temporary files: its own user has to
@@ -265,7 +253,7 @@ fn as_other(folder: &Path, program: &Path, options: &str) -> Vec<String> {
         words.extend(filled(&user, folder));
     }
     words.extend(filled("-- env -C {folder} HOME={folder}", folder));
-    words.push(format!("PATH={}", SEARCH_PATH.join(":")));
+    words.push(format!("PATH={SEARCH_PATH}"));
     words.push(text(program));
     words.extend(filled(options, folder));
     words

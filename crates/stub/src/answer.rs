@@ -58,7 +58,7 @@ impl Answers {
     /// The answer to `request`; with `Fault::Never` there is none.
     pub(crate) fn answer(&self, request: Request, fault: Option<Fault>) -> Answer {
         let (is_head, wants_close) = (request.is_head, request.wants_close);
-        let complete = |status, body: Vec<u8>| self.complete(is_head, wants_close, status, &body);
+        let complete = |status, body: &[u8]| self.complete(is_head, wants_close, status, body);
         let plain = &self.plain[2 * usize::from(is_head) + usize::from(wants_close)];
         match fault {
             None | Some(Fault::Late { .. } | Fault::Never) => plain.clone(),
@@ -70,26 +70,14 @@ impl Answers {
             }
             Some(Fault::CutBody) => broken(self.half(wants_close), After::Close),
             Some(Fault::ResetInBody) => broken(self.half(wants_close), After::Reset),
-            Some(Fault::Status(status)) => complete(status, self.body.clone()),
-            Some(Fault::Content) => complete(200, self.body.iter().map(|byte| !byte).collect()),
-            Some(Fault::Longer { bytes }) => {
-                let mut longer = self.body.clone();
-                longer.resize(longer.len() + bytes as usize, b'+');
-                complete(200, longer)
+            Some(Fault::Status(status)) => complete(status, &self.body),
+            Some(fault @ (Fault::Content | Fault::Longer { .. } | Fault::Shorter { .. })) => {
+                complete(200, &fault.content(&self.body))
             }
-            Some(Fault::Shorter { bytes }) => {
-                let mut shorter = self.body.clone();
-                shorter.truncate(shorter.len().saturating_sub(bytes as usize));
-                complete(200, shorter)
-            }
-            Some(Fault::Excess { bytes }) => {
-                let mut excess = plain.bytes.to_vec();
-                excess.resize(excess.len() + bytes as usize, b'+');
-                Answer {
-                    bytes: Arc::from(excess),
-                    ..plain.clone()
-                }
-            }
+            Some(fault @ Fault::Excess { .. }) => Answer {
+                bytes: Arc::from(fault.content(&plain.bytes)),
+                ..plain.clone()
+            },
             Some(Fault::Malformed(malformed)) => broken(self.malformed(malformed), After::Close),
         }
     }
@@ -304,10 +292,8 @@ mod tests {
     #[test]
     fn other_content_is_as_long() {
         let answers = Answers::new(&StubOptions::default());
-        let (right, wrong) = (
-            answers.answer(GET, None).bytes,
-            answers.answer(GET, Some(Fault::Content)).bytes,
-        );
+        let right = answers.answer(GET, None).bytes;
+        let wrong = answers.answer(GET, Some(Fault::Content)).bytes;
         assert_eq!(right.len(), wrong.len());
         assert_ne!(right, wrong);
     }

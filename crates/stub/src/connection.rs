@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown, sockopt};
 
 use crate::answer::{After, Answer};
-use crate::http2::{Http2, PREFACE, Taken};
+use crate::http2::{Http2, PREFACE};
 use crate::inbox::Inbox;
 use crate::record::Times;
 use crate::request::{self, Parsed, Request};
@@ -170,18 +170,9 @@ impl Connection {
             return Some(Read::End);
         }
         match taken {
-            Taken::More => None,
-            Taken::Not => Some(Read::Not),
-            Taken::Request(stream) => {
-                let request = Request {
-                    head_bytes: 0,
-                    content_bytes: 0,
-                    is_head: false,
-                    wants_close: false,
-                    stream,
-                };
-                Some(Read::Request(request, self.input_ns))
-            }
+            Parsed::More => None,
+            Parsed::Not => Some(Read::Not),
+            Parsed::Request(request) => Some(Read::Request(request, self.input_ns)),
         }
     }
 
@@ -198,14 +189,8 @@ impl Connection {
             http2.out.clear();
             return self.flush().map(|_| ());
         }
-        while !http2.out.is_empty() {
-            match net::send(&self.socket, &http2.out, SendFlags::NOSIGNAL) {
-                Ok(count) => drop(http2.out.drain(..count)),
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let sent = send(&self.socket, &http2.out)?;
+        http2.out.drain(..sent);
         Ok(())
     }
 
@@ -217,26 +202,18 @@ impl Connection {
         let Some(answer) = &self.answer else {
             return Ok(true);
         };
-        if let Some(secure) = &mut self.secure {
+        let is_sent = if let Some(secure) = &mut self.secure {
             if self.written == 0 {
                 secure.send(&answer.bytes)?;
                 self.written = answer.bytes.len();
             }
-            let is_sent = self.flush()?;
-            self.written *= usize::from(!is_sent);
-            return Ok(is_sent);
-        }
-        while self.written < answer.bytes.len() {
-            let rest = &answer.bytes[self.written..];
-            match net::send(&self.socket, rest, SendFlags::NOSIGNAL) {
-                Ok(count) => self.written += count,
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.written = 0;
-        Ok(true)
+            self.flush()?
+        } else {
+            self.written += send(&self.socket, &answer.bytes[self.written..])?;
+            self.written == answer.bytes.len()
+        };
+        self.written *= usize::from(!is_sent);
+        Ok(is_sent)
     }
 
     /// Sends what TLS itself has to say, as far as the socket takes it; true: all of it.
@@ -244,15 +221,9 @@ impl Connection {
         let Some(secure) = &mut self.secure else {
             return Ok(true);
         };
-        while !secure.waiting().is_empty() {
-            match net::send(&self.socket, secure.waiting(), SendFlags::NOSIGNAL) {
-                Ok(count) => secure.sent(count),
-                Err(Errno::AGAIN) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(true)
+        let sent = send(&self.socket, secure.waiting())?;
+        secure.sent(sent);
+        Ok(secure.waiting().is_empty())
     }
 
     /// What follows a whole answer; false: the connection is to be dropped.
@@ -288,4 +259,18 @@ impl Connection {
         }
         true
     }
+}
+
+/// Sends what the socket takes of `bytes`; how many that were.
+fn send(socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match net::send(socket, &bytes[sent..], SendFlags::NOSIGNAL) {
+            Ok(count) => sent += count,
+            Err(Errno::AGAIN) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
 }

@@ -46,6 +46,23 @@ pub enum Fault {
     Malformed(Malformed),
 }
 
+impl Fault {
+    /// What it makes of content.
+    pub(crate) fn content(self, content: &[u8]) -> Vec<u8> {
+        let mut content = content.to_vec();
+        let len = content.len();
+        match self {
+            Self::Content => content.iter_mut().for_each(|byte| *byte = !*byte),
+            Self::Shorter { bytes } => content.truncate(len.saturating_sub(bytes as usize)),
+            Self::Longer { bytes } | Self::Excess { bytes } => {
+                content.resize(len + bytes as usize, b'+');
+            }
+            _ => {}
+        }
+        content
+    }
+}
+
 /// Ways in which an answer is not HTTP. After each the connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Malformed {

@@ -6,6 +6,7 @@
 
 use crate::answer::After;
 use crate::record::Times;
+use crate::request::{Parsed, Request};
 use crate::{Fault, StubOptions};
 
 /// What a client begins with.
@@ -27,17 +28,6 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
-
-/// What input came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// The request of this stream is complete.
-    Request(u32),
-    /// More has to come.
-    More,
-    /// It is not understood.
-    Not,
-}
 
 /// A request whose answer is not due yet.
 #[derive(Clone, Copy, Debug)]
@@ -74,26 +64,26 @@ impl Http2 {
     }
 
     /// Takes frames up to the end of a request.
-    pub(crate) fn take(&mut self, input: &mut Vec<u8>) -> Taken {
+    pub(crate) fn take(&mut self, input: &mut Vec<u8>) -> Parsed {
         let mut at = 0;
         let taken = loop {
             let rest = &input[at..];
             let Some(&[high, middle, low, kind, flags, ref stream @ ..]) =
                 rest.first_chunk::<HEAD_BYTES>()
             else {
-                break Taken::More;
+                break Parsed::More;
             };
             let len = u32::from_be_bytes([0, high, middle, low]) as usize;
             if len > PAYLOAD_BYTES_MAX {
-                break Taken::Not;
+                break Parsed::Not;
             }
             let Some(payload) = rest.get(HEAD_BYTES..HEAD_BYTES + len) else {
-                break Taken::More;
+                break Parsed::More;
             };
             at += HEAD_BYTES + len;
             let stream = u32::from_be_bytes(*stream) & 0x7fff_ffff;
             match self.frame(kind, flags, stream, payload) {
-                Taken::More => {}
+                Parsed::More => {}
                 other => break other,
             }
         };
@@ -101,14 +91,14 @@ impl Http2 {
         taken
     }
 
-    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Taken {
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Parsed {
         if let Some((open, of_first)) = self.open_block {
             if kind != CONTINUATION || stream != open {
-                return Taken::Not;
+                return Parsed::Not;
             }
             return match flags & END_HEADERS != 0 {
                 true => self.fields_end(stream, of_first),
-                false => Taken::More,
+                false => Parsed::More,
             };
         }
         match kind {
@@ -121,7 +111,7 @@ impl Http2 {
                     frame(&mut self.out, WINDOW_UPDATE, 0, 0, &len);
                 }
                 if flags & END_STREAM != 0 {
-                    return Taken::Request(stream);
+                    return complete(stream);
                 }
                 if !payload.is_empty() {
                     frame(&mut self.out, WINDOW_UPDATE, 0, stream, &len);
@@ -131,17 +121,17 @@ impl Http2 {
             SETTINGS => frame(&mut self.out, SETTINGS, ACK, 0, &[]),
             PING => frame(&mut self.out, PING, ACK, 0, payload),
             RST_STREAM => self.waiting.retain(|one| one.stream != stream),
-            CONTINUATION | PUSH_PROMISE => return Taken::Not,
+            CONTINUATION | PUSH_PROMISE => return Parsed::Not,
             _ => {}
         }
-        Taken::More
+        Parsed::More
     }
 
-    fn fields_end(&mut self, stream: u32, flags: u8) -> Taken {
+    fn fields_end(&mut self, stream: u32, flags: u8) -> Parsed {
         self.open_block = None;
         match flags & END_STREAM != 0 {
-            true => Taken::Request(stream),
-            false => Taken::More,
+            true => complete(stream),
+            false => Parsed::More,
         }
     }
 
@@ -162,21 +152,12 @@ impl Http2 {
         match waiting.fault {
             None | Some(Fault::Late { .. } | Fault::Never) => whole(out, stream, 200, len, body),
             Some(Fault::Status(status)) => whole(out, stream, status, len, body),
-            Some(Fault::Content) => {
-                let other: Vec<u8> = body.iter().map(|byte| !byte).collect();
-                whole(out, stream, 200, len, &other);
+            Some(fault @ (Fault::Content | Fault::Longer { .. } | Fault::Shorter { .. })) => {
+                let content = fault.content(body);
+                whole(out, stream, 200, content.len(), &content);
             }
-            Some(Fault::Longer { bytes }) => {
-                let longer = [&body[..], &vec![b'+'; bytes as usize]].concat();
-                whole(out, stream, 200, longer.len(), &longer);
-            }
-            Some(Fault::Shorter { bytes }) => {
-                let shorter = &body[..len.saturating_sub(bytes as usize)];
-                whole(out, stream, 200, shorter.len(), shorter);
-            }
-            Some(Fault::Excess { bytes }) => {
-                let longer = [&body[..], &vec![b'+'; bytes as usize]].concat();
-                whole(out, stream, 200, len, &longer);
+            Some(fault @ Fault::Excess { .. }) => {
+                whole(out, stream, 200, len, &fault.content(body));
             }
             Some(Fault::CutBody) => {
                 whole(out, stream, 200, len, &body[..len / 2]);
@@ -202,6 +183,14 @@ impl Http2 {
         }
         kept(true)
     }
+}
+
+/// The request of this stream, which has ended.
+fn complete(stream: u32) -> Parsed {
+    Parsed::Request(Request {
+        stream,
+        ..Request::default()
+    })
 }
 
 /// A head that announces `len` bytes, and content.
@@ -254,14 +243,14 @@ mod tests {
             let (mut http2, mut input, mut found) = (Http2::new(), Vec::new(), Vec::new());
             for piece in bytes.chunks(len) {
                 input.extend_from_slice(piece);
-                while let Taken::Request(stream) = http2.take(&mut input) {
-                    found.push(stream);
+                while let Parsed::Request(request) = http2.take(&mut input) {
+                    found.push(request.stream);
                 }
             }
             assert_eq!(found, [1, 5, 3], "in pieces of {len}");
         }
         let mut input = Vec::new();
         frame(&mut input, CONTINUATION, 0, 1, b"");
-        assert_eq!(Http2::new().take(&mut input), Taken::Not);
+        assert_eq!(Http2::new().take(&mut input), Parsed::Not);
     }
 }

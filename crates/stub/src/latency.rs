@@ -188,13 +188,8 @@ mod tests {
     #[test]
     fn a_seed_repeats_the_times() {
         let draw = Draw::Stratified { strata: 7 };
-        assert_eq!(
-            drawn(EXPONENTIAL, draw, 20, 3),
-            drawn(EXPONENTIAL, draw, 20, 3)
-        );
-        assert_ne!(
-            drawn(EXPONENTIAL, draw, 20, 3),
-            drawn(EXPONENTIAL, draw, 20, 4)
-        );
+        let times = |seed| drawn(EXPONENTIAL, draw, 20, seed);
+        assert_eq!(times(3), times(3));
+        assert_ne!(times(3), times(4));
     }
 }

@@ -4,7 +4,7 @@
 //! they should; everything else is not understood.
 
 /// A request head as far as an answer depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// Bytes of the head, with the empty line.
     pub(crate) head_bytes: usize,
@@ -18,12 +18,12 @@ pub(crate) struct Request {
     pub(crate) stream: u32,
 }
 
-/// What the bytes so far are.
+/// What the bytes so far are, of HTTP/1 or HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// Not a whole head yet.
+    /// More has to come.
     More,
-    /// A head.
+    /// A head; of HTTP/2, a whole request.
     Request(Request),
     /// Nothing that is understood here.
     Not,
@@ -34,24 +34,23 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Looks for a head at the begin of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
-    let Some(end) = end_of_head(bytes) else {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return match bytes.len() < HEAD_BYTES_MAX {
             true => Parsed::More,
             false => Parsed::Not,
         };
     };
-    let mut lines = bytes[..end - 4].split(|byte| *byte == b'\n');
+    let mut lines = bytes[..end].split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default().trim_ascii_end();
     let is_persistent = first.ends_with(b" HTTP/1.1");
     if !is_persistent && !first.ends_with(b" HTTP/1.0") {
         return Parsed::Not;
     }
     let mut request = Request {
-        head_bytes: end,
-        content_bytes: 0,
+        head_bytes: end + 4,
         is_head: first.starts_with(b"HEAD "),
         wants_close: !is_persistent,
-        stream: 0,
+        ..Request::default()
     };
     for line in lines {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
@@ -75,11 +74,6 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
         }
     }
     Parsed::Request(request)
-}
-
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    let at = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-    Some(at + 4)
 }
 
 #[cfg(test)]

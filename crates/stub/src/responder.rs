@@ -322,24 +322,15 @@ impl Responder {
         }
     }
 
+    /// Gives an answer to the kernel; the frames of HTTP/2 to what waits for it, too.
     fn answer(&mut self, index: u32, number: u64, at_ns: u64) {
-        if let Some(connection) = &mut self.slots[index as usize].connection {
-            if connection.http2.is_some() {
-                return self.answer_stream(index, number, at_ns);
-            }
-            connection.stage = Stage::Writing;
-            connection.times.sent_ns = at_ns;
-            self.write(index);
-        }
-    }
-
-    /// Gives the frames of an answer to the kernel, or to what waits for it.
-    fn answer_stream(&mut self, index: u32, number: u64, at_ns: u64) {
         let Some(connection) = &mut self.slots[index as usize].connection else {
             return;
         };
         let Some(http2) = &mut connection.http2 else {
-            return;
+            connection.stage = Stage::Writing;
+            connection.times.sent_ns = at_ns;
+            return self.write(index);
         };
         let Some(waiting) = http2.due(number) else {
             return; // the client has given it up
@@ -363,17 +354,11 @@ impl Responder {
             return;
         };
         match connection.write() {
-            Ok(false) => {}
-            Ok(true) => self.written(index),
-            Err(_) => self.drop_connection(index),
+            Ok(false) => return,
+            Err(_) => return self.drop_connection(index),
+            Ok(true) => {}
         }
-    }
-
-    /// An answer is with the kernel to its last byte.
-    fn written(&mut self, index: u32) {
-        let Some(connection) = &mut self.slots[index as usize].connection else {
-            return;
-        };
+        // An answer is with the kernel to its last byte.
         let Some(answer) = connection.answer.take() else {
             return;
         };

@@ -1,7 +1,6 @@
 //! From an exchange to an `http::Request`.
 
 use std::cell::Cell;
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,30 +29,12 @@ pub(crate) fn spare(mut headers: HeaderMap) {
     }
 }
 
-/// What of a request the `http` types cannot hold, though HTTP allows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unfit {
-    Method,
-    Target,
-    Field,
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Method => "its method is none to the http crate",
-            Self::Target => "its target is no URI",
-            Self::Field => "a field is beyond the limits of the http crate",
-        })
-    }
-}
-
-/// The request as it was sent.
-pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<Body>, Unfit> {
+/// The request as it was sent; an error if the `http` types cannot hold it, though HTTP allows it.
+pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> http::Result<Request<Body>> {
     let from = &exchange.request;
     let mut request = Request::new(Body::of(&from.body, port));
-    *request.method_mut() = method(from)?;
-    *request.uri_mut() = Uri::try_from(from.target()).map_err(|_| Unfit::Target)?;
+    *request.method_mut() = Method::from_bytes(from.method_name())?;
+    *request.uri_mut() = Uri::try_from(from.target())?;
     *request.version_mut() = match from.version {
         loadline_proto::Version::Http10 => Version::HTTP_10,
         loadline_proto::Version::Http11 => Version::HTTP_11,
@@ -82,7 +63,7 @@ pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> Result<Request<
 
 /// Every field in order. Values share memory if they are many: one piece, and one for counting who
 /// uses it.
-fn fields(from: &loadline_proto::Request, headers: &mut HeaderMap) -> Result<(), Unfit> {
+fn fields(from: &loadline_proto::Request, headers: &mut HeaderMap) -> http::Result<()> {
     let count = from.fields().count();
     headers.reserve(count);
     let shared = (count >= SHARED_FIELDS_MIN).then(|| {
@@ -94,31 +75,14 @@ fn fields(from: &loadline_proto::Request, headers: &mut HeaderMap) -> Result<(),
     });
     let mut begin = 0;
     for (name, value) in from.fields() {
-        let name = HeaderName::from_bytes(name).map_err(|_| Unfit::Field)?;
+        let name = HeaderName::from_bytes(name)?;
         let end = begin + value.len();
         let value = match &shared {
             Some(values) => HeaderValue::from_maybe_shared(values.slice(begin..end)),
             None => HeaderValue::from_bytes(value),
         };
         begin = end;
-        let value = value.map_err(|_| Unfit::Field)?;
-        headers.try_append(name, value).map_err(|_| Unfit::Field)?;
+        headers.try_append(name, value?)?;
     }
     Ok(())
-}
-
-fn method(from: &loadline_proto::Request) -> Result<Method, Unfit> {
-    use loadline_proto::Method as From;
-    Ok(match from.method {
-        From::Get => Method::GET,
-        From::Head => Method::HEAD,
-        From::Post => Method::POST,
-        From::Put => Method::PUT,
-        From::Delete => Method::DELETE,
-        From::Connect => Method::CONNECT,
-        From::Options => Method::OPTIONS,
-        From::Trace => Method::TRACE,
-        From::Patch => Method::PATCH,
-        From::Other => Method::from_bytes(from.method_name()).map_err(|_| Unfit::Method)?,
-    })
 }

@@ -81,8 +81,7 @@ pub(crate) struct User {
 /// A session that has not expired, with its user.
 #[derive(Clone)]
 pub(crate) struct SessionRow {
-    pub(crate) name: String,
-    pub(crate) name_key: String,
+    pub(crate) name: UserName,
     pub(crate) seen_ms: i64,
 }
 
@@ -194,9 +193,8 @@ impl Store {
              WHERE sessions.token_hash = $1 AND sessions.expires_ms > $2 AND sessions.seen_ms > $3",
             [token_hash, now_ms, used_ms]
         )?;
-        Ok(row.map(|(name, name_key, seen_ms)| SessionRow {
-            name,
-            name_key,
+        Ok(row.map(|(shown, key, seen_ms)| SessionRow {
+            name: UserName { shown, key },
             seen_ms,
         }))
     }

@@ -118,7 +118,7 @@ impl Store {
             pool,
             places,
             writer: Arc::new(Semaphore::new(1)),
-            queue: Semaphore::new(usize::try_from(POOL_QUEUE_MAX).unwrap_or(usize::MAX)),
+            queue: Semaphore::new(POOL_QUEUE_MAX),
             wait: options.pool_wait,
             statement_timeout: options.statement_timeout,
             runtime,

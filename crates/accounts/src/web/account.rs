@@ -14,9 +14,8 @@ use super::visitor::{Asked, Session};
 use super::{App, as_ms};
 use crate::limits::SEEN_EVERY_MS;
 use crate::log::visited;
-use crate::name::UserName;
 use crate::password;
-use crate::store::{Lifetime, SessionRow, User};
+use crate::store::{Lifetime, User};
 use crate::token::Token;
 
 impl Session {
@@ -99,10 +98,22 @@ impl Asked {
     }
 }
 
-/// A form that was sent, or why it cannot be read.
-pub(super) type Sent<T> = Result<Form<T>, FormRejection>;
+/// What forms say; empty is what a form does not have.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Filled {
+    pub(super) token: String,
+    pub(super) name: String,
+    /// The present password, of a user who is logged in.
+    pub(super) current: String,
+    pub(super) password: String,
+    pub(super) repeat: String,
+}
 
-pub(super) fn read<T>(sent: Sent<T>) -> Result<T, Failure> {
+/// A form that was sent, or why it cannot be read.
+pub(super) type Sent = Result<Form<Filled>, FormRejection>;
+
+pub(super) fn read(sent: Sent) -> Result<Filled, Failure> {
     match sent {
         Ok(Form(form)) => Ok(form),
         Err(rejection) => Err(Failure::Unreadable(rejection.status())),
@@ -132,31 +143,17 @@ pub(super) async fn picture(asked: Asked) -> Result<Response, Failure> {
     Ok(([(header::CONTENT_TYPE, kind)], picture).into_response())
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct PasswordForm {
-    token: String,
-    current: String,
-    password: String,
-    repeat: String,
-}
-
 pub(super) async fn password_form(asked: Asked) -> Result<Response, Failure> {
     let (_, frame) = Session::needed(&asked).await?;
     Ok(ok(&PasswordPage::new(frame)))
 }
 
-pub(super) async fn change_password(
-    asked: Asked,
-    sent: Sent<PasswordForm>,
-) -> Result<Response, Failure> {
+pub(super) async fn change_password(asked: Asked, sent: Sent) -> Result<Response, Failure> {
     let (session, frame) = Session::needed(&asked).await?;
     let form = read(sent)?;
     asked.check_form(slice::from_ref(&session.token), &form.token)?;
     let mut page = PasswordPage::new(frame);
-    let SessionRow { name, name_key, .. } = session.row;
-    let (shown, key) = (name, name_key);
-    let name = UserName { shown, key };
+    let name = session.row.name;
     let checked = password::check(&form.password, &name);
     page.password_warning = checked.err().unwrap_or_default();
     if form.password != form.repeat {
@@ -202,24 +199,17 @@ async fn replace_password(
     Ok(Some([session, device]))
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct DeleteForm {
-    token: String,
-    current: String,
-}
-
 pub(super) async fn delete_form(asked: Asked) -> Result<Response, Failure> {
     let (_, frame) = Session::needed(&asked).await?;
     Ok(ok(&DeletePage::new(frame)))
 }
 
-pub(super) async fn delete(asked: Asked, sent: Sent<DeleteForm>) -> Result<Response, Failure> {
+pub(super) async fn delete(asked: Asked, sent: Sent) -> Result<Response, Failure> {
     let (session, frame) = Session::needed(&asked).await?;
     let form = read(sent)?;
     asked.check_form(slice::from_ref(&session.token), &form.token)?;
     let page = DeletePage::new(frame);
-    let key = session.row.name_key;
+    let key = session.row.name.key;
     let user = match asked.prove(Some(&key), form.current).await {
         Ok(proof) => proof.user,
         Err(refused) => {
@@ -237,13 +227,7 @@ pub(super) async fn delete(asked: Asked, sent: Sent<DeleteForm>) -> Result<Respo
     Ok(asked.with_cookie(response, Cookie::Session, None))
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct LogoutForm {
-    token: String,
-}
-
-pub(super) async fn logout(asked: Asked, sent: Sent<LogoutForm>) -> Result<Response, Failure> {
+pub(super) async fn logout(asked: Asked, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
     if !asked.visitor.sessions.is_empty() {
         asked.check_form(&asked.visitor.sessions, &form.token)?;

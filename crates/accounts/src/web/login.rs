@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::account::{Sent, read};
 use super::cookies::Cookie;
@@ -12,14 +11,6 @@ use super::visitor::Asked;
 use crate::log::visited;
 use crate::name::UserName;
 use crate::token::Token;
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct LoginForm {
-    token: String,
-    name: String,
-    password: String,
-}
 
 pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
     asked
@@ -33,7 +24,7 @@ pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
         .await
 }
 
-pub(super) async fn login(asked: Asked, sent: Sent<LoginForm>) -> Result<Response, Failure> {
+pub(super) async fn login(asked: Asked, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
     let guest = asked.check_form(&asked.visitor.guests, &form.token)?;
     let page = LoginPage {

@@ -108,19 +108,12 @@ impl App {
     /// Removes sessions and devices that have expired, if that was not done for a while.
     async fn purge(&self) {
         let now_ms = self.options.clock.now_ms();
-        let last_ms = self.purged_ms.load(Ordering::Relaxed);
-        let is_due = now_ms.saturating_sub(last_ms) >= PURGE_EVERY_MS;
-        let took = is_due
-            && self
-                .purged_ms
-                .compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
-        if took {
-            // What fails now is done the next time.
-            let _ = self
-                .store
-                .purge(now_ms, as_ms(self.options.session_idle))
-                .await;
+        let is_due = |last_ms: i64| now_ms.saturating_sub(last_ms) >= PURGE_EVERY_MS;
+        let order = Ordering::Relaxed;
+        let next = |last_ms: i64| is_due(last_ms).then_some(now_ms);
+        if self.purged_ms.fetch_update(order, order, next).is_ok() {
+            let idle_ms = as_ms(self.options.session_idle);
+            let _ = self.store.purge(now_ms, idle_ms).await; // what fails now is done the next time
         }
     }
 }

@@ -135,7 +135,7 @@ impl App {
     /// The frame for a user who is logged in.
     pub(super) fn frame_of(&self, session: &Session) -> Frame {
         Frame {
-            user: Some(session.row.name.clone()),
+            user: Some(session.row.name.shown.clone()),
             form_token: session.token.for_forms(),
             ..self.frame()
         }
@@ -203,15 +203,9 @@ impl App {
 }
 
 fn problem(app: &App, status: StatusCode, title: &'static str, text: &'static str) -> Response {
-    let page = Problem::new(app.frame());
-    render(
-        status,
-        &Problem {
-            title,
-            text,
-            ..page
-        },
-    )
+    let mut page = Problem::new(app.frame());
+    (page.title, page.text) = (title, text);
+    render(status, &page)
 }
 
 /// The page that was asked for.

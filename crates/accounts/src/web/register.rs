@@ -2,10 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
 
 use super::App;
-use super::account::{Sent, read};
+use super::account::{Filled, Sent, read};
 use super::pages::{Failure, RegisterPage, render, render_throttled};
 use super::visitor::Asked;
 use crate::log::visited;
@@ -13,21 +12,12 @@ use crate::name::UserName;
 use crate::password;
 use crate::store::StoreError;
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RegisterForm {
-    token: String,
-    name: String,
-    password: String,
-    repeat: String,
-}
-
 pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
     let page = |guest: &_| RegisterPage::new(asked.app.frame_for_guest(guest));
     asked.show_to_guest(page).await
 }
 
-pub(super) async fn register(asked: Asked, sent: Sent<RegisterForm>) -> Result<Response, Failure> {
+pub(super) async fn register(asked: Asked, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
     let (app, visitor) = (&asked.app, &asked.visitor);
     let guest = asked.check_form(&visitor.guests, &form.token)?;
@@ -62,7 +52,7 @@ pub(super) async fn register(asked: Asked, sent: Sent<RegisterForm>) -> Result<R
 }
 
 /// Writes onto the page what is wrong with the form; the name, if nothing is.
-fn judge(form: &RegisterForm, page: &mut RegisterPage) -> Option<UserName> {
+fn judge(form: &Filled, page: &mut RegisterPage) -> Option<UserName> {
     let name = UserName::parse(&form.name);
     match &name {
         Ok(name) => {

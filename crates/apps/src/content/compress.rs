@@ -81,23 +81,23 @@ impl<W: Write> Encoder<W> {
             Self::Brotli(encoder) => encoder.finish(),
         }
     }
+
+    fn inner(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Gzip(encoder) => encoder,
+            Self::Zstd(encoder) => encoder,
+            Self::Brotli(encoder) => encoder,
+        }
+    }
 }
 
 impl<W: Write> Write for Encoder<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Gzip(encoder) => encoder.write(bytes),
-            Self::Zstd(encoder) => encoder.write(bytes),
-            Self::Brotli(encoder) => encoder.write(bytes),
-        }
+        self.inner().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Gzip(encoder) => encoder.flush(),
-            Self::Zstd(encoder) => encoder.flush(),
-            Self::Brotli(encoder) => encoder.flush(),
-        }
+        self.inner().flush()
     }
 }
 
@@ -131,21 +131,14 @@ impl<W: Write> Smaller<W> {
             None => Ok((self.bytes < self.bytes_max).then_some((self.writer, self.bytes))),
         }
     }
-
-    /// Whether nothing more will come of it.
-    pub fn has_failed(&self) -> bool {
-        self.error.is_some() || self.bytes >= self.bytes_max
-    }
 }
 
 impl<W: Write> Write for Smaller<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        if self.has_failed() {
-            return Ok(bytes.len()); // `end` says it
-        }
-        if let Err(error) = self.writer.write_all(bytes) {
-            self.error = Some(error);
+        // What comes after a failure, or is too much, goes nowhere: `end` says it.
+        if self.error.is_none() && self.bytes < self.bytes_max {
+            self.error = self.writer.write_all(bytes).err();
         }
         Ok(bytes.len())
     }
@@ -244,27 +237,20 @@ mod tests {
 
     /// What nothing makes smaller.
     fn noise(len: usize) -> Vec<u8> {
-        let next = |state: &u64| {
-            Some(
-                state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1),
-            )
-        };
-        let states = std::iter::successors(Some(1), next);
-        states.map(|state| (state >> 56) as u8).take(len).collect()
+        let byte = |place: usize| xxhash_rust::xxh3::xxh3_64(&place.to_le_bytes()) as u8;
+        (0..len).map(byte).collect()
     }
 
     #[test]
     fn what_gets_no_smaller_is_not_made() {
         for coding in Coding::COMPRESSED {
-            assert_eq!(
-                compress(&noise(5000), coding, Effort::OnTheFly),
-                None,
-                "{coding:?}"
-            );
-            assert_eq!(compress(b"", coding, Effort::OnTheFly), None, "{coding:?}");
-            assert_eq!(compress(b"a", coding, Effort::OnTheFly), None, "{coding:?}");
+            for content in [&noise(5000)[..], b"", b"a"] {
+                assert_eq!(
+                    compress(content, coding, Effort::OnTheFly),
+                    None,
+                    "{coding:?}"
+                );
+            }
         }
     }
 

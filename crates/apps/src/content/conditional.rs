@@ -5,23 +5,6 @@
 
 use loadline_proto::{FieldName, Method, Request};
 
-/// The condition fields of a request: values as they came.
-#[derive(Clone, Debug)]
-pub struct Conditions<'r, M, N> {
-    /// The method.
-    pub method: Method,
-    /// Every value of If-Match.
-    pub if_match: M,
-    /// The value of If-Unmodified-Since.
-    pub if_unmodified_since: Option<&'r [u8]>,
-    /// Every value of If-None-Match.
-    pub if_none_match: N,
-    /// The value of If-Modified-Since.
-    pub if_modified_since: Option<&'r [u8]>,
-    /// The value of If-Range.
-    pub if_range: Option<&'r [u8]>,
-}
-
 /// What is known of the representation that a request selects.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'v> {
@@ -47,46 +30,20 @@ pub enum Decision {
     PreconditionFailed,
 }
 
-/// The condition fields of `request`.
-pub fn conditions_of(
-    request: &Request,
-) -> Conditions<'_, impl Iterator<Item = &[u8]>, impl Iterator<Item = &[u8]>> {
-    // More than one date or validator is none: the empty value can be read as neither.
-    let single = |name| {
-        let mut values = request.field_values(name);
-        let first = values.next();
-        if values.next().is_some() {
-            Some(&[][..])
-        } else {
-            first
-        }
-    };
-    Conditions {
-        method: request.method,
-        if_match: request.field_values(FieldName::IfMatch),
-        if_unmodified_since: single(FieldName::IfUnmodifiedSince),
-        if_none_match: request.field_values(FieldName::IfNoneMatch),
-        if_modified_since: single(FieldName::IfModifiedSince),
-        if_range: single(FieldName::IfRange),
-    }
-}
-
-/// Weighs the conditions in the order of RFC 9110 section 13.2.2. To be asked only if the answer
-/// without them would be 200.
-pub fn evaluate<'r, M, N>(conditions: Conditions<'r, M, N>, validators: &Validators<'_>) -> Decision
-where
-    M: Iterator<Item = &'r [u8]>,
-    N: Iterator<Item = &'r [u8]>,
-{
-    let method = conditions.method;
+/// Weighs the condition fields of `request` in the order of RFC 9110 section 13.2.2. To be asked only
+/// if the answer without them would be 200.
+#[must_use]
+pub fn evaluate(request: &Request, validators: &Validators<'_>) -> Decision {
+    let method = request.method;
     if matches!(method, Method::Connect | Method::Options | Method::Trace) {
         return Decision::Proceed { range: false };
     }
     let is_read = matches!(method, Method::Get | Method::Head);
     let modified = validators.modified_seconds;
 
-    let if_match = any_tag_matches(conditions.if_match, validators.etag, strongly_equal);
-    let unmodified_since = conditions.if_unmodified_since.and_then(date_seconds);
+    let if_match = request.field_values(FieldName::IfMatch);
+    let if_match = any_tag_matches(if_match, validators.etag, strongly_equal);
+    let unmodified_since = single(request, FieldName::IfUnmodifiedSince).and_then(date_seconds);
     let may_change = match (if_match, unmodified_since, modified) {
         (Some(matches), _, _) => matches,
         (None, Some(date), Some(modified)) => modified <= date,
@@ -96,8 +53,9 @@ where
         return Decision::PreconditionFailed;
     }
 
-    let if_none_match = any_tag_matches(conditions.if_none_match, validators.etag, weakly_equal);
-    let modified_since = conditions.if_modified_since.and_then(date_seconds);
+    let if_none_match = request.field_values(FieldName::IfNoneMatch);
+    let if_none_match = any_tag_matches(if_none_match, validators.etag, weakly_equal);
+    let modified_since = single(request, FieldName::IfModifiedSince).and_then(date_seconds);
     let has_copy = match (if_none_match, modified_since, modified) {
         (Some(matches), _, _) => matches,
         (None, Some(date), Some(modified)) => is_read && modified <= date,
@@ -108,10 +66,19 @@ where
         (true, false) => Decision::PreconditionFailed,
         (false, _) => Decision::Proceed {
             range: method == Method::Get
-                && conditions
-                    .if_range
+                && single(request, FieldName::IfRange)
                     .is_none_or(|value| is_same_version(value, validators)),
         },
+    }
+}
+
+/// The value of a date or of one validator. More than one is none: the empty value can be read as
+/// neither.
+fn single(request: &Request, name: FieldName) -> Option<&[u8]> {
+    let mut values = request.field_values(name);
+    match (values.next(), values.next()) {
+        (first, None) => first,
+        (_, Some(_)) => Some(&[]),
     }
 }
 
@@ -212,6 +179,11 @@ mod tests {
     const AT: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
     const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const MATCH: &str = "if-match";
+    const NONE_MATCH: &str = "if-none-match";
+    const SINCE: &str = "if-modified-since";
+    const UNMODIFIED: &str = "if-unmodified-since";
+    const RANGE: &str = "if-range";
     const WHOLE: Decision = Proceed { range: false };
     const GO: Decision = Proceed { range: true };
 
@@ -225,19 +197,12 @@ mod tests {
 
     /// Fields as `("if-match", "value")`, weighed against a representation.
     fn decide(method: Method, fields: &[(&str, &str)], validators: &Validators<'_>) -> Decision {
-        let of = |wanted: &'static str| {
-            let matching = fields.iter().filter(move |(name, _)| *name == wanted);
-            matching.map(|(_, value)| value.as_bytes())
-        };
-        let conditions = Conditions {
-            method,
-            if_match: of("if-match"),
-            if_unmodified_since: of("if-unmodified-since").next(),
-            if_none_match: of("if-none-match"),
-            if_modified_since: of("if-modified-since").next(),
-            if_range: of("if-range").next(),
-        };
-        evaluate(conditions, validators)
+        let line = |(name, value): &(&str, &str)| format!("{name}: {value}\r\n");
+        let lines: String = fields.iter().map(line).collect();
+        let head = format!("{} / HTTP/1.1\r\nHost: a\r\n{lines}\r\n", method.as_str());
+        let limits = loadline_proto::Limits::default();
+        let (request, _) = loadline_proto::http1::parse_request(head.as_bytes(), &limits).unwrap();
+        evaluate(&request, validators)
     }
 
     /// GETs with one field of this value, against a representation with this tag.
@@ -250,33 +215,30 @@ mod tests {
 
     #[test]
     fn two_dates_or_validators_are_none_and_lists_go_over_lines() {
-        let decide = |fields: &str| {
-            let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-            let limits = loadline_proto::Limits::default();
-            let (request, _) =
-                loadline_proto::http1::parse_request(head.as_bytes(), &limits).unwrap();
-            evaluate(conditions_of(&request), &validators(ETAG))
-        };
-        let since = format!("If-Modified-Since: {AT}\r\n");
-        assert_eq!(decide(&since), NotModified);
-        assert_eq!(decide(&since.repeat(2)), GO);
-        let unmodified = format!("If-Unmodified-Since: {BEFORE}\r\n");
-        assert_eq!(decide(&unmodified), PreconditionFailed);
-        assert_eq!(decide(&unmodified.repeat(2)), GO);
-        let range = format!("If-Range: {ETAG}\r\n");
-        assert_eq!(decide(&range), GO);
-        assert_eq!(decide(&range.repeat(2)), WHOLE);
-        let list = format!("If-None-Match: \"v0\"\r\nX: y\r\nif-none-match: {ETAG}\r\n");
+        let decide = |fields: &[_]| decide(Method::Get, fields, &validators(ETAG));
+        for (name, value, once, twice) in [
+            ("If-Modified-Since", AT, NotModified, GO),
+            ("If-Unmodified-Since", BEFORE, PreconditionFailed, GO),
+            ("If-Range", ETAG, GO, WHOLE),
+        ] {
+            assert_eq!(decide(&[(name, value)]), once, "{name}");
+            assert_eq!(decide(&[(name, value); 2]), twice, "{name}");
+        }
+        let list = [
+            ("If-None-Match", "\"v0\""),
+            ("X", "y"),
+            ("if-none-match", ETAG),
+        ];
         assert_eq!(decide(&list), NotModified);
-        assert_eq!(decide("If-Match: \"v0\"\r\n"), PreconditionFailed);
+        assert_eq!(decide(&[("If-Match", "\"v0\"")]), PreconditionFailed);
     }
 
     #[test]
     fn table_of_methods_and_lines() {
         use Method::{Get, Head, Options, Put};
-        let star_and_more = [("if-match", "*"), ("if-match", "\"v0\"")];
-        let match_over_lines = [("if-match", "\"v0\""), ("if-match", ETAG)];
-        let none_match_over_lines = [("if-none-match", "\"v0\""), ("if-none-match", ETAG)];
+        let star_and_more = [(MATCH, "*"), (MATCH, "\"v0\"")];
+        let match_over_lines = [(MATCH, "\"v0\""), (MATCH, ETAG)];
+        let none_match_over_lines = [(NONE_MATCH, "\"v0\""), (NONE_MATCH, ETAG)];
         for (method, fields, decision) in [
             (Get, &[][..], GO),
             (Head, &[], WHOLE),
@@ -287,10 +249,10 @@ mod tests {
             (Head, &none_match_over_lines, NotModified),
             (Put, &none_match_over_lines, PreconditionFailed),
             (Options, &none_match_over_lines, WHOLE),
-            (Put, &[("if-none-match", "*")], PreconditionFailed),
-            (Head, &[("if-modified-since", AT)], NotModified),
-            (Put, &[("if-modified-since", AT)], WHOLE),
-            (Head, &[("if-range", ETAG)], WHOLE),
+            (Put, &[(NONE_MATCH, "*")], PreconditionFailed),
+            (Head, &[(SINCE, AT)], NotModified),
+            (Put, &[(SINCE, AT)], WHOLE),
+            (Head, &[(RANGE, ETAG)], WHOLE),
         ] {
             let decided = decide(method, fields, &validators(ETAG));
             assert_eq!(decided, decision, "{method:?}: {fields:?}");
@@ -326,7 +288,7 @@ mod tests {
             (r#""v2", *"#, ETAG, PreconditionFailed),
             (r#""v0,"v1""#, ETAG, PreconditionFailed),
         ];
-        check("if-match", &table);
+        check(MATCH, &table);
     }
 
     #[test]
@@ -348,7 +310,7 @@ mod tests {
             ("v1", ETAG, GO),
             (r#""v1-gzip""#, ETAG, GO),
         ];
-        check("if-none-match", &table);
+        check(NONE_MATCH, &table);
     }
 
     #[test]
@@ -371,7 +333,7 @@ mod tests {
                 GO,
             ),
         ];
-        check("if-modified-since", &modified_since);
+        check(SINCE, &modified_since);
         let unmodified_since = [
             (AT, ETAG, GO),
             (AFTER, ETAG, GO),
@@ -379,12 +341,12 @@ mod tests {
             ("Sunday, 06-Nov-94 08:49:36 GMT", ETAG, PreconditionFailed),
             ("long ago", ETAG, GO),
         ];
-        check("if-unmodified-since", &unmodified_since);
+        check(UNMODIFIED, &unmodified_since);
         let unknown = Validators {
             modified_seconds: None,
             ..validators(ETAG)
         };
-        for name in ["if-modified-since", "if-unmodified-since"] {
+        for name in [SINCE, UNMODIFIED] {
             assert_eq!(decide(Method::Get, &[(name, BEFORE)], &unknown), GO);
         }
     }
@@ -394,48 +356,24 @@ mod tests {
         const STALE: &str = "\"v0\"";
         for (fields, decision) in [
             // If-Match silences If-Unmodified-Since, either way.
-            (
-                &[("if-match", ETAG), ("if-unmodified-since", BEFORE)][..],
-                GO,
-            ),
-            (
-                &[("if-match", STALE), ("if-unmodified-since", AFTER)],
-                PreconditionFailed,
-            ),
+            (&[(MATCH, ETAG), (UNMODIFIED, BEFORE)][..], GO),
+            (&[(MATCH, STALE), (UNMODIFIED, AFTER)], PreconditionFailed),
             // If-None-Match silences If-Modified-Since, even if it cannot be read.
-            (&[("if-none-match", STALE), ("if-modified-since", AT)], GO),
-            (
-                &[("if-none-match", ETAG), ("if-modified-since", BEFORE)],
-                NotModified,
-            ),
-            (
-                &[("if-none-match", "garbage"), ("if-modified-since", AT)],
-                GO,
-            ),
+            (&[(NONE_MATCH, STALE), (SINCE, AT)], GO),
+            (&[(NONE_MATCH, ETAG), (SINCE, BEFORE)], NotModified),
+            (&[(NONE_MATCH, "garbage"), (SINCE, AT)], GO),
             // 412 comes before 304.
-            (
-                &[("if-match", STALE), ("if-none-match", ETAG)],
-                PreconditionFailed,
-            ),
-            (&[("if-match", ETAG), ("if-none-match", ETAG)], NotModified),
-            (
-                &[("if-unmodified-since", BEFORE), ("if-modified-since", AT)],
-                PreconditionFailed,
-            ),
-            (
-                &[("if-unmodified-since", AT), ("if-modified-since", AT)],
-                NotModified,
-            ),
+            (&[(MATCH, STALE), (NONE_MATCH, ETAG)], PreconditionFailed),
+            (&[(MATCH, ETAG), (NONE_MATCH, ETAG)], NotModified),
+            (&[(UNMODIFIED, BEFORE), (SINCE, AT)], PreconditionFailed),
+            (&[(UNMODIFIED, AT), (SINCE, AT)], NotModified),
             // If-Range comes last and only ever costs the range.
-            (&[("if-none-match", ETAG), ("if-range", ETAG)], NotModified),
-            (&[("if-none-match", STALE), ("if-range", STALE)], WHOLE),
-            (&[("if-match", ETAG), ("if-range", ETAG)], GO),
+            (&[(NONE_MATCH, ETAG), (RANGE, ETAG)], NotModified),
+            (&[(NONE_MATCH, STALE), (RANGE, STALE)], WHOLE),
+            (&[(MATCH, ETAG), (RANGE, ETAG)], GO),
         ] {
-            assert_eq!(
-                decide(Method::Get, fields, &validators(ETAG)),
-                decision,
-                "{fields:?}"
-            );
+            let decided = decide(Method::Get, fields, &validators(ETAG));
+            assert_eq!(decided, decision, "{fields:?}");
         }
     }
 
@@ -457,7 +395,7 @@ mod tests {
             (AFTER, ETAG, WHOLE),
             ("v1", ETAG, WHOLE),
         ];
-        check("if-range", &table);
+        check(RANGE, &table);
         // The second of the change is not over, so that its date is weak.
         for (now_seconds, decision) in
             [(MODIFIED, WHOLE), (MODIFIED - 1, WHOLE), (MODIFIED + 1, GO)]
@@ -466,7 +404,7 @@ mod tests {
                 now_seconds,
                 ..validators(ETAG)
             };
-            assert_eq!(decide(Method::Get, &[("if-range", AT)], &young), decision);
+            assert_eq!(decide(Method::Get, &[(RANGE, AT)], &young), decision);
         }
     }
 }

@@ -49,32 +49,7 @@ fn advice(status: Status) -> &'static str {
 }
 
 /// The mark is a load line, as on the side of a ship.
-const TEMPLATE: &str = r##"<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark">
-<meta name="robots" content="noindex">
-<title>{code} {reason}</title>
-<style>
-:root{--paper:#f6f8fa;--ink:#17293a;--soft:#566878;--mark:#c2410c}
-@media(prefers-color-scheme:dark){:root{--paper:#0f1a24;--ink:#e4edf4;--soft:#93a6b6;--mark:#fb923c}}
-body{margin:0;min-height:100vh;display:grid;place-items:center;background:var(--paper);color:var(--ink);font:1.1rem/1.5 system-ui,sans-serif}
-main{padding:2rem;max-width:32rem}
-svg{width:4rem;stroke:var(--mark);fill:none;stroke-width:3}
-h1{margin:.8rem 0 .4rem;font-size:1.7rem;line-height:1.2}
-b{display:block;font-size:4.5rem;line-height:1;letter-spacing:-.03em;font-variant-numeric:tabular-nums}
-p{margin:.4rem 0;color:var(--soft)}
-a{color:var(--mark)}
-</style>
-<main>
-<svg viewBox="0 0 64 40" aria-hidden="true"><circle cx="32" cy="20" r="14"/><path d="M8 20h48"/></svg>
-<h1><b>{code}</b> {reason}</h1>
-<p>{advice}</p>
-<p><a href="/">Start page</a></p>
-</main>
-</html>
-"##;
+const TEMPLATE: &str = include_str!("error_pages/page.html");
 
 #[cfg(test)]
 mod tests {

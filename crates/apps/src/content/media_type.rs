@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::str::FromStr;
 
-/// Media types by extension: a maintained table, and what the options put over it.
+/// Media types by extension: a maintained table, and what the options put over it, at first nothing.
 #[derive(Clone, Debug, Default)]
 pub struct MediaTypes {
     overrides: HashMap<Box<str>, Box<str>>,
@@ -26,34 +26,25 @@ pub struct MediaTypeRule {
 )]
 pub struct InvalidMediaTypeRule(String);
 
-impl MediaTypeRule {
-    /// Has `extension` (with or without its dot, any case) mean `media_type`. Text without a
-    /// character set of its own is UTF-8, as in the table.
-    ///
-    /// # Errors
-    /// If either is not what it should be: a media type is `type/subtype`, with or without
-    /// parameters.
-    pub fn new(extension: &str, media_type: &str) -> Result<Self, InvalidMediaTypeRule> {
+impl FromStr for MediaTypeRule {
+    type Err = InvalidMediaTypeRule;
+
+    /// The extension has its dot or not, in any case; the media type has parameters or not. Text
+    /// without a character set of its own is UTF-8, as in the table.
+    fn from_str(rule: &str) -> Result<Self, InvalidMediaTypeRule> {
+        let invalid = || InvalidMediaTypeRule(rule.to_owned());
+        let (extension, media_type) = rule.split_once('=').ok_or_else(invalid)?;
+        let (extension, media_type) = (extension.trim(), media_type.trim());
         let bare = extension.strip_prefix('.').unwrap_or(extension);
         let is_in_names =
             |c: char| !matches!(c, '.' | '/') && !c.is_whitespace() && !c.is_control();
         if bare.is_empty() || !bare.chars().all(is_in_names) || !is_media_type(media_type) {
-            return Err(InvalidMediaTypeRule(format!("{extension}={media_type}")));
+            return Err(invalid());
         }
         Ok(Self {
             extension: bare.to_ascii_lowercase().into(),
             media_type: with_charset(media_type).into(),
         })
-    }
-}
-
-impl FromStr for MediaTypeRule {
-    type Err = InvalidMediaTypeRule;
-
-    fn from_str(rule: &str) -> Result<Self, InvalidMediaTypeRule> {
-        let invalid = || InvalidMediaTypeRule(rule.to_owned());
-        let (extension, media_type) = rule.split_once('=').ok_or_else(invalid)?;
-        Self::new(extension.trim(), media_type.trim()).map_err(|_| invalid())
     }
 }
 
@@ -80,12 +71,6 @@ const CORRECTIONS: &[(&str, &str)] = &[
 ];
 
 impl MediaTypes {
-    /// The table alone.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The Content-Type for a file of this name or path; text says that it is UTF-8.
     #[must_use]
     pub fn of(&self, name: &[u8]) -> Cow<'_, str> {
@@ -139,23 +124,57 @@ const TEXT_LIKE: &[&str] = &[
 /// is compressed already (pictures, films, `woff2`, archives) does not.
 #[must_use]
 pub fn is_text_like(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    let ends = |suffix: &str| {
-        let start = essence.len().checked_sub(suffix.len());
-        start
-            .and_then(|at| essence.get(at..))
-            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
-    };
-    let is_text = essence
-        .get(..5)
-        .is_some_and(|start| start.eq_ignore_ascii_case("text/"));
-    is_text
-        || ends("+json")
-        || ends("+xml")
-        || ends("+yaml")
-        || TEXT_LIKE
+    let essence = essence(media_type);
+    essence.starts_with("text/")
+        || ["+json", "+xml", "+yaml"]
             .iter()
-            .any(|like| essence.eq_ignore_ascii_case(like))
+            .any(|end| essence.ends_with(*end))
+        || TEXT_LIKE.contains(&&*essence)
+}
+
+/// A media type without its parameters, in lower case.
+fn essence(media_type: &str) -> String {
+    let essence = media_type.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// A media type, or a family of them: `image/svg+xml`, `font/*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypePattern(String);
+
+/// What is not a media type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a media type (image/svg+xml) or a family of them (font/*)")]
+pub struct InvalidTypePattern(String);
+
+impl FromStr for TypePattern {
+    type Err = InvalidTypePattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTypePattern> {
+        match text.split_once('/') {
+            Some((family, kind)) if is_plain(family) && (kind == "*" || is_plain(kind)) => {
+                Ok(Self(text.to_ascii_lowercase()))
+            }
+            _ => Err(InvalidTypePattern(text.to_owned())),
+        }
+    }
+}
+
+impl TypePattern {
+    /// Whether a media type, with or without parameters, is one of it.
+    pub(crate) fn fits(&self, media_type: &str) -> bool {
+        let essence = essence(media_type);
+        match self.0.strip_suffix('*') {
+            Some(family) => essence.starts_with(family),
+            None => essence == self.0,
+        }
+    }
+}
+
+/// Whether it is a name as media types and extensions have them (RFC 6838 section 4.2).
+pub(crate) fn is_plain(name: &str) -> bool {
+    let is_of_names = |c: char| c.is_ascii_alphanumeric() || "!#$&^_.+-".contains(c);
+    !name.is_empty() && name.chars().all(is_of_names)
 }
 
 /// What follows the last dot of the last component; a dot in front makes a hidden file, no extension.
@@ -213,7 +232,7 @@ mod tests {
 
     #[test]
     fn table_of_what_a_site_is_made_of() {
-        let types = MediaTypes::new();
+        let types = MediaTypes::default();
         for (name, media_type) in [
             ("index.html", "text/html; charset=utf-8"),
             ("a/b.c/INDEX.HTM", "text/html; charset=utf-8"),
@@ -256,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_is_like_text_compresses_and_what_is_compressed_does_not() {
-        let types = MediaTypes::new();
+        let types = MediaTypes::default();
         for (names, expected) in [
             (
                 "a.html a.css a.js a.mjs a.json a.js.map a.xml a.svg a.txt a.md a.csv a.wasm a.ttf a.otf \
@@ -289,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_shown() {
-        let types = MediaTypes::new();
+        let types = MediaTypes::default();
         for name in [
             "", "README", ".html", "a/.js", "a.html/b", "name.", "a.", ".", "x.nosuch", "x.ht ml",
         ] {

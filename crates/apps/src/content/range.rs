@@ -6,6 +6,7 @@
 //! many out of order, or more bytes in all than there are.
 
 use std::fmt;
+use std::ops::Range;
 
 /// Bytes of a representation; never empty, never beyond its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +84,11 @@ fn select_from(value: &[u8], size: u64) -> Option<Selection> {
         if asked > RANGES_MAX {
             return None;
         }
-        match Spec::parse(spec)?.resolve(size) {
-            // The end of nothing is nothing, which Content-Range cannot say.
-            Some(range) if range.start == range.end => return None,
-            Some(range) => {
-                ranges[count] = range;
-                count += 1;
-            }
-            None => {}
+        let bytes = bytes_of(spec, size)?;
+        if !bytes.is_empty() {
+            let Range { start, end } = bytes;
+            ranges[count] = ByteRange { start, end };
+            count += 1;
         }
     }
     match &ranges[..count] {
@@ -102,56 +100,30 @@ fn select_from(value: &[u8], size: u64) -> Option<Selection> {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Spec {
-    From { first: u64, last: Option<u64> },
-    Suffix { len: u64 },
-}
-
-impl Spec {
-    fn parse(spec: &[u8]) -> Option<Self> {
-        let dash = spec.iter().position(|byte| *byte == b'-')?;
-        let (first, last) = (&spec[..dash], &spec[dash + 1..]);
-        if first.is_empty() {
-            return Some(Self::Suffix { len: number(last)? });
-        }
-        let first = number(first)?;
-        if last.is_empty() {
-            return Some(Self::From { first, last: None });
-        }
-        let last = number(last)?;
-        let last = Some(last);
-        (Some(first) <= last).then_some(Self::From { first, last })
+/// The bytes that one range of the field names; none if it is not satisfiable. `None`: it is no range.
+fn bytes_of(spec: &[u8], size: u64) -> Option<Range<u64>> {
+    let dash = spec.iter().position(|byte| *byte == b'-')?;
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    if first.is_empty() {
+        let len = number(last)?;
+        // The end of nothing is nothing, which Content-Range cannot say.
+        let can_be_said = len == 0 || size > 0;
+        return can_be_said.then_some(size.saturating_sub(len)..size);
     }
-
-    /// The bytes that it names; empty only for a suffix of an empty representation. `None`: not
-    /// satisfiable.
-    fn resolve(self, size: u64) -> Option<ByteRange> {
-        match self {
-            Self::From { first, .. } if first >= size => None,
-            Self::From { first, last } => Some(ByteRange {
-                start: first,
-                end: last.map_or(size, |last| last.saturating_add(1).min(size)),
-            }),
-            Self::Suffix { len: 0 } => None,
-            Self::Suffix { len } => Some(ByteRange {
-                start: size.saturating_sub(len),
-                end: size,
-            }),
-        }
-    }
+    let first = number(first)?;
+    let last = match last {
+        b"" => u64::MAX,
+        digits => number(digits)?,
+    };
+    let end = last.saturating_add(1).min(size);
+    (first <= last).then_some(first..end)
 }
 
 /// Digits as a number; one too large for 64 bits is as good as the largest, for no file is so long.
 fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some(digits.iter().fold(0, |value: u64, digit| {
-        value
-            .saturating_mul(10)
-            .saturating_add(u64::from(digit - b'0'))
-    }))
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    Some(text.parse().unwrap_or(u64::MAX))
 }
 
 fn is_abuse(ranges: &[ByteRange], size: u64) -> bool {
@@ -338,11 +310,9 @@ mod tests {
 
     #[test]
     fn content_range_counts_the_last_byte_in() {
-        assert_eq!(
-            range(0, 500).content_range(1234).to_string(),
-            "bytes 0-499/1234"
-        );
-        assert_eq!(range(7, 8).content_range(8).to_string(), "bytes 7-7/8");
+        let of = |start, end, size| range(start, end).content_range(size).to_string();
+        assert_eq!(of(0, 500, 1234), "bytes 0-499/1234");
+        assert_eq!(of(7, 8, 8), "bytes 7-7/8");
         assert_eq!(unsatisfied_content_range(47).to_string(), "bytes */47");
     }
 

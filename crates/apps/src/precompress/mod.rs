@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::content::encoding::Coding;
+pub use crate::content::media_type::TypePattern;
 use crate::content::media_type::{MediaTypes, is_text_like};
 use neighbour::{Outcome, Source};
 
@@ -36,44 +37,6 @@ pub struct PrecompressOptions {
     pub types: Vec<TypePattern>,
     /// Threads that compress.
     pub jobs: NonZeroUsize,
-}
-
-/// A media type, or a family of them: `image/svg+xml`, `font/*`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypePattern(String);
-
-/// What is not a media type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a media type (image/svg+xml) or a family of them (font/*)")]
-pub struct InvalidTypePattern(String);
-
-impl std::str::FromStr for TypePattern {
-    type Err = InvalidTypePattern;
-
-    fn from_str(text: &str) -> Result<Self, InvalidTypePattern> {
-        let is_token = |part: &str| {
-            let is_token_char = |c: char| c.is_ascii_alphanumeric() || "!#$&^_.+-".contains(c);
-            !part.is_empty() && part.chars().all(is_token_char)
-        };
-        match text.split_once('/') {
-            Some((family, kind)) if is_token(family) && (kind == "*" || is_token(kind)) => {
-                Ok(Self(text.to_ascii_lowercase()))
-            }
-            _ => Err(InvalidTypePattern(text.to_owned())),
-        }
-    }
-}
-
-impl TypePattern {
-    fn fits(&self, media_type: &str) -> bool {
-        let essence = media_type.split(';').next().unwrap_or_default().trim();
-        match self.0.strip_suffix('*') {
-            Some(family) => essence
-                .get(..family.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(family)),
-            None => essence.eq_ignore_ascii_case(&self.0),
-        }
-    }
 }
 
 /// What became of the files.
@@ -149,7 +112,7 @@ pub fn precompress(
     if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Err(io::ErrorKind::WouldBlock.into()); // a file system without locks has none to wait for
     }
-    let types = MediaTypes::new();
+    let types = MediaTypes::default();
     let is_wanted = |path: &Path| {
         let media_type = types.of(path.as_os_str().as_encoded_bytes());
         match options.types.is_empty() {

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -100,7 +100,7 @@ impl Source {
 
     /// Writes the file in a coding; its length, or `None` if it is no smaller so.
     fn write(&self, coding: Coding, temporary: &Path) -> io::Result<Option<u64>> {
-        let mut source = open(&self.path)?;
+        let source = open(&self.path)?;
         let output = OpenOptions::new()
             .write(true)
             .create(true)
@@ -112,21 +112,9 @@ impl Source {
         let smaller = Smaller::new(io::BufWriter::with_capacity(PIECE_BYTES, output), len);
         let level = Effort::Ahead.level(coding);
         let mut encoder = Encoder::new(coding, level, len, smaller)?;
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut left = len;
-        while left > 0 {
-            let wanted = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            match source.read(&mut piece[..wanted]) {
-                Ok(0) => return Err(changed()),
-                Ok(count) => {
-                    encoder.write_all(&piece[..count])?;
-                    left -= count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if FileVersion::of(&fstat(&source)?) != self.version {
+        let mut pieces = io::BufReader::with_capacity(PIECE_BYTES, (&source).take(len));
+        let copied = io::copy(&mut pieces, &mut encoder)?;
+        if copied < len || FileVersion::of(&fstat(&source)?) != self.version {
             return Err(changed());
         }
         let Some((output, bytes)) = encoder.finish()?.end()? else {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::StaticFiles;
 use super::load::{LIST, join};
-use super::root::{Access, RootDirectory};
+use super::root::{Access, LOOK, RootDirectory};
 use crate::content::listing::{ENTRIES_MAX, Entry, Sort, page};
 use crate::content::path::SitePath;
 
@@ -35,7 +35,7 @@ impl StaticFiles {
     /// What a visitor could fetch in `relative`, and whether there is more than fits.
     fn list(&self, relative: &[u8]) -> Result<(Vec<Entry>, bool), Errno> {
         let root = self.root.directory(Access::Any)?;
-        let path = self.root.open_path(&root, relative, Access::Any)?.fd;
+        let path = self.root.resolve(&root, relative, LOOK, Access::Any)?.fd;
         let directory: OwnedFd = openat(&path, ".", LIST, Mode::empty())?;
         let mut entries = Vec::new();
         for found in Dir::read_from(&directory)? {
@@ -76,6 +76,6 @@ impl StaticFiles {
             return Ok(stat);
         }
         let path = join(relative, name);
-        fstat(self.root.open_path(root, &path, Access::Any)?.fd)
+        fstat(self.root.resolve(root, &path, LOOK, Access::Any)?.fd)
     }
 }

@@ -200,14 +200,9 @@ impl Entry {
 
     /// Takes the check of a stale entry upon this thread; false if another was quicker.
     pub(super) fn claim_check(&self, now: Millis) -> bool {
-        let until = self.fresh_until.load(Ordering::Relaxed);
-        let next = now.0.saturating_add(FRESH_MS);
+        let next = |until: u64| (now.0 >= until).then_some(now.0.saturating_add(FRESH_MS));
         let order = Ordering::Relaxed;
-        now.0 >= until
-            && self
-                .fresh_until
-                .compare_exchange(until, next, order, order)
-                .is_ok()
+        self.fresh_until.fetch_update(order, order, next).is_ok()
     }
 
     /// Looks whether everything is as it was. Blocks only as far as `stat` does.
@@ -254,24 +249,15 @@ pub(super) struct Resource {
     pub(super) making: Option<Making>,
 }
 
-/// The form of a file that a client gets.
-#[derive(Debug)]
-pub(super) struct Choice<'r> {
-    /// The best one that there is.
-    pub(super) found: &'r Representation,
-    /// A better one that could be made.
-    pub(super) missing: Option<Coding>,
-}
+/// The best form of a file that there is for a client, and a better one that could be made.
+pub(super) type Choice<'r> = (&'r Representation, Option<Coding>);
 
 impl Resource {
     /// The form that a client wants; `accepted` is asked for only if there is a choice.
     #[inline]
     pub(super) fn choose(&self, accepted: impl FnOnce() -> AcceptedCodings) -> Choice<'_> {
         if !self.varies() {
-            return Choice {
-                found: &self.identity,
-                missing: None,
-            };
+            return (&self.identity, None);
         }
         let accepted = accepted();
         let there = |coding: Coding| self.variants.iter().find(|it| it.coding == coding);
@@ -280,10 +266,7 @@ impl Resource {
         let possible = possible.filter(|it| there(*it).is_some() || may_be_made(*it));
         let wanted = accepted.best(possible);
         if wanted == Coding::Identity || there(wanted).is_some() {
-            return Choice {
-                found: there(wanted).unwrap_or(&self.identity),
-                missing: None,
-            };
+            return (there(wanted).unwrap_or(&self.identity), None);
         }
         let best = accepted.best(self.variants.iter().map(|variant| variant.coding));
         let found = there(best).unwrap_or(&self.identity);
@@ -292,10 +275,7 @@ impl Resource {
             .variants
             .iter()
             .any(|it| it.origin == Origin::File && !accepted.prefers(wanted, it.coding));
-        Choice {
-            found,
-            missing: (!is_enough).then_some(wanted),
-        }
+        (found, (!is_enough).then_some(wanted))
     }
 
     /// Whether what is sent depends on what the client accepts.

@@ -1,7 +1,6 @@
 //! From a path to an entry: opens, reads and describes what is there.
 
 use std::cell::Cell;
-use std::ffi::CString;
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use super::entry::{Entry, Probe, Resource, Target};
 use super::making::Making;
 use super::options::StaticOptions;
 use super::representation::{Facts, Origin, Representation};
-use super::root::{Access, Found, Root, RootDirectory};
+use super::root::{Access, Found, LOOK, READ, Root, RootDirectory};
 use super::version::{FileVersion, is_stale, is_young};
 use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
@@ -113,7 +112,7 @@ impl Loader<'_> {
                 Err(failure) => return Err(failure),
             }
         }
-        let found = self.root.open_path(&directory, relative, self.access);
+        let found = self.root.resolve(&directory, relative, LOOK, self.access);
         let fd = self.noted(found).map_err(failure)?;
         match file_type(&fd).map_err(failure)? {
             FileType::Directory => Ok(self.entry(Target::Directory, vec![])),
@@ -137,17 +136,15 @@ impl Loader<'_> {
 
     fn open(&self, directory: &RootDirectory, relative: &[u8]) -> Result<Opened, Failure> {
         let failure = |errno| Failure::of(errno, self.access);
-        let found = self.root.open_file(directory, relative, self.access);
+        let found = self.root.resolve(directory, relative, READ, self.access);
         let fd = match self.noted(found) {
             // A directory that may be entered but not read is one all the same.
             Err(Errno::ACCESS) => {
-                let found = self.root.open_path(directory, relative, self.access);
+                let found = self.root.resolve(directory, relative, LOOK, self.access);
                 let path = self.noted(found).map_err(failure)?;
-                let is_directory = file_type(&path).map_err(failure)? == FileType::Directory;
-                return if is_directory {
-                    Ok(Opened::Directory)
-                } else {
-                    Err(Failure::Refused(Status::FORBIDDEN))
+                return match file_type(&path).map_err(failure)? {
+                    FileType::Directory => Ok(Opened::Directory),
+                    _ => Err(Failure::Refused(Status::FORBIDDEN)),
                 };
             }
             opened => opened.map_err(failure)?,
@@ -171,17 +168,13 @@ impl Loader<'_> {
         let mut watched = beside;
         let (identity, version) = self.content(fd, version)?;
         let mut variants = Vec::new();
-        let codings: &[Coding] = if self.options.precompressed {
-            &Coding::COMPRESSED
-        } else {
-            &[]
-        };
-        for coding in codings {
+        let codings = Coding::COMPRESSED.into_iter();
+        for coding in codings.filter(|_| self.options.precompressed) {
             let neighbour = [path, coding.suffix().as_bytes()].concat();
             let found = match self.open(directory, &neighbour) {
                 Ok(Opened::File(fd, found)) if !is_stale(&found, &version) => {
                     let (content, found) = self.content(fd, found)?;
-                    variants.push((*coding, content, found));
+                    variants.push((coding, content, found));
                     Some(found)
                 }
                 Ok(Opened::File(_, found)) => Some(found),
@@ -229,19 +222,13 @@ impl Loader<'_> {
 
     /// What to look at to know that all of `watched` is as it was; nothing if looking cannot show it.
     fn probes(&self, watched: &[Beside]) -> Vec<Probe> {
-        let versions = watched.iter().filter_map(|(_, version)| version.as_ref());
-        if versions
-            .into_iter()
-            .any(|version| is_young(version, self.wall))
-        {
+        let mut versions = watched.iter().filter_map(|(_, version)| version.as_ref());
+        if versions.any(|version| is_young(version, self.wall)) {
             return Vec::new();
         }
         let probe = |(path, expected): &Beside| {
-            let path: CString = self.root.absolute(path)?;
-            Some(Probe {
-                path,
-                expected: *expected,
-            })
+            let (path, expected) = (self.root.absolute(path)?, *expected);
+            Some(Probe { path, expected })
         };
         let probes: Option<Vec<Probe>> = watched.iter().map(probe).collect();
         probes.unwrap_or_default()

@@ -91,10 +91,8 @@ impl StaticFiles {
         let Target::File(resource) = &entry.target else {
             return entry;
         };
-        let (Some(coding), Some(making)) = (
-            resource.choose(|| accepted(request)).missing,
-            &resource.making,
-        ) else {
+        let (_, missing) = resource.choose(|| accepted(request));
+        let (Some(coding), Some(making)) = (missing, &resource.making) else {
             return entry;
         };
         let bytes = bytes_for(resource.identity.version.content.size);

@@ -84,13 +84,9 @@ impl Making {
         let Some(asked_until) = place.map(|place| &self.asked_until[place]) else {
             return false;
         };
-        let until = asked_until.load(Ordering::Relaxed);
-        let next = now.0.saturating_add(ASK_AGAIN_MS);
+        let next = |until: u64| (now.0 >= until).then_some(now.0.saturating_add(ASK_AGAIN_MS));
         let order = Ordering::Relaxed;
-        now.0 >= until
-            && asked_until
-                .compare_exchange(until, next, order, order)
-                .is_ok()
+        asked_until.fetch_update(order, order, next).is_ok()
     }
 
     /// Takes the making of a variant upon this thread; false if another has it, or had it.

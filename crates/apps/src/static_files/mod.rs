@@ -153,12 +153,7 @@ impl StaticFiles {
             local.index.retain(|entry| entry.is_kept(now));
             self.sweep(now);
         }
-        let LocalFiles {
-            index,
-            path: buffer,
-            key,
-            ..
-        } = local;
+        let (index, buffer, key) = (&mut local.index, &mut local.path, &mut local.key);
         let asked = exchange.request.path();
         if index.find(asked).is_none() {
             index.revive(asked);
@@ -211,14 +206,10 @@ impl StaticFiles {
 
     /// Closes files without requests; once a minute, by the first thread that comes by.
     fn sweep(&self, now: Millis) {
-        let last = self.swept_ms.load(Ordering::Relaxed);
+        let is_due = |last: u64| now.since(Millis(last)) >= OPEN_UNSEEN_MS_MAX;
         let order = Ordering::Relaxed;
-        if now.since(Millis(last)) >= OPEN_UNSEEN_MS_MAX
-            && self
-                .swept_ms
-                .compare_exchange(last, now.0, order, order)
-                .is_ok()
-        {
+        let next = |last: u64| is_due(last).then_some(now.0);
+        if self.swept_ms.fetch_update(order, order, next).is_ok() {
             self.cache.retain(|entry| entry.is_kept(now));
         }
     }

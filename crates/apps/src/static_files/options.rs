@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use loadline_base::MemoryBudget;
 use loadline_proto::Limits;
 
-use crate::content::media_type::MediaTypes;
+use crate::content::media_type::{MediaTypes, TypePattern, is_plain};
 use crate::file_cache::CacheLimits;
 
 /// How static files are served. The default is safe to show to the world.
@@ -63,7 +63,7 @@ impl Default for StaticOptions {
             hidden: false,
             precompressed: true,
             compress: true,
-            media_types: MediaTypes::new(),
+            media_types: MediaTypes::default(),
             cache_control: Vec::new(),
             inline_bytes_max: Limits::default().inline_body_bytes_max,
             memory_bytes_max: 256 << 10,
@@ -100,10 +100,7 @@ enum Files {
     All,
     /// With its dot, in lower case.
     Extension(String),
-    /// Without parameters, in lower case.
-    MediaType(String),
-    /// With its slash, in lower case.
-    MediaFamily(String),
+    Types(TypePattern),
 }
 
 impl CacheControlRule {
@@ -115,13 +112,7 @@ impl CacheControlRule {
                     && path[path.len() - extension.len()..]
                         .eq_ignore_ascii_case(extension.as_bytes())
             }
-            Files::MediaType(wanted) => {
-                let essence = media_type.split(';').next().unwrap_or_default().trim();
-                essence.eq_ignore_ascii_case(wanted)
-            }
-            Files::MediaFamily(family) => media_type
-                .get(..family.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(family)),
+            Files::Types(types) => types.fits(media_type),
         }
     }
 }
@@ -161,24 +152,13 @@ impl FromStr for CacheControlRule {
 
 fn files_of(what: &str) -> Option<Files> {
     let what = what.to_ascii_lowercase();
-    let is_token = |text: &str| {
-        let symbol = |c: char| c.is_ascii_alphanumeric() || "!#$&^_.+-".contains(c);
-        !text.is_empty() && text.chars().all(symbol)
-    };
     if what == "*" || what == "*/*" {
         return Some(Files::All);
     }
     if let Some(extension) = what.strip_prefix('.') {
-        return is_token(extension).then_some(Files::Extension(what));
+        return is_plain(extension).then_some(Files::Extension(what));
     }
-    let (family, kind) = what.split_once('/')?;
-    if !is_token(family) {
-        return None;
-    }
-    if kind == "*" {
-        return Some(Files::MediaFamily(format!("{family}/")));
-    }
-    is_token(kind).then_some(Files::MediaType(what))
+    what.parse().ok().map(Files::Types)
 }
 
 #[cfg(test)]

@@ -53,19 +53,11 @@ pub(super) struct Facts<'f> {
 
 impl Representation {
     pub(super) fn new(facts: Facts<'_>, options: &StaticOptions) -> Self {
-        let Facts {
-            path,
-            coding,
-            version,
-            content,
-            origin,
-            has_variants,
-            loaded,
-        } = facts;
-        let media_type = options.media_types.of(path);
-        let cache_control = options.cache_control_of(path, &media_type);
-        let etag = etag(&content, coding, &version, loaded);
-        let loaded_seconds = match loaded.duration_since(UNIX_EPOCH) {
+        let (coding, version, content) = (facts.coding, facts.version, facts.content);
+        let media_type = options.media_types.of(facts.path);
+        let cache_control = options.cache_control_of(facts.path, &media_type);
+        let etag = etag(&content, coding, &version, facts.loaded);
+        let loaded_seconds = match facts.loaded.duration_since(UNIX_EPOCH) {
             Ok(since) => since.as_secs(),
             Err(_) => 0,
         };
@@ -84,7 +76,7 @@ impl Representation {
         let modified = UNIX_EPOCH + Duration::from_secs(modified_seconds.min(YEAR_9999));
         fields.add("ETag", &etag);
         fields.add("Last-Modified", httpdate::fmt_http_date(modified));
-        if has_variants {
+        if facts.has_variants {
             fields.add("Vary", "Accept-Encoding");
         }
         if let Some(value) = cache_control {
@@ -100,7 +92,7 @@ impl Representation {
         };
         Self {
             coding,
-            origin,
+            origin: facts.origin,
             content,
             size,
             media_type: media_type.into(),
@@ -145,12 +137,7 @@ const YEAR_9999: u64 = 253_402_300_799;
 /// Content in memory goes by its bytes; a file by its identity, length and times, hashed so that
 /// they stay private.
 fn etag(content: &Content, coding: Coding, version: &FileVersion, loaded: SystemTime) -> String {
-    let variant = match coding {
-        Coding::Identity => "",
-        Coding::Gzip => "-gz",
-        Coding::Zstd => "-zst",
-        Coding::Brotli => "-br",
-    };
+    let variant = coding.suffix().replace('.', "-");
     match content {
         Content::Shared(bytes) => format!("\"{:016x}{variant}\"", xxh3_64(bytes)),
         Content::File(_) => {

@@ -88,11 +88,14 @@ impl AsFd for RootDirectory {
     }
 }
 
-/// Flags that keep an open from waiting for the other end of a pipe, and from side effects.
-const READ: OFlags = OFlags::RDONLY
+/// Flags for reading: they keep an open from waiting for the other end of a pipe, and from side effects.
+pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY);
+
+/// Flags for looking at what is there, which needs no permission to read it.
+pub(super) const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 impl Root {
     /// Takes `path` as the root. Symbolic links in it are followed again when they change.
@@ -156,28 +159,8 @@ impl Root {
         CString::new(path).ok()
     }
 
-    /// Opens `relative` (see `SitePath::relative`) for reading.
-    pub(super) fn open_file(
-        &self,
-        directory: &RootDirectory,
-        relative: &[u8],
-        access: Access,
-    ) -> Result<Found, Errno> {
-        self.resolve(directory, relative, READ, access)
-    }
-
-    /// Opens `relative` only to look at it, which needs no permission to read it.
-    pub(super) fn open_path(
-        &self,
-        directory: &RootDirectory,
-        relative: &[u8],
-        access: Access,
-    ) -> Result<Found, Errno> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        self.resolve(directory, relative, flags, access)
-    }
-
-    fn resolve(
+    /// Opens `relative` (see `SitePath::relative`) with `READ` or `LOOK`.
+    pub(super) fn resolve(
         &self,
         directory: &RootDirectory,
         relative: &[u8],
@@ -256,10 +239,7 @@ impl Root {
 }
 
 fn probe(directory: BorrowedFd<'_>) -> io::Result<Resolver> {
-    let try_with = |resolve| {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        openat2(directory, ".", flags, Mode::empty(), resolve)
-    };
+    let try_with = |resolve| openat2(directory, ".", LOOK, Mode::empty(), resolve);
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     match try_with(beneath | ResolveFlags::CACHED) {
         Ok(_) | Err(Errno::AGAIN) => return Ok(Resolver::Cached),

@@ -1,6 +1,7 @@
 //! From an entry to an answer: which form of it, whether the client has it already, which bytes.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -9,11 +10,11 @@ use loadline_proto::{Body, Context, Exchange, FieldName, Method, Outcome, Reques
 use rustix::fs::{Advice, fadvise};
 
 use super::StaticFiles;
-use super::entry::{Choice, Entry, Resource, Target};
+use super::entry::{Entry, Resource, Target};
 use super::load::{Failure, read_at};
 use super::representation::Representation;
 use super::root::Access;
-use crate::content::conditional::{Decision, Validators, conditions_of, evaluate};
+use crate::content::conditional::{Decision, Validators, evaluate};
 use crate::content::encoding::AcceptedCodings;
 use crate::content::multipart::{Boundary, Content, body};
 use crate::content::path::{SitePath, directory_location};
@@ -89,7 +90,7 @@ impl StaticFiles {
         exchange: &mut Exchange,
         place: Place<'_, '_>,
     ) -> Outcome {
-        let Choice { found, missing } = resource.choose(|| accepted(&exchange.request));
+        let (found, missing) = resource.choose(|| accepted(&exchange.request));
         if let (Some(coding), Some(making), Place::Loop(cx)) = (missing, &resource.making, &place)
             && making.may_ask(coding, cx.now)
         {
@@ -128,7 +129,7 @@ impl StaticFiles {
                 modified_seconds: Some(chosen.modified_seconds),
                 now_seconds,
             };
-            match evaluate(conditions_of(request), &validators) {
+            match evaluate(request, &validators) {
                 Decision::Proceed { range } => may_range = range,
                 Decision::NotModified => {
                     exchange.response.clear();
@@ -150,7 +151,7 @@ impl StaticFiles {
         }
         match select(request.field_values(FieldName::Range), chosen.size) {
             Selection::Whole => self.serve_whole(chosen, exchange, place),
-            Selection::One(range) => serve_range(chosen, range, exchange, &place),
+            Selection::One(range) => serve_ranges(chosen, &[range], exchange, &place),
             Selection::Several(ranges) => serve_ranges(chosen, &ranges, exchange, &place),
             Selection::Unsatisfiable => {
                 exchange.response.error(Status::RANGE_NOT_SATISFIABLE);
@@ -203,36 +204,25 @@ fn vary(resource: &Resource, exchange: &mut Exchange) {
     }
 }
 
-fn serve_range(
-    chosen: &Representation,
-    range: ByteRange,
-    exchange: &mut Exchange,
-    place: &Place<'_, '_>,
-) -> Outcome {
-    if !at_hand(chosen, range, exchange, place) {
-        return Outcome::Blocking;
-    }
-    let response = &mut exchange.response;
-    response.clear();
-    response.status = Status::PARTIAL_CONTENT;
-    response.fields.append(&chosen.fields, 0);
-    let content_range = range.content_range(chosen.size).to_string();
-    response.field("Content-Range", content_range);
-    response.body = part(&chosen.content, range);
-    Outcome::Ready
-}
-
 fn serve_ranges(
     chosen: &Representation,
     ranges: &[ByteRange],
     exchange: &mut Exchange,
     place: &Place<'_, '_>,
 ) -> Outcome {
-    if !ranges
-        .iter()
-        .all(|range| at_hand(chosen, *range, exchange, place))
-    {
+    let is_at_hand = |range: &ByteRange| at_hand(chosen, *range, exchange, place);
+    if !ranges.iter().all(is_at_hand) {
         return Outcome::Blocking;
+    }
+    let response = &mut exchange.response;
+    response.clear();
+    response.status = Status::PARTIAL_CONTENT;
+    if let [range] = ranges {
+        response.fields.append(&chosen.fields, 0);
+        let content_range = range.content_range(chosen.size).to_string();
+        response.field("Content-Range", content_range);
+        response.body = part(&chosen.content, *range);
+        return Outcome::Ready;
     }
     // Drawn from the seed of a hash map, which no client can know.
     let seed = RandomState::new();
@@ -242,9 +232,6 @@ fn serve_ranges(
         u128::from(hasher.finish())
     };
     let boundary = Boundary(draw(0) << 64 | draw(1));
-    let response = &mut exchange.response;
-    response.clear();
-    response.status = Status::PARTIAL_CONTENT;
     response.field("Content-Type", boundary.content_type());
     response.fields.append(&chosen.fields, 1); // without their Content-Type
     let parts = body(
@@ -271,7 +258,7 @@ fn part(content: &Content, range: ByteRange) -> Body {
         Content::File(file) => Body::File {
             file: Arc::clone(file),
             offset: range.start,
-            len: range.end - range.start,
+            len: range.len(),
         },
     }
 }
@@ -306,13 +293,8 @@ fn is_in_page_cache(file: &OpenFile, offset: u64) -> bool {
 }
 
 fn prefetch(file: &OpenFile, range: ByteRange) {
-    let ahead = (range.end - range.start).min(READ_AHEAD_BYTES);
+    let ahead = NonZeroU64::new(range.len().min(READ_AHEAD_BYTES));
     // Both only help: what they cannot do shows when the file is sent.
-    let _ = fadvise(
-        &file.fd,
-        range.start,
-        std::num::NonZeroU64::new(ahead),
-        Advice::WillNeed,
-    );
+    let _ = fadvise(&file.fd, range.start, ahead, Advice::WillNeed);
     let _ = read_at(&file.fd, &mut [0], range.start, Access::Any);
 }
