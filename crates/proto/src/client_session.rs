@@ -94,7 +94,7 @@ enum Asked {
 }
 
 /// What only some answers need; kept for the next one that does.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Partial {
     /// A head that came in pieces.
     bytes: Vec<u8>,
@@ -138,18 +138,8 @@ pub struct ClientSession {
 impl ClientSession {
     /// A fresh connection.
     #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            content_bytes: 0,
-            left: 0,
-            partial: None,
-            status: 0,
-            interim_count: 0,
-            state: State::Idle,
-            asked: Asked::Content,
-            has_begun: false,
-            persists: false,
-        }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// A request with this method is on its way: the next answer is to it. Only when none is out;
@@ -266,7 +256,7 @@ impl ClientSession {
         self.has_begun |= !bytes.is_empty();
         let mut rest = bytes;
         loop {
-            let mut head = ReplyHead::new();
+            let mut head = ReplyHead::default();
             let len = match head.read(rest, limits) {
                 Ok(Some(len)) => len,
                 Ok(None) => return self.keep_head(rest, head),
@@ -440,13 +430,7 @@ impl ClientSession {
     }
 
     fn partial(&mut self) -> &mut Partial {
-        self.partial.get_or_insert_with(|| {
-            Box::new(Partial {
-                bytes: Vec::new(),
-                head: ReplyHead::new(),
-                chunks: ChunkedDecoder::default(),
-            })
-        })
+        self.partial.get_or_insert_default()
     }
 
     #[cold]

@@ -53,6 +53,11 @@ impl Fault {
         }
     }
 
+    /// Fields, or what counts as such, are beyond a limit: 431.
+    pub(crate) const fn large_fields(text: &'static str) -> Self {
+        Self::limit(Status::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+    }
+
     /// Time was up; `status` if an answer is due.
     #[must_use]
     pub const fn timeout(status: Option<Status>, text: &'static str) -> Self {

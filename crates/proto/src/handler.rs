@@ -52,7 +52,9 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// Called after `Blocking`, on a thread that may block. Leaves the answer in the exchange.
-    fn handle_blocking(&self, exchange: &mut Exchange);
+    fn handle_blocking(&self, exchange: &mut Exchange) {
+        exchange.response.error(Status::INTERNAL_SERVER_ERROR); // said `Blocking` and has no such step
+    }
 
     /// Called after `Later`, once, on the thread that polls the task first: makes the future that
     /// answers through its port. Workers pass it on to each other between two polls. The task ends when the answer has been handed over, all of it.

@@ -1,9 +1,10 @@
 //! Request methods (RFC 9110 section 9, RFC 5789).
 
 /// The method of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are the standard's")]
 pub enum Method {
+    #[default]
     Get,
     Head,
     Post,

@@ -141,7 +141,7 @@ pub enum RequestBody {
 }
 
 /// A request. Everything in it has been checked against RFC 9110 and 9112.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Request {
     /// The method.
     pub method: Method,
@@ -158,24 +158,6 @@ pub struct Request {
     pub(crate) authority: Span,
     pub(crate) fields: Vec<Field>,
     pub(crate) known: u32,
-}
-
-impl Default for Request {
-    fn default() -> Self {
-        Self {
-            method: Method::Get,
-            version: Version::Http11,
-            form: TargetForm::Origin,
-            body: RequestBody::Empty,
-            head: Vec::new(),
-            target: Span::default(),
-            path: Span::default(),
-            query: None,
-            authority: Span::default(),
-            fields: Vec::new(),
-            known: 0,
-        }
-    }
 }
 
 impl Request {

@@ -16,7 +16,7 @@ use loadline_proto::Handler;
 use crate::accept::listener::Listener;
 use crate::connection_thread;
 use crate::memory::thread_bytes;
-use crate::options::{Architecture, ServerOptions, WorkerPools};
+use crate::options::{Architecture, ServerOptions};
 use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
 use crate::thread::context;
@@ -53,11 +53,8 @@ pub fn fixed_memory_bytes(options: &ServerOptions) -> u64 {
         Architecture::Reactor | Architecture::Proactor => {
             let of = |role| of(role, context::READ_BUFFER_BYTES);
             let loops = options.loops as u64;
-            let pools = match options.worker_pools {
-                WorkerPools::Shared => 1,
-                WorkerPools::PerLoop => loops,
-            };
-            of(Role::Loop) * loops + of(Role::Worker) * options.workers as u64 * pools
+            let workers = (options.workers * options.pools()) as u64;
+            of(Role::Loop) * loops + of(Role::Worker) * workers
         }
     }
 }

@@ -70,19 +70,23 @@ impl<H> Config<H> {
         self
     }
 
+    /// Where its listeners listen, in their order.
+    pub(crate) fn addresses(&self) -> Vec<ListenAddr> {
+        let addresses = self.listeners.iter().map(|it| it.address.clone());
+        addresses.collect()
+    }
+
+    fn listener(&self, number: u32) -> &ListenerConfig {
+        let index = (number as usize).min(self.listeners.len().saturating_sub(1));
+        &self.listeners[index]
+    }
+
     /// Whose a connection is that this listener has just accepted. Proxies that are trusted stand for
     /// many clients, and have no share.
     pub(crate) fn client(&self, listener: u32, peer: Option<SocketAddr>) -> ClientKey {
-        let index = (listener as usize).min(self.listeners.len().saturating_sub(1));
+        let proxies = &self.listener(listener).session.trusted_proxies;
         match peer {
-            Some(peer)
-                if !self.listeners[index]
-                    .session
-                    .trusted_proxies
-                    .trusts(Some(peer)) =>
-            {
-                ClientKey::of(peer.ip())
-            }
+            Some(peer) if !proxies.trusts(Some(peer)) => ClientKey::of(peer.ip()),
             _ => ClientKey::NOBODY,
         }
     }
@@ -94,11 +98,8 @@ impl<H> Config<H> {
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> ServerSession {
-        let index = (listener as usize).min(self.listeners.len().saturating_sub(1));
-        let ListenerConfig {
-            session, protocol, ..
-        } = &self.listeners[index];
-        protocol.session(session, peer, cx)
+        let listener = self.listener(listener);
+        listener.protocol.session(&listener.session, peer, cx)
     }
 }
 
@@ -153,15 +154,8 @@ impl<H> SharedConfig<H> {
     /// # Errors
     /// Its listeners are others.
     pub fn replace(&self, config: Config<H>) -> Result<(), ConfigError> {
-        let addresses = |config: &Config<H>| -> Vec<ListenAddr> {
-            config
-                .listeners
-                .iter()
-                .map(|it| it.address.clone())
-                .collect()
-        };
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let (serves, wants) = (addresses(&current), addresses(&config));
+        let (serves, wants) = (current.addresses(), config.addresses());
         if serves != wants {
             return Err(ConfigError { serves, wants });
         }
@@ -258,9 +252,7 @@ impl<H: Handler> Config<H> {
             }
         }
     }
-}
 
-impl<H: Handler> Config<H> {
     /// Whether a request is answered however much there is to do.
     #[cold]
     pub(crate) fn is_exempt(&self, exchange: &Exchange) -> bool {

@@ -21,7 +21,6 @@ use loadline_sys::file::{self, Filled};
 
 use crate::config::Steps;
 use crate::fairness::ClientKey;
-use crate::site::Site;
 use crate::task::{TaskPool, Tasks};
 use crate::thread::context::ThreadContext;
 use crate::transport::sending::cut_short;
@@ -81,7 +80,6 @@ pub(crate) enum Step {
 
 /// What one visit has, and has used up.
 struct Visit<'v, H: Handler, D> {
-    site: &'v Site<H>,
     thread: &'v mut ThreadContext<H>,
     driver: &'v mut D,
     bytes_left: u64,
@@ -157,7 +155,6 @@ impl<T> Connection<T> {
     #[inline]
     pub(crate) fn drive<H: Handler, D>(
         &mut self,
-        site: &Site<H>,
         thread: &mut ThreadContext<H>,
         driver: &mut D,
         placement: &mut impl Placement<H>,
@@ -166,7 +163,6 @@ impl<T> Connection<T> {
         T: Transport<D>,
     {
         let mut visit = Visit {
-            site,
             thread,
             driver,
             bytes_left: self.transport.write_bytes_max(),
@@ -179,7 +175,7 @@ impl<T> Connection<T> {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Pause::Again) => return Step::Again,
                 ControlFlow::Break(Pause::Prefetch(range)) => {
-                    if placement.prefetch(range, self.holder(), site, visit.thread) {
+                    if placement.prefetch(range, self.holder(), visit.thread) {
                         visit.blocked += 1;
                         self.prefetched(&mut visit.thread.cx());
                         flow = self.resume(&mut visit);
@@ -211,26 +207,27 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
-        let site = visit.site;
         let mut borrowed = visit.thread.borrow();
         let io = &mut Io {
+            session: &mut self.session,
             driver: &mut *visit.driver,
             read_buffer: borrowed.read_buffer,
             files: borrowed.files,
             bytes_left: &mut visit.bytes_left,
             cx: &mut borrowed.cx,
         };
-        match self.session.next_action(io.cx) {
+        match io.session.next_action(io.cx) {
             Action::Run(mut exchange) => {
-                site.check_proxy(&exchange);
+                borrowed.site.check_proxy(&exchange);
                 let (config, local) = (borrowed.config, borrowed.local);
                 let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
-                self.session.ran(exchange, outcome, io.cx);
+                io.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => self.block(exchange, visit, placement)?,
             Action::Start(mut exchange) => {
-                exchange.local = (self.transport).local_address(&site.local_addresses, io.driver);
-                match placement.start(exchange, site, visit.thread) {
+                let addresses = &borrowed.site.local_addresses;
+                exchange.local = self.transport.local_address(addresses, io.driver);
+                match placement.start(exchange, visit.thread) {
                     TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
                     start => self.started(start, &mut visit.thread.cx()),
                 }
@@ -248,17 +245,17 @@ impl<T> Connection<T> {
                 task.for_each(|task| visit.thread.tasks.end(task));
             }
             Action::Send { transmit, then } => {
-                return Ok(self.transport.send(transmit, then, &mut self.session, io));
+                return Ok(self.transport.send(transmit, then, io));
             }
             Action::ReceivePending { certain } => {
-                return Ok((self.transport).receive_pending(certain, &mut self.session, io));
+                return Ok(self.transport.receive_pending(certain, io));
             }
-            Action::Fill(fill) => return Ok(self.fill(fill, io.cx)),
+            Action::Fill(fill) => return Ok(self.fill(fill, &mut borrowed.cx)),
             Action::Compute(computation) => self.compute(computation, visit, placement),
-            Action::Finish => self.transport.finish(&mut self.session, io),
+            Action::Finish => self.transport.finish(io),
             Action::Wait { read, hang_up } => {
-                if !self.transport.wait(read, hang_up, &mut self.session, io) {
-                    if !self.poll_tasks(site, visit.thread) {
+                if !self.transport.wait(read, hang_up, io) {
+                    if !self.poll_tasks(visit.thread) {
                         return Err(Step::Wait);
                     }
                     visit.task_orders += 1;
@@ -276,24 +273,25 @@ impl<T> Connection<T> {
     {
         let mut borrowed = visit.thread.borrow();
         let io = &mut Io {
+            session: &mut self.session,
             driver: &mut *visit.driver,
             read_buffer: borrowed.read_buffer,
             files: borrowed.files,
             bytes_left: &mut visit.bytes_left,
             cx: &mut borrowed.cx,
         };
-        self.transport.resume(&mut self.session, io)
+        self.transport.resume(io)
     }
 
     /// The blocking step is done, or was refused.
     pub(crate) fn completed<H: Handler>(
         &mut self,
         exchange: Box<Exchange>,
-        site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) {
+        let is_draining = thread.site.shutdown.is_draining();
         let cx = &mut thread.cx();
-        if site.shutdown.is_draining() {
+        if is_draining {
             self.session.draining(cx);
         }
         self.session.completed(exchange, cx);
@@ -315,9 +313,9 @@ impl<T> Connection<T> {
         visit: &mut Visit<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<(), Step> {
-        match placement.block(exchange, visit.site, visit.thread) {
+        match placement.block(exchange, visit.thread) {
             Blocked::Done(exchange) => {
-                self.completed(exchange, visit.site, visit.thread);
+                self.completed(exchange, visit.thread);
                 visit.blocked += 1;
             }
             Blocked::Queued => {}
@@ -335,7 +333,7 @@ impl<T> Connection<T> {
         placement: &mut impl Placement<H>,
     ) {
         let client = self.holder();
-        let done = placement.compute(computation, client, visit.site, visit.thread);
+        let done = placement.compute(computation, client, visit.thread);
         if let Some(computation) = done {
             self.computed(computation, &mut visit.thread.cx());
             visit.blocked += 1;
@@ -423,16 +421,12 @@ impl<T> Connection<T> {
     }
 
     /// Polls tasks that are due, and reports their events to the session; `false`: there were none.
-    pub(crate) fn poll_tasks<H: Handler>(
-        &mut self,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> bool {
+    pub(crate) fn poll_tasks<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> bool {
         if self.tasks.is_empty() {
             return false;
         }
         let mut borrowed = thread.borrow();
-        if site.shutdown.is_draining() {
+        if borrowed.site.shutdown.is_draining() {
             self.session.draining(&mut borrowed.cx); // shows in a head that is still to come
         }
         let polled = self

@@ -28,7 +28,6 @@ use crate::fairness::{ClientKey, Occupation};
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
-use crate::site::Site;
 use crate::task::TaskHome;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
@@ -144,25 +143,25 @@ pub(crate) struct BusyTime {
 
 /// Waits for the next connection; `None` at the end of a drain.
 pub(crate) fn next_accepted<H: Handler>(
-    site: &Site<H>,
     acceptor: &mut Acceptor,
     thread: &mut ThreadContext<H>,
 ) -> io::Result<Option<Accepted>> {
-    let row = Arc::clone(&thread.row);
     loop {
-        let seen = site.shutdown.stage();
-        if site.shutdown.is_cut(thread.tick()) {
+        let now = thread.tick();
+        let shutdown = &thread.site.shutdown;
+        let seen = shutdown.stage();
+        if shutdown.is_cut(now) {
             return Ok(None);
         }
         if seen != Stage::Up {
             acceptor.begin_drain();
         }
-        match acceptor.next(thread.now(), &row)? {
+        match acceptor.next(now, &thread.row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
                 return Ok(Some(accepted));
             }
             None if acceptor.is_drained() => return Ok(None),
-            None => acceptor.wait(thread.now(), site.shutdown.next_fd(seen))?,
+            None => acceptor.wait(now, shutdown.next_fd(seen))?,
         }
     }
 }
@@ -172,19 +171,17 @@ pub(crate) fn next_accepted<H: Handler>(
 pub(crate) fn serve_accepted<H: Handler>(
     accepted: &Accepted,
     record: Option<Box<ConnectionRecord>>,
-    site: &Site<H>,
     thread: &mut ThreadContext<H>,
 ) {
     let hold = Forever {
         socket: accepted.socket.as_fd(),
     };
-    serve(accepted, site, thread, &hold, Verdict::Admit, record);
+    serve(accepted, thread, &hold, Verdict::Admit, record);
 }
 
 /// Serves a connection until its end. The caller has noted it in the connection log, and closes the socket.
 pub(crate) fn serve<H: Handler, T: Hold>(
     accepted: &Accepted,
-    site: &Site<H>,
     thread: &mut ThreadContext<H>,
     hold: &T,
     verdict: Verdict,
@@ -198,7 +195,7 @@ pub(crate) fn serve<H: Handler, T: Hold>(
         connection.refuse(&mut thread.cx());
     }
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
-    let run = AssertUnwindSafe(|| serve_while_held(&mut connection, site, thread, hold));
+    let run = AssertUnwindSafe(|| serve_while_held(&mut connection, thread, hold));
     if let Err(panic) = catch_unwind(run) {
         give_up(&mut connection, log::panic_text(panic.as_ref()));
     }
@@ -214,13 +211,12 @@ pub(crate) fn serve<H: Handler, T: Hold>(
 /// Serves a connection until its end, or until it loses the thread. A visit has begun, and has to be ended.
 pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     connection: &mut Connection<Socket<F>>,
-    site: &Site<H>,
     thread: &mut ThreadContext<H>,
     hold: &T,
 ) -> (Left, BusyTime) {
     let visit_us = Some(thread.now_us());
+    let streams = StreamQueue::new(thread.site.options.latency_goal);
     let mut thread = Thread {
-        site,
         thread,
         hold,
         connection,
@@ -230,7 +226,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         busy: BusyTime::default(),
         visit_us,
         footprint: Footprint::default(),
-        streams: StreamQueue::new(site.options.latency_goal),
+        streams,
     };
     let left = thread.run();
     if matches!(left, Left::AtStep(..)) {
@@ -259,11 +255,7 @@ pub(crate) fn give_up<T>(connection: &mut Connection<T>, text: &str) {
 
 /// Answers a new connection with 503, as far as that takes no waiting, and closes it. A client that
 /// is still sending may see a reset instead of the answer.
-pub(crate) fn refuse_at_once<H: Handler>(
-    accepted: &Accepted,
-    site: &Site<H>,
-    thread: &mut ThreadContext<H>,
-) {
+pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, thread: &mut ThreadContext<H>) {
     thread.tick();
     let record = thread.log_accepted(accepted.peer);
     let transport = Socket::of_thread(accepted.socket.as_fd());
@@ -277,10 +269,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
         home: None,
         visit_us: None,
     };
-    while !matches!(
-        connection.drive(site, thread, &mut (), placement),
-        Step::Close
-    ) {
+    while !matches!(connection.drive(thread, &mut (), placement), Step::Close) {
         connection.abort(CloseReason::Refused); // no thread waits for it
     }
     let record = connection.end(&mut (), &mut thread.cx());
@@ -289,7 +278,6 @@ pub(crate) fn refuse_at_once<H: Handler>(
 
 /// A thread and its connection.
 struct Thread<'c, H: Handler, T, F> {
-    site: &'c Site<H>,
     thread: &'c mut ThreadContext<H>,
     hold: &'c T,
     connection: &'c mut Connection<Socket<F>>,
@@ -310,14 +298,13 @@ struct Thread<'c, H: Handler, T, F> {
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     fn run(&mut self) -> Left {
         loop {
-            if self.site.shutdown.stage() > self.seen
+            if self.thread.site.shutdown.stage() > self.seen
                 && let Some(left) = self.follow_shutdown()
             {
                 return left;
             }
-            let site = self.site;
             let (mut placement, connection, thread) = self.parts();
-            let step = connection.drive(site, thread, &mut (), &mut placement);
+            let step = connection.drive(thread, &mut (), &mut placement);
             let left = match step {
                 Step::Wait if !self.streams.is_empty() => self.run_next(),
                 Step::Wait => self.wait(),
@@ -357,9 +344,8 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if let ControlFlow::Break(left) = self.go_on() {
             return left;
         }
-        let site = self.site;
         loop {
-            let began_us = site.clock.now_us();
+            let began_us = self.thread.site.clock.now_us();
             let Some(next) = self.streams.next(began_us) else {
                 break;
             };
@@ -370,8 +356,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                     waited_us,
                 } => {
                     let (mut placement, _, thread) = self.parts();
-                    let has_run =
-                        placement.run(&mut exchange, Some(&*steps), waited_us, site, thread);
+                    let has_run = placement.run(&mut exchange, Some(&*steps), waited_us, thread);
                     let now_us = self.thread.now_us();
                     if has_run {
                         (self.streams).done(now_us, now_us.saturating_sub(began_us));
@@ -387,7 +372,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                     (exchange, false)
                 }
             };
-            (self.connection).completed(exchange, site, self.thread);
+            (self.connection).completed(exchange, self.thread);
             if has_run {
                 break;
             }
@@ -445,7 +430,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             return Some(Left::Waiting);
         }
         self.visit_us = Some(self.thread.now_us());
-        if self.site.shutdown.is_cut(self.thread.now()) {
+        if self.thread.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
         if !ready.readable && !ready.gone {
@@ -486,7 +471,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let hold_waker = self.hold.waker();
         let other_fd = match hold_waker {
             Some(waker) => waker.as_fd(),
-            None => self.site.shutdown.next_fd(self.seen),
+            None => self.thread.site.shutdown.next_fd(self.seen),
         };
         let task_fd = task_waker.map(|waker| waker.as_fd());
         let timeout_ms = self.timeout_ms().filter(|_| !T::IS_WOKEN_AT_DEADLINE);
@@ -539,7 +524,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             self.busy.visits += 1;
             self.busy.us += now_us.saturating_sub(began_us);
         }
-        on_thread::end(&mut self.permit, self.site, now_us);
+        on_thread::end(&mut self.permit, &self.thread.site, now_us);
         now_us
     }
 
@@ -549,7 +534,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if self.hold.has_lost().is_some() {
             return ControlFlow::Break(self.lose());
         }
-        if self.site.shutdown.is_cut(self.thread.now()) {
+        if self.thread.site.shutdown.is_cut(self.thread.now()) {
             return ControlFlow::Break(self.cut());
         }
         self.connection.expired(&mut self.thread.cx());
@@ -557,10 +542,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 
     fn follow_shutdown(&mut self) -> Option<Left> {
-        if self.site.shutdown.is_cut(self.thread.now()) {
+        if self.thread.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
-        self.seen = self.site.shutdown.stage();
+        self.seen = self.thread.site.shutdown.stage();
         (self.connection).drain(false, &mut (), &mut self.thread.cx());
         None
     }
@@ -570,7 +555,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             return Some(Left::Waiting); // its owner cuts it
         }
         self.seen = Stage::Stopping;
-        self.site.registry.cut.add(1);
+        self.thread.site.registry.cut.add(1);
         self.connection.abort(CloseReason::Drained);
         None
     }
@@ -579,7 +564,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     fn timeout_ms(&self) -> Option<u64> {
         let deadlines = [
             self.connection.deadline::<()>(),
-            self.site.shutdown.cut_at(),
+            self.thread.site.shutdown.cut_at(),
         ];
         let first = deadlines.into_iter().flatten().min()?;
         Some(first.since(self.thread.now()))
@@ -589,6 +574,6 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
 /// Whatever has panicked, its request is no longer in progress.
 impl<H: Handler, T, F> Drop for Thread<'_, H, T, F> {
     fn drop(&mut self) {
-        on_thread::end(&mut self.permit, self.site, self.thread.now_us());
+        on_thread::end(&mut self.permit, &self.thread.site, self.thread.now_us());
     }
 }

@@ -1,7 +1,7 @@
 //! A loop that serves many connections on one thread, and never waits for one of them.
 //!
-//! How it waits is its driver's business: readiness in `epoll.rs`, completions in
-//! `architecture/proactor.rs`. One turn, in this order:
+//! How it waits is its driver's business: readiness in `transport/socket/epoll.rs`, completions in
+//! `transport/ring/driver.rs`. One turn, in this order:
 //!
 //! 1. wait, until the earliest deadline at most, and not at all while a connection is queued
 //! 2. take the time, once
@@ -163,7 +163,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     ) -> io::Result<Self> {
         let mut thread = ThreadContext::new(site, Role::Loop);
         thread.turn = site.options.latency_goal.map(TurnControl::new);
-        let mut driver = D::new(&site.options)?;
+        let mut driver = D::new()?;
         let mailbox = Arc::clone(&group.members()[index].mailbox);
         driver.watch_waker(mailbox.waker().as_fd())?;
         driver.watch_waker(site.shutdown.drain_fd())?;
@@ -426,9 +426,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Whether it is idle, and may have input that was not reported yet.
     fn may_have_unreported_input(&self, token: Token) -> bool {
-        let slot = self.slots.get(token).filter(|_| self.is_reporting);
-        slot.and_then(|slot| slot.connection.as_ref())
-            .is_some_and(Connection::is_idle::<D>)
+        let connection = connection_at(&self.slots, token).filter(|_| self.is_reporting);
+        connection.is_some_and(Connection::is_idle::<D>)
     }
 
     /// Connections whose deadline may have passed.
@@ -478,6 +477,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         self.round = round;
     }
+}
+
+/// The connection in a slot; `None`: it is closed, or a worker has it.
+fn connection_at<T>(slots: &Slab<Slot<T>>, token: Token) -> Option<&Connection<T>> {
+    slots.get(token)?.connection.as_ref()
+}
+
+/// The same, to be changed.
+fn connection_at_mut<T>(slots: &mut Slab<Slot<T>>, token: Token) -> Option<&mut Connection<T>> {
+    slots.get_mut(token)?.connection.as_mut()
 }
 
 #[cfg(test)]

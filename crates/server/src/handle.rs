@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use loadline_base::MemoryBudget;
 use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
 
-use crate::site::Site;
+use crate::shutdown::Shutdown;
+use crate::site::{Clock, Site};
+use crate::telemetry::counters::Registry;
 use crate::telemetry::log;
 use crate::{ServerOptions, Snapshot, Timings};
 
@@ -56,84 +59,35 @@ impl fmt::Debug for ServerHandle {
 
 /// The one place where the handler's type is forgotten; never on the path of a request.
 trait Remote: Send + Sync {
-    fn options(&self) -> &ServerOptions;
-    fn snapshot(&self) -> Snapshot;
-    fn timings(&self) -> Timings;
+    fn parts(&self) -> Parts<'_>;
     fn mounts(&self) -> Vec<String>;
-    fn is_ready(&self) -> bool;
-    fn is_draining(&self) -> bool;
-    fn announce(&self);
-    /// Waits for a drain to begin; `false` if none has after that time.
-    fn await_drain(&self, delay: Duration) -> bool;
-    fn drain(&self);
-    fn stop_now(&self);
-    fn connections_cut(&self) -> u64;
     fn take_failure(&self) -> Option<io::Error>;
 }
 
+/// What does not depend on the handler's type.
+struct Parts<'s> {
+    options: &'s ServerOptions,
+    registry: &'s Registry,
+    shutdown: &'s Shutdown,
+    clock: Clock,
+    memory: &'s MemoryBudget,
+    socket_buffer_bytes: u64,
+}
+
 impl<H: Handler> Remote for Site<H> {
-    fn options(&self) -> &ServerOptions {
-        &self.options
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        let counted = self.registry.snapshot();
-        Snapshot {
-            memory_budget_bytes: self.memory.limit_bytes(),
-            memory_used_bytes: self.memory.used_bytes(),
-            socket_buffers_estimated_bytes: (counted.total.connections)
-                .saturating_mul(self.socket_buffer_bytes),
-            ..counted
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            options: &self.options,
+            registry: &self.registry,
+            shutdown: &self.shutdown,
+            clock: self.clock,
+            memory: &self.memory,
+            socket_buffer_bytes: self.socket_buffer_bytes,
         }
-    }
-
-    fn timings(&self) -> Timings {
-        self.registry.timings()
     }
 
     fn mounts(&self) -> Vec<String> {
         self.config.current().handler.mounts()
-    }
-
-    fn is_ready(&self) -> bool {
-        self.shutdown.is_ready()
-    }
-
-    fn is_draining(&self) -> bool {
-        self.shutdown.is_draining()
-    }
-
-    fn announce(&self) {
-        self.shutdown.announce();
-    }
-
-    fn await_drain(&self, delay: Duration) -> bool {
-        let began_us = self.clock.now_us();
-        while !self.is_draining() {
-            let waited = Duration::from_micros(self.clock.now_us().saturating_sub(began_us));
-            let left = delay.saturating_sub(waited);
-            if left.is_zero() {
-                return false;
-            }
-            let left_ms = u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
-            if wait_readable(&[self.shutdown.drain_fd()], Some(left_ms)).is_err() {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn drain(&self) {
-        let now = self.clock.now();
-        self.shutdown.begin_drain(now, self.options.grace);
-    }
-
-    fn stop_now(&self) {
-        self.shutdown.stop(self.clock.now());
-    }
-
-    fn connections_cut(&self) -> u64 {
-        self.registry.cut.value()
     }
 
     fn take_failure(&self) -> Option<io::Error> {
@@ -145,19 +99,27 @@ impl Control {
     /// What was chosen when the server started.
     #[must_use]
     pub fn options(&self) -> &ServerOptions {
-        self.0.options()
+        self.0.parts().options
     }
 
     /// The counts now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.0.snapshot()
+        let parts = self.0.parts();
+        let counted = parts.registry.snapshot();
+        let connections = counted.total.connections;
+        Snapshot {
+            memory_budget_bytes: parts.memory.limit_bytes(),
+            memory_used_bytes: parts.memory.used_bytes(),
+            socket_buffers_estimated_bytes: connections.saturating_mul(parts.socket_buffer_bytes),
+            ..counted
+        }
     }
 
     /// How long requests and jobs took so far.
     #[must_use]
     pub fn timings(&self) -> Timings {
-        self.0.timings()
+        self.0.parts().registry.timings()
     }
 
     /// The names of the mounts in [`Timings::requests`].
@@ -170,14 +132,14 @@ impl Control {
     /// readiness is to say.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.0.is_ready()
+        self.0.parts().shutdown.is_ready()
     }
 
     /// Whether the server is going down: from `drain` on, or from the end of the delay of
     /// `drain_after`.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.0.is_draining()
+        self.0.parts().shutdown.is_draining()
     }
 
     /// Going down behind a load balancer: the server is not ready from now on, and serves as ever
@@ -187,10 +149,10 @@ impl Control {
         if delay.is_zero() {
             return self.drain();
         }
-        self.0.announce();
+        self.0.parts().shutdown.announce();
         let control = self.clone();
         let wait = move || {
-            if !control.0.await_drain(delay) {
+            if !control.await_drain(delay) {
                 control.drain();
                 log::say(|| tracing::info!("the delay is over: draining"));
             }
@@ -204,15 +166,38 @@ impl Control {
         }
     }
 
+    /// Waits for a drain to begin; `false` if none has after that time.
+    fn await_drain(&self, delay: Duration) -> bool {
+        let Parts {
+            clock, shutdown, ..
+        } = self.0.parts();
+        let began_us = clock.now_us();
+        while !shutdown.is_draining() {
+            let waited = Duration::from_micros(clock.now_us().saturating_sub(began_us));
+            let left = delay.saturating_sub(waited);
+            if left.is_zero() {
+                return false;
+            }
+            let left_ms = u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+            if wait_readable(&[shutdown.drain_fd()], Some(left_ms)).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// First stage of going down: no new connections, every accepted request is finished, idle
     /// connections close at once, and after the grace what is left is cut. Returns at once.
     pub fn drain(&self) {
-        self.0.drain();
+        let parts = self.0.parts();
+        let now = parts.clock.now();
+        parts.shutdown.begin_drain(now, parts.options.grace);
     }
 
     /// Second stage: everything is cut now. Returns at once.
     pub fn stop_now(&self) {
-        self.0.stop_now();
+        let parts = self.0.parts();
+        parts.shutdown.stop(parts.clock.now());
     }
 }
 
@@ -279,7 +264,7 @@ impl ServerHandle {
             return Err(failure);
         }
         Ok(Ending {
-            connections_cut: self.control.0.connections_cut(),
+            connections_cut: self.control.0.parts().registry.cut.value(),
         })
     }
 }

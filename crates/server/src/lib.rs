@@ -236,14 +236,7 @@ fn start<H: Handler>(
     run: impl FnOnce(&Arc<Site<H>>, Vec<Listener>, Started) -> io::Result<()> + Send + 'static,
 ) -> io::Result<ServerHandle> {
     let served = served.into();
-    let addresses: Vec<ListenAddr> = {
-        let current = served.current();
-        current
-            .listeners
-            .iter()
-            .map(|it| it.address.clone())
-            .collect()
-    };
+    let addresses = served.current().addresses();
     let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let socket_buffers = listeners.iter().map(Listener::socket_buffer_bytes);

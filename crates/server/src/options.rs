@@ -15,10 +15,9 @@ pub use loadline_base::choices::{
 /// The kernel, or a sandbox, refuses io_uring to the proactor; says why.
 pub fn check_offered(architecture: Architecture) -> Result<(), OptionError> {
     match architecture {
-        Architecture::Proactor => loadline_sys::ring::available().map_err(|why| OptionError {
-            option: "--architecture",
-            value: architecture.name().into(),
-            expected: format!("{why}; --architecture reactor does without"),
+        Architecture::Proactor => loadline_sys::ring::available().map_err(|why| {
+            let expected = format!("{why}; --architecture reactor does without");
+            OptionError::new("--architecture", architecture.name(), expected)
         }),
         Architecture::Sequential
         | Architecture::ThreadPerConnection
@@ -167,6 +166,16 @@ pub struct OptionError {
     pub expected: String,
 }
 
+impl OptionError {
+    fn new(option: &'static str, value: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self {
+            option,
+            value: value.into(),
+            expected: expected.into(),
+        }
+    }
+}
+
 impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.option, self.value, self.expected)
@@ -211,21 +220,12 @@ impl ServerOptions {
             within("--capacity-per-loop", capacity, 1, CONNECTIONS_MAX)?;
         }
         if self.grace > GRACE_MAX {
-            return Err(OptionError {
-                option: "--grace",
-                value: format!("{}s", self.grace.as_secs()),
-                expected: "at most a day, 86400s".into(),
-            });
+            let value = format!("{}s", self.grace.as_secs());
+            return Err(OptionError::new("--grace", value, "at most a day, 86400s"));
         }
-        if self
-            .latency_goal
-            .is_some_and(|goal| goal < LATENCY_GOAL_MIN)
-        {
-            return Err(OptionError {
-                option: "--latency-goal",
-                value: format!("{:?}", self.latency_goal.unwrap_or_default()),
-                expected: "at least 1ms, or off".into(),
-            });
+        if let Some(goal) = self.latency_goal.filter(|goal| *goal < LATENCY_GOAL_MIN) {
+            let (value, expected) = (format!("{goal:?}"), "at least 1ms, or off");
+            return Err(OptionError::new("--latency-goal", value, expected));
         }
         match self.architecture.has_loops() {
             true => self.validate_workers(),
@@ -237,33 +237,23 @@ impl ServerOptions {
     fn validate_workers(&self) -> Result<(), OptionError> {
         let workers_max = self.workers_range.map_or(self.workers, |range| range.max);
         if self.worker_pools == WorkerPools::PerLoop && self.loops * workers_max > THREADS_MAX {
-            return Err(OptionError {
-                option: "--workers",
-                value: workers_max.to_string(),
-                expected: format!(
-                    "with --worker-pools per-loop and --loops {} at most {}",
-                    self.loops,
-                    THREADS_MAX / self.loops
-                ),
-            });
+            let (loops, most) = (self.loops, THREADS_MAX / self.loops);
+            let expected =
+                format!("with --worker-pools per-loop and --loops {loops} at most {most}");
+            return Err(OptionError::new(
+                "--workers",
+                workers_max.to_string(),
+                expected,
+            ));
         }
         if self.socket_io == SocketIo::Worker && self.architecture == Architecture::Proactor {
-            return Err(OptionError {
-                option: "--socket-io",
-                value: "worker".into(),
-                expected:
-                    "the kernel reads and writes for a proactor; give --architecture reactor, \
-                           or leave it out"
-                        .into(),
-            });
+            let expected = "the kernel reads and writes for a proactor; give --architecture reactor, \
+                            or leave it out";
+            return Err(OptionError::new("--socket-io", "worker", expected));
         }
         if self.socket_io == SocketIo::Worker && self.workers == 0 {
-            return Err(OptionError {
-                option: "--socket-io",
-                value: "worker".into(),
-                expected: "there are no workers; give --workers 1 or more, or --socket-io loop"
-                    .into(),
-            });
+            let expected = "there are no workers; give --workers 1 or more, or --socket-io loop";
+            return Err(OptionError::new("--socket-io", "worker", expected));
         }
         Ok(())
     }
@@ -354,15 +344,12 @@ impl ServerOptions {
             0 => String::new(),
             files => format!(" less {files} for the file cache"),
         };
-        Err(OptionError {
-            option,
-            value: value.to_string(),
-            expected: format!(
-                "the limit of {descriptors_max} open files{files} leaves room for {}; \
-                 raise it (ulimit -n) or ask for less",
-                room.saturating_sub(overhead)
-            ),
-        })
+        let expected = format!(
+            "the limit of {descriptors_max} open files{files} leaves room for {}; \
+             raise it (ulimit -n) or ask for less",
+            room.saturating_sub(overhead)
+        );
+        Err(OptionError::new(option, value.to_string(), expected))
     }
 }
 
@@ -390,11 +377,8 @@ fn within<N: PartialOrd + fmt::Display>(
     if value >= least && value <= most {
         return Ok(());
     }
-    Err(OptionError {
-        option,
-        value: value.to_string(),
-        expected: format!("give a number from {least} to {most}"),
-    })
+    let expected = format!("give a number from {least} to {most}");
+    Err(OptionError::new(option, value.to_string(), expected))
 }
 
 #[cfg(test)]
@@ -448,65 +432,38 @@ mod tests {
 
     #[test]
     fn what_contradicts_is_refused() {
-        let good = ServerOptions::default();
-        let bad = [
-            ServerOptions {
-                socket_io: SocketIo::Worker,
-                workers: 0,
-                ..good
-            },
-            ServerOptions {
-                worker_pools: WorkerPools::PerLoop,
-                loops: 1000,
-                workers: 1000,
-                ..good
-            },
-            ServerOptions {
-                workers_range: Some(SizeRange { min: 3, max: 9 }),
-                ..good
-            },
-            ServerOptions {
-                workers_range: Some(SizeRange { min: 0, max: 9 }),
-                ..good
-            },
-            ServerOptions { threads: 0, ..good },
-            ServerOptions {
-                queue_max: 0,
-                ..good
-            },
-            ServerOptions {
-                connections_max: 0,
-                ..good
-            },
-            ServerOptions { backlog: 0, ..good },
-            ServerOptions {
-                capacity_per_loop: Some(0),
-                ..good
-            },
-            ServerOptions {
-                grace: Duration::from_secs(86_401),
-                ..good
-            },
+        type Change = fn(&mut ServerOptions);
+        let bad: [(&str, Change); 10] = [
+            ("--socket-io", |it| {
+                (it.socket_io, it.workers) = (SocketIo::Worker, 0)
+            }),
+            ("--workers", |it| {
+                it.worker_pools = WorkerPools::PerLoop;
+                (it.loops, it.workers) = (1000, 1000);
+            }),
+            ("--workers", |it| {
+                it.workers_range = Some(SizeRange { min: 3, max: 9 })
+            }),
+            ("--workers", |it| {
+                it.workers_range = Some(SizeRange { min: 0, max: 9 })
+            }),
+            ("--threads", |it| it.threads = 0),
+            ("--queue-max", |it| it.queue_max = 0),
+            ("--connections-max", |it| it.connections_max = 0),
+            ("--backlog", |it| it.backlog = 0),
+            ("--capacity-per-loop", |it| it.capacity_per_loop = Some(0)),
+            ("--grace", |it| it.grace = Duration::from_secs(86_401)),
         ];
-        let options: Vec<_> = bad.map(|bad| bad.validate().unwrap_err().option).into();
-        let named = [
-            "--socket-io",
-            "--workers",
-            "--workers",
-            "--workers",
-            "--threads",
-            "--queue-max",
-            "--connections-max",
-            "--backlog",
-            "--capacity-per-loop",
-            "--grace",
-        ];
-        assert_eq!(options, named);
+        for (option, change) in bad {
+            let mut options = ServerOptions::default();
+            change(&mut options);
+            assert_eq!(options.validate().unwrap_err().option, option);
+        }
         let fifty = ServerOptions {
             worker_pools: WorkerPools::PerLoop,
             loops: 50,
             workers: 50,
-            ..good
+            ..ServerOptions::default()
         };
         assert_eq!(fifty.validate(), Ok(()));
     }

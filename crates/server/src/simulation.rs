@@ -30,8 +30,8 @@ use rand_pcg::Pcg64Mcg;
 use crate::event_loop::EventLoop;
 use crate::event_loop::loop_group::LoopGroup;
 use crate::options::{Queue, ServerOptions};
-use crate::shutdown::Shutdown;
-use crate::site::{Clock, Site, tests::config_of};
+use crate::site::tests::{config_of, site_of};
+use crate::site::{Clock, Site};
 use crate::worker::job::Job;
 use crate::worker::job_queue::source::Taken;
 use crate::worker::pool::{WorkerThread, Workers};
@@ -195,20 +195,8 @@ impl Simulation {
         let network = Arc::new(Mutex::new(network));
         enter(&network);
         let site = Arc::new(Site {
-            in_progress: None,
-            memory: loadline_base::MemoryBudget::new(None),
-            socket_buffer_bytes: 0,
-            config: config_of(Echo),
             clock: Clock::simulated(now_us),
-            descriptor_log_after: Default::default(),
-            shutdown: Shutdown::new().unwrap(),
-            registry: Arc::default(),
-            local_addresses: Default::default(),
-            warned_of_unnamed_proxy: Default::default(),
-            access: None,
-            connection_log: None,
-            failure: Default::default(),
-            options,
+            ..Arc::into_inner(site_of(config_of(Echo), options)).unwrap()
         });
         let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
         let (pool, threads) = match workers {

@@ -208,8 +208,6 @@ pub(crate) mod tests {
         fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
             Outcome::Ready
         }
-
-        fn handle_blocking(&self, _: &mut Exchange) {}
     }
 
     /// This handler, with default limits, at no address that anybody listens at.

@@ -3,7 +3,6 @@
 //!
 //! A transport reports to the session what was received and sent, and knows nothing of requests.
 
-pub(crate) mod epoll;
 pub(crate) mod local_address;
 pub(crate) mod ring;
 pub(crate) mod sending;
@@ -20,12 +19,14 @@ use loadline_proto::{Context, ServerSession, Then};
 use loadline_sys::write::FileBuffer;
 use loadline_sys::{Accepted, Interest, file};
 
-use crate::options::ServerOptions;
 use local_address::{Arrived, LocalAddresses};
+pub(crate) use socket::epoll;
 use socket::{Readiness, Socket};
 
 /// What a thread lends to a transport for one call. `D`: what waits for its socket.
 pub(crate) struct Io<'a, 't, D> {
+    /// Of the same connection, which learns what was received and sent.
+    pub(crate) session: &'a mut ServerSession,
     pub(crate) driver: &'a mut D,
     pub(crate) read_buffer: &'a mut [u8],
     pub(crate) files: &'a mut FileBuffer,
@@ -64,37 +65,24 @@ pub(crate) trait Transport<D>: Sized {
     fn write_bytes_max(&self) -> u64;
 
     /// Before the session is asked for orders: goes on with output, reports what events said.
-    fn resume(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, D>)
-    -> ControlFlow<Pause>;
+    fn resume(&mut self, io: &mut Io<'_, '_, D>) -> ControlFlow<Pause>;
 
     /// `Action::Wait`. `true`: something was reported to the session, which has new orders.
-    fn wait(
-        &mut self,
-        read: bool,
-        hang_up: bool,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, D>,
-    ) -> bool;
+    fn wait(&mut self, read: bool, hang_up: bool, io: &mut Io<'_, '_, D>) -> bool;
 
     /// `Action::ReceivePending`.
-    fn receive_pending(
-        &mut self,
-        certain: bool,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, D>,
-    ) -> ControlFlow<Pause>;
+    fn receive_pending(&mut self, certain: bool, io: &mut Io<'_, '_, D>) -> ControlFlow<Pause>;
 
     /// `Action::Send`.
     fn send(
         &mut self,
         transmit: Transmit,
         then: Then,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, D>,
     ) -> ControlFlow<Pause>;
 
     /// `Action::Finish`.
-    fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, D>);
+    fn finish(&mut self, io: &mut Io<'_, '_, D>);
 
     /// The address that the client has connected to.
     fn local_address(&mut self, addresses: &LocalAddresses, driver: &D) -> Option<SocketAddr>;
@@ -159,7 +147,7 @@ pub(crate) trait Driver: Watch + Send + Sized {
         Self: 'd;
 
     /// One that watches nothing yet.
-    fn new(options: &ServerOptions) -> io::Result<Self>;
+    fn new() -> io::Result<Self>;
 
     /// Wakes up when this (an eventfd) is written.
     fn watch_waker(&mut self, waker: BorrowedFd<'_>) -> io::Result<()>;

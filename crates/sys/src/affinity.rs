@@ -127,10 +127,10 @@ fn milli(quota_us: u64, period_us: u64) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn put(root: &Path, path: &str, text: &str) {
+    pub(crate) fn put(root: &Path, path: &str, text: &str) {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -150,27 +150,13 @@ mod tests {
     #[test]
     fn version_1_and_a_path_that_only_the_host_sees() {
         let root = tempfile::tempdir().unwrap();
-        put(
-            root.path(),
-            "proc/self/cgroup",
-            "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n",
-        );
-        put(
-            root.path(),
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us",
-            "-1\n",
-        );
-        put(
-            root.path(),
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us",
-            "100000\n",
-        );
+        let groups = "5:memory:/x\n4:cpu,cpuacct:/docker/abc\n";
+        put(root.path(), "proc/self/cgroup", groups);
+        let folder = root.path().join("sys/fs/cgroup/cpu,cpuacct");
+        put(&folder, "cpu.cfs_quota_us", "-1\n");
+        put(&folder, "cpu.cfs_period_us", "100000\n");
         assert_eq!(quota_milli(root.path()), None);
-        put(
-            root.path(),
-            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us",
-            "50000\n",
-        );
+        put(&folder, "cpu.cfs_quota_us", "50000\n");
         assert_eq!(quota_milli(root.path()), Some(500));
     }
 

@@ -107,18 +107,12 @@ fn age_ns(now: Timespec, came: libc::timespec) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 
     use super::*;
-
-    /// Both ends of a connection.
-    fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (one, listener.accept().unwrap().0)
-    }
+    use crate::poller::tests::connected;
 
     /// Waits until something is there, without reading it.
     fn await_input(socket: &TcpStream) {
@@ -127,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_waited_has_an_age() {
-        let (reader, mut writer) = pair();
+        let (reader, mut writer) = connected();
         stamp(reader.as_fd()).unwrap();
         assert_eq!(receive(reader.as_fd(), &mut [0; 8], false).unwrap(), None);
         // The kernel begins to stamp a moment after it is first asked to.

@@ -103,7 +103,7 @@ pub fn bound_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
     use super::*;
@@ -115,15 +115,22 @@ mod tests {
         assert_eq!(poller.wait(&mut events, Some(5_000)).unwrap(), 1);
     }
 
+    /// A connection: our end, and the other.
+    fn connected(source: Option<IpAddr>, buffer_bytes: Option<usize>) -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = connect(&address, source, buffer_bytes).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        wait_for(&socket);
+        (socket, accepted)
+    }
+
     #[test]
     fn connects_from_the_address_asked_for_and_sends() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = "127.0.0.9".parse().unwrap();
-        let socket = connect(&listener.local_addr().unwrap(), Some(source), None).unwrap();
-        let (mut accepted, peer) = listener.accept().unwrap();
-        wait_for(&socket);
+        let (socket, mut accepted) = connected(Some(source), None);
         outcome(socket.as_fd()).unwrap();
-        assert_eq!(peer.ip(), source);
+        assert_eq!(accepted.peer_addr().unwrap().ip(), source);
         assert_eq!(send(socket.as_fd(), b"hello").unwrap(), Some(5));
         let mut five = [0; 5];
         accepted.read_exact(&mut five).unwrap();
@@ -136,10 +143,7 @@ mod tests {
 
     #[test]
     fn a_full_socket_takes_nothing() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let socket = connect(&listener.local_addr().unwrap(), None, None).unwrap();
-        let (mut accepted, _) = listener.accept().unwrap();
-        wait_for(&socket);
+        let (socket, mut accepted) = connected(None, None);
         let bytes = vec![0; 1 << 20];
         let mut sent = 0;
         while let Some(count) = send(socket.as_fd(), &bytes).unwrap() {
@@ -155,11 +159,7 @@ mod tests {
 
     #[test]
     fn the_end_shows_without_reading_and_only_behind_what_came_before() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let socket = connect(&address, None, Some(4096)).unwrap();
-        let (mut accepted, _) = listener.accept().unwrap();
-        wait_for(&socket);
+        let (socket, mut accepted) = connected(None, Some(4096));
         assert_eq!(unread(socket.as_fd()).unwrap(), Unread::None);
         accepted.write_all(b"x").unwrap();
         drop(accepted);
@@ -176,12 +176,8 @@ mod tests {
 
     #[test]
     fn a_bounded_buffer_stops_whoever_sends_to_one_that_does_not_read() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let bound = 8 << 10;
-        let socket = connect(&address, None, Some(bound)).unwrap();
-        let (accepted, _) = listener.accept().unwrap();
-        wait_for(&socket);
+        let (socket, accepted) = connected(None, Some(bound));
         let taken = sockopt::socket_recv_buffer_size(&socket).unwrap();
         assert_eq!(taken, 2 * bound);
         drop(accepted);

@@ -67,6 +67,7 @@ fn machine_bytes(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::affinity::tests::put;
 
     const GIB: u64 = 1 << 30;
 
@@ -79,9 +80,7 @@ mod tests {
         );
         let all = [meminfo, ("proc/self/cgroup", groups)];
         for (path, text) in all.iter().chain(files) {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
+            put(root.path(), path, text);
         }
         let found = limit(root.path()).unwrap();
         assert_eq!(found.machine_bytes, 16 * GIB);

@@ -132,17 +132,15 @@ fn poll(polled: &mut [pollfd], timeout_ms: Option<u64>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
     use super::*;
     use crate::Waker;
+    use crate::poller::tests::connected;
 
     #[test]
     fn waiting_for_a_socket_reports_what_was_asked() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let theirs = listener.accept().unwrap().0;
+        let (mut ours, theirs) = connected();
         let other = Waker::new().unwrap();
         let look = |read, write| {
             wait_socket(theirs.as_fd(), read, write, other.as_fd(), None, Some(0)).unwrap()

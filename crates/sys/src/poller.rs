@@ -218,14 +218,15 @@ fn timespec(ms: u64) -> Timespec {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
 
     use super::*;
     use crate::Waker;
 
-    fn connected() -> (TcpStream, TcpStream) {
+    /// Both ends of a connection.
+    pub(crate) fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (ours, listener.accept().unwrap().0)

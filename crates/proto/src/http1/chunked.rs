@@ -3,10 +3,11 @@
 //! Extensions and trailers are checked and ignored.
 
 use super::trailers::TrailerName;
-use crate::{Fault, Limits, Status};
+use crate::{Fault, Limits};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     SizeStart,
     Size,
     /// White space after the size: an extension must follow.
@@ -25,7 +26,7 @@ enum State {
 }
 
 /// Decodes one chunked body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkedDecoder {
     state: State,
     left: u64,
@@ -33,18 +34,6 @@ pub struct ChunkedDecoder {
     trailer_bytes: usize,
     /// Of a request, some of whose fields may not be trailers.
     trailer_name: Option<TrailerName>,
-}
-
-impl Default for ChunkedDecoder {
-    fn default() -> Self {
-        Self {
-            state: State::SizeStart,
-            left: 0,
-            line_bytes: 0,
-            trailer_bytes: 0,
-            trailer_name: None,
-        }
-    }
 }
 
 impl ChunkedDecoder {
@@ -155,15 +144,11 @@ impl ChunkedDecoder {
             }
             _ => {}
         }
-        let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
         if self.line_bytes > limits.chunk_line_bytes_max {
-            return Err(Fault::limit(
-                status,
-                "a chunk-size line longer than allowed",
-            ));
+            return Err(Fault::large_fields("a chunk-size line longer than allowed"));
         }
         if self.trailer_bytes > limits.trailer_bytes_max {
-            return Err(Fault::limit(status, "trailers longer than allowed"));
+            return Err(Fault::large_fields("trailers longer than allowed"));
         }
         Ok(())
     }
@@ -207,6 +192,7 @@ fn malformed(state: State) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Status;
 
     fn decode(input: &[u8]) -> Result<(Vec<u8>, usize, bool), Fault> {
         let mut decoder = ChunkedDecoder::default();

@@ -30,7 +30,8 @@ pub(crate) fn of(request: &Request) -> Result<Framing, Fault> {
     let mut codings = request.field_values(FieldName::TransferEncoding);
     let Some(coding) = codings.next() else {
         // 3. a length alone
-        return match parse_length(length.unwrap_or_default())? {
+        let length = parse_length(length.unwrap_or_default());
+        return match length.map_err(Fault::bad_request)? {
             0 => Ok(Framing::Empty),
             length => Ok(Framing::Length(length)),
         };
@@ -51,17 +52,14 @@ pub(crate) fn of(request: &Request) -> Result<Framing, Fault> {
     parse_codings(coding)
 }
 
-fn parse_length(value: &[u8]) -> Result<u64, Fault> {
-    let malformed = Fault::bad_request("Content-Length is not a number");
+pub(super) fn parse_length(value: &[u8]) -> Result<u64, &'static str> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(malformed);
+        return Err("Content-Length is not a number");
     }
-    value
-        .iter()
-        .try_fold(0_u64, |sum, digit| {
-            sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-        })
-        .ok_or(Fault::bad_request("Content-Length is beyond 64 bits"))
+    let length = value.iter().try_fold(0_u64, |sum, digit| {
+        sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    });
+    length.ok_or("Content-Length is beyond 64 bits")
 }
 
 /// `chunked` alone is understood; other codings in front of it are valid but not implemented; a

@@ -89,10 +89,7 @@ impl HeadScanner {
         if self.lines == 0 {
             check_request_line_len(line, limits)?;
         } else if self.lines > limits.fields_max {
-            return Err(Fault::limit(
-                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "more fields than allowed",
-            ));
+            return Err(Fault::large_fields("more fields than allowed"));
         }
         self.lines += 1;
         Ok(())
@@ -111,10 +108,7 @@ impl HeadScanner {
 }
 
 fn too_large() -> Fault {
-    Fault::limit(
-        Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        "the head is larger than allowed",
-    )
+    Fault::large_fields("the head is larger than allowed")
 }
 
 fn check_request_line_len(line: &[u8], limits: &Limits) -> Result<(), Fault> {
@@ -165,10 +159,7 @@ fn parse_lines(head: &[u8], request: &mut Request, limits: &Limits) -> Result<()
         parse_request_line(head, request, limits).map_err(|fault| opening::first(head, fault))?;
     while !head[start..].starts_with(b"\r\n") {
         if request.fields.len() == limits.fields_max {
-            return Err(Fault::limit(
-                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "more fields than allowed",
-            ));
+            return Err(Fault::large_fields("more fields than allowed"));
         }
         let (field, end) = parse_field(head, start).map_err(fault)?;
         request.known |= 1 << field.known as u32;

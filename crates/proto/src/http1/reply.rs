@@ -7,6 +7,7 @@
 
 use memchr::memchr;
 
+use super::framing;
 use super::lines::{Stop, line_end, name_end, repeated};
 use crate::Limits;
 use crate::ascii::is_token_byte;
@@ -28,15 +29,16 @@ pub(crate) enum ReplyFraming {
 }
 
 /// What the fields announce; what is wrong with it, for answers whose content it would frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Announced<T> {
+    #[default]
     Nothing,
     Is(T),
     Wrong(&'static str),
 }
 
 /// A head as far as it has been read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplyHead {
     /// 100 to 599; 0 before the status line.
     pub(crate) status: u16,
@@ -51,21 +53,6 @@ pub(crate) struct ReplyHead {
 }
 
 impl ReplyHead {
-    /// Nothing read yet.
-    #[inline]
-    pub(crate) const fn new() -> Self {
-        Self {
-            status: 0,
-            is_http10: false,
-            closes: false,
-            keeps_alive: false,
-            fields: 0,
-            read: 0,
-            length: Announced::Nothing,
-            chunked: Announced::Nothing,
-        }
-    }
-
     /// Reads on in `bytes`, which must begin with all that earlier calls were shown; how long the
     /// head is, once it is complete.
     ///
@@ -284,16 +271,10 @@ fn parse_length(value: &[u8]) -> Announced<u64> {
 /// With zeros in front, say.
 #[cold]
 fn parse_long_length(value: &[u8]) -> Announced<u64> {
-    if !value.iter().all(u8::is_ascii_digit) {
-        return Announced::Wrong("Content-Length is not a number");
+    match framing::parse_length(value) {
+        Ok(length) => Announced::Is(length),
+        Err(text) => Announced::Wrong(text),
     }
-    let length = value.iter().try_fold(0_u64, |sum, digit| {
-        sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-    });
-    length.map_or(
-        Announced::Wrong("Content-Length is beyond 64 bits"),
-        Announced::Is,
-    )
 }
 
 /// A field value without white space around it; usually one space in front.

@@ -44,11 +44,11 @@ fn follow<H: Handler>(site: &Arc<Site<H>>, lead: &Mutex<Acceptor>) -> io::Result
     loop {
         let next = {
             let mut acceptor = lead.lock().unwrap_or_else(PoisonError::into_inner);
-            next_accepted(site, &mut acceptor, &mut thread)
+            next_accepted(&mut acceptor, &mut thread)
         };
         let Some(accepted) = next? else { return Ok(()) };
         let record = thread.log_accepted(accepted.peer);
-        serve_accepted(&accepted, record, site, &mut thread);
+        serve_accepted(&accepted, record, &mut thread);
     }
 }
 

@@ -24,9 +24,9 @@ pub(crate) fn run<H: Handler>(
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let mut thread = ThreadContext::new(site, Role::Thread);
     started.notify();
-    while let Some(accepted) = next_accepted(site, &mut acceptor, &mut thread)? {
+    while let Some(accepted) = next_accepted(&mut acceptor, &mut thread)? {
         let record = thread.log_accepted(accepted.peer);
-        serve_accepted(&accepted, record, site, &mut thread);
+        serve_accepted(&accepted, record, &mut thread);
     }
     Ok(())
 }

@@ -51,8 +51,7 @@ pub(crate) fn run<H: Handler>(
         if seen != Stage::Up {
             acceptor.begin_drain();
         }
-        let row = Arc::clone(&thread.row);
-        match acceptor.next(thread.now(), &row)? {
+        match acceptor.next(thread.now(), &thread.row)? {
             Some(NewConnection::Regular(accepted)) => {
                 connections.admit(accepted, false, &mut thread);
             }
@@ -123,7 +122,7 @@ impl<H: Handler> Connections<H> {
             Verdict::Refuse if !is_last_descriptor => {
                 self.slot(accepted, ClientKey::NOBODY, Verdict::Refuse, thread);
             }
-            _ => connection_thread::refuse_at_once(&accepted, &self.site, thread),
+            _ => connection_thread::refuse_at_once(&accepted, thread),
         }
         decision.has_made_room
     }
@@ -162,7 +161,7 @@ impl<H: Handler> Connections<H> {
             );
         });
         if let Some(slot) = Arc::into_inner(slot) {
-            connection_thread::refuse_at_once(&slot.accepted, &self.site, thread);
+            connection_thread::refuse_at_once(&slot.accepted, thread);
         }
     }
 }
@@ -181,7 +180,7 @@ impl<H: Handler> Shared<H> {
     }
 
     /// A thread's work: its connection, and others after it.
-    fn serve(&self, first: Served<H>, site: &Site<H>) {
+    fn serve(&self, first: Served<H>, site: &Arc<Site<H>>) {
         let mut thread = self.take_context(site);
         let mut served = first;
         let idle = loop {
@@ -189,7 +188,7 @@ impl<H: Handler> Shared<H> {
             let accepted = &held.slot.accepted;
             thread.tick();
             let record = thread.log_accepted(accepted.peer);
-            connection_thread::serve(accepted, site, &mut thread, &held, verdict, record);
+            connection_thread::serve(accepted, &mut thread, &held, verdict, record);
             if site.memory.pressure() >= MemoryPressure::Spare {
                 return drop((thread, held));
             }
@@ -209,11 +208,7 @@ impl<H: Handler> Shared<H> {
     /// No connection is left. What is kept for others goes.
     fn close(&self) {
         self.spare_threads.close();
-        let mut contexts = self
-            .spare_contexts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        contexts.clear();
+        self.lock_contexts().clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
@@ -225,14 +220,12 @@ impl<H: Handler> Shared<H> {
         self.lock().relieve(memory, now)
     }
 
-    fn take_context(&self, site: &Site<H>) -> ThreadContext<H> {
-        let spare = {
-            let mut contexts = self
-                .spare_contexts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            contexts.pop()
-        };
+    fn lock_contexts(&self) -> MutexGuard<'_, Vec<ThreadContext<H>>> {
+        (self.spare_contexts.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_context(&self, site: &Arc<Site<H>>) -> ThreadContext<H> {
+        let spare = self.lock_contexts().pop();
         spare.unwrap_or_else(|| {
             ThreadContext::with_read_buffer(
                 site,
@@ -243,10 +236,7 @@ impl<H: Handler> Shared<H> {
     }
 
     fn give_context(&self, thread: ThreadContext<H>) {
-        let mut contexts = self
-            .spare_contexts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut contexts = self.lock_contexts();
         if contexts.len() < SPARE_CONTEXTS_MAX {
             contexts.push(thread);
         }

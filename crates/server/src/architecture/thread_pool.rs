@@ -68,7 +68,7 @@ fn run_to_the_end<H: Handler>(
     }
     started.notify();
     let result = site.guarded("the accepting thread", || {
-        accept_all(site, &mut acceptor, &queue, &mut thread)
+        accept_all(&mut acceptor, &queue, &mut thread)
     });
     drop(acceptor);
     queue.close();
@@ -78,12 +78,11 @@ fn run_to_the_end<H: Handler>(
 
 /// Fills the queue until the shutdown; then once more with what the backlog holds.
 fn accept_all<H: Handler>(
-    site: &Site<H>,
     acceptor: &mut Acceptor,
     queue: &ConnectionQueue,
     thread: &mut ThreadContext<H>,
 ) -> io::Result<()> {
-    let row = Arc::clone(&thread.row);
+    let site = Arc::clone(&thread.site);
     let admission = Admission::new(site.options.connections_max);
     loop {
         let seen = site.shutdown.stage();
@@ -105,7 +104,7 @@ fn accept_all<H: Handler>(
             wait_readable(&[queue.room_fd(), stage_fd], timeout_ms)?;
             continue;
         }
-        match acceptor.next(now, &row)? {
+        match acceptor.next(now, &thread.row)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
                 let record = thread.log_accepted(accepted.peer);
                 thread.offer_log(); // before the line of its end, which another thread writes
@@ -127,7 +126,7 @@ fn work<H: Handler>(site: &Arc<Site<H>>, queue: &ConnectionQueue) -> io::Result<
     while let Some(waiting) = queue.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
         thread.row.queue_wait_us.add(waited_us);
-        connection_thread::serve_accepted(&waiting.accepted, waiting.record, site, &mut thread);
+        connection_thread::serve_accepted(&waiting.accepted, waiting.record, &mut thread);
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use loadline_proto::{Computation, Exchange, Handler};
 
 use crate::config::Steps;
 use crate::fairness::ClientKey;
-use crate::site::Site;
 use crate::task::TaskHandle;
 use crate::thread::context::ThreadContext;
 use crate::transport::Range;
@@ -15,19 +14,13 @@ use crate::transport::Range;
 /// another place for it.
 pub(crate) trait Placement<H: Handler> {
     /// The handler's blocking step.
-    fn block(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Blocked;
+    fn block(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked;
 
     /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
     fn prefetch(
         &mut self,
         range: Range,
         _client: ClientKey,
-        _site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> bool {
         range.prefetch(thread.borrow().read_buffer);
@@ -41,7 +34,6 @@ pub(crate) trait Placement<H: Handler> {
         &mut self,
         mut computation: Box<dyn Computation>,
         _client: ClientKey,
-        _site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<dyn Computation>> {
         computation.carry_out();
@@ -50,12 +42,7 @@ pub(crate) trait Placement<H: Handler> {
     }
 
     /// Starts an app's task.
-    fn start(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> TaskStart;
+    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart;
 }
 
 /// What became of a blocking step.

@@ -54,8 +54,6 @@ impl Handler for Distant {
         };
         Outcome::Ready
     }
-
-    fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
 /// Keeps ranges that are to be read.
@@ -63,12 +61,7 @@ impl Handler for Distant {
 struct Reader(Vec<Range>);
 
 impl<H: Handler> Placement<H> for Reader {
-    fn block(
-        &mut self,
-        exchange: Box<Exchange>,
-        _site: &Site<H>,
-        _thread: &mut ThreadContext<H>,
-    ) -> Blocked {
+    fn block(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> Blocked {
         Blocked::Done(exchange)
     }
 
@@ -76,19 +69,13 @@ impl<H: Handler> Placement<H> for Reader {
         &mut self,
         range: Range,
         _client: ClientKey,
-        _site: &Site<H>,
         _thread: &mut ThreadContext<H>,
     ) -> bool {
         self.0.push(range);
         false
     }
 
-    fn start(
-        &mut self,
-        exchange: Box<Exchange>,
-        _site: &Site<H>,
-        _thread: &mut ThreadContext<H>,
-    ) -> TaskStart {
+    fn start(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> TaskStart {
         TaskStart::Refused(exchange)
     }
 }
@@ -120,7 +107,7 @@ fn a_batch_that_a_thread_has_begun_does_not_wait_for_the_disk_on_a_loop() {
     let mut reader = Reader::default();
     client.write_all(GET).unwrap();
     connection.transport_mut().move_to_thread();
-    let step = connection.drive(&site, thread, &mut (), &mut reader);
+    let step = connection.drive(thread, &mut (), &mut reader);
     assert!(matches!(step, Step::Wait) && connection.transport().is_sending());
     connection.transport_mut().move_to_loop();
 
@@ -130,7 +117,7 @@ fn a_batch_that_a_thread_has_begun_does_not_wait_for_the_disk_on_a_loop() {
         ..Readiness::default()
     };
     connection.transport_mut().note(writable);
-    let step = connection.drive(&site, thread, &mut (), &mut reader);
+    let step = connection.drive(thread, &mut (), &mut reader);
     assert!(matches!(step, Step::Wait));
     let [range] = <[_; 1]>::try_from(reader.0).expect("a range to be read");
     assert_eq!(range.len, content.len() as u64);
@@ -143,7 +130,7 @@ fn a_batch_that_a_thread_has_begun_does_not_wait_for_the_disk_on_a_loop() {
     assert!(!connection.has_work_out::<()>());
     assert!(connection.deadline::<()>() > Some(thread.now()));
     assert!(connection.awaits_client_since::<()>() >= Some(thread.now()));
-    let step = connection.drive(&site, thread, &mut (), &mut Reader::default());
+    let step = connection.drive(thread, &mut (), &mut Reader::default());
     assert!(matches!(step, Step::Wait) && !connection.transport().is_sending());
     let mut bytes = vec![0; 4096];
     let count = client.read(&mut bytes).unwrap();

@@ -50,17 +50,16 @@ impl OnThread<'_> {
         exchange: &mut Exchange,
         steps: Option<&dyn Steps>,
         waited_us: u64,
-        site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> bool {
-        let begun = self.begin(waited_us, site, thread, exchange, Lane::Files);
+        let begun = self.begin(waited_us, thread, exchange, Lane::Files);
         if begun.is_ok() {
             match steps {
                 Some(steps) => steps.handle_blocking(exchange),
                 None => thread.config().handle_blocking(exchange),
             }
             thread.tick();
-            end(self.permit, site, thread.now_us());
+            end(self.permit, &thread.site, thread.now_us());
         }
         begun.is_ok()
     }
@@ -70,11 +69,11 @@ impl OnThread<'_> {
     fn begin<H: Handler>(
         &mut self,
         waited_us: u64,
-        site: &Site<H>,
         thread: &ThreadContext<H>,
         exchange: &mut Exchange,
         lane: Lane,
     ) -> Result<(), Refused> {
+        let site = &thread.site;
         let Some(in_progress) = &site.in_progress else {
             return Ok(());
         };
@@ -114,10 +113,10 @@ impl OnThread<'_> {
     }
 
     /// How long a request has waited for a CPU, as far as that is to be found out.
-    fn waited_if_wanted<H: Handler>(&self, site: &Site<H>, thread: &ThreadContext<H>) -> u64 {
-        let in_progress = site.in_progress.as_ref();
+    fn waited_if_wanted<H: Handler>(&self, thread: &ThreadContext<H>) -> u64 {
+        let in_progress = thread.site.in_progress.as_ref();
         match in_progress.is_some_and(|it| it.wants_waits(thread.now_us())) {
-            true => self.waited(site.clock.now_us()).for_cpu_us,
+            true => self.waited(thread.site.clock.now_us()).for_cpu_us,
             false => 0,
         }
     }
@@ -135,13 +134,8 @@ impl OnThread<'_> {
     }
 
     /// Puts a request into the queue of its connection, if it can be answered in time.
-    fn queue<H: Handler>(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &ThreadContext<H>,
-    ) -> Blocked {
-        let now_us = site.clock.now_us();
+    fn queue<H: Handler>(&mut self, exchange: Box<Exchange>, thread: &ThreadContext<H>) -> Blocked {
+        let now_us = thread.site.clock.now_us();
         let waited = self.waited(now_us);
         // By its turn there may be another configuration.
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
@@ -159,28 +153,18 @@ impl OnThread<'_> {
 }
 
 impl<H: Handler> Placement<H> for OnThread<'_> {
-    fn block(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Blocked {
+    fn block(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
         if exchange.is_multiplexed() {
-            return self.queue(exchange, site, thread);
+            return self.queue(exchange, thread);
         }
-        let waited_us = self.waited_if_wanted(site, thread);
-        self.run(&mut exchange, None, waited_us, site, thread);
+        let waited_us = self.waited_if_wanted(thread);
+        self.run(&mut exchange, None, waited_us, thread);
         Blocked::Done(exchange)
     }
 
-    fn start(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> TaskStart {
-        let waited_us = self.waited_if_wanted(site, thread);
-        let begun = self.begin(waited_us, site, thread, &mut exchange, Lane::Apps);
+    fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+        let waited_us = self.waited_if_wanted(thread);
+        let begun = self.begin(waited_us, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
             return TaskStart::Refused(exchange);
         }

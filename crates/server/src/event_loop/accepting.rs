@@ -7,7 +7,7 @@ use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
 use super::loop_group::New;
-use super::{Acceptance, EventLoop, Slot};
+use super::{Acceptance, EventLoop, Slot, connection_at, connection_at_mut};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
@@ -161,22 +161,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if acceptance != Acceptance::Refused {
             self.group.count_as(client, connection.client());
         }
-        let token = self.slots.insert(Slot {
-            connection: Some(connection),
-            idle_since: self.thread.now(),
-            missed: Readiness::default(),
-            queued: false,
-            knows_drain: false,
-            acceptance,
-            footprint: Footprint::default(),
-        });
-        self.enter_costs(token, None);
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
-            connection.transport_mut().adopt(token, &mut self.driver);
-        }
-        self.thread.row.connections.add(1);
+        let token = self.insert(connection, acceptance, None);
         match acceptance {
             Acceptance::Served => {
                 self.served += 1;
@@ -193,6 +178,30 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Acceptance::OverCapacity => self.settle(token),
             Acceptance::Refused => self.refuse_connection(token),
         }
+    }
+
+    /// Gives a connection a slot. `name`: among those whose cost is known; `None`: it is new to the server.
+    pub(super) fn insert(
+        &mut self,
+        connection: Connection<D::Transport>,
+        acceptance: Acceptance,
+        name: Option<u64>,
+    ) -> Token {
+        let token = self.slots.insert(Slot {
+            connection: Some(connection),
+            idle_since: self.thread.now(),
+            missed: Readiness::default(),
+            queued: false,
+            knows_drain: false,
+            acceptance,
+            footprint: Footprint::default(),
+        });
+        self.enter_costs(token, name);
+        if let Some(connection) = connection_at_mut(&mut self.slots, token) {
+            connection.transport_mut().adopt(token, &mut self.driver);
+        }
+        self.thread.row.connections.add(1);
+        token
     }
 
     /// Closes another connection for a new one, if one has to go. `None`: another loop does.
@@ -225,9 +234,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// A worker has it once there is something to read.
     fn await_request(&mut self, token: Token) {
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
+        if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.transport_mut().read_by_event();
         }
         self.settle(token);
@@ -239,9 +246,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if verdict == Verdict::Drop {
             return self.abort(token, CloseReason::Refused);
         }
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
+        if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.refuse(&mut self.thread.cx());
         }
         self.serve(token);
@@ -250,29 +255,24 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Closes the connection that is idle the longest; `false` if none is, or if that is not certain
     /// before the next turn.
     pub(super) fn evict_oldest(&mut self) -> bool {
-        let oldest = self
-            .idle
-            .first()
-            .and_then(|index| self.slots.token_at(index as usize));
-        let slot = oldest.and_then(|token| self.slots.get(token));
-        let connection = slot.and_then(|slot| slot.connection.as_ref());
-        match (oldest, connection) {
-            (Some(token), Some(connection)) if connection.is_certainly_idle(&mut self.driver) => {
-                self.abort(token, CloseReason::Evicted);
-                true
-            }
-            _ => false,
+        let Some(token) = self.oldest_idle() else {
+            return false;
+        };
+        let connection = connection_at(&self.slots, token);
+        let is_idle = connection.is_some_and(|it| it.is_certainly_idle(&mut self.driver));
+        if is_idle {
+            self.abort(token, CloseReason::Evicted);
         }
+        is_idle
     }
 
     pub(super) fn show_oldest_idle(&self) {
-        let oldest = self
-            .idle
-            .first()
-            .and_then(|index| self.slots.token_at(index as usize));
-        let since = oldest
-            .and_then(|token| self.slots.get(token))
-            .map(|slot| slot.idle_since);
-        self.load().set_oldest_idle(since);
+        let oldest = self.oldest_idle().and_then(|token| self.slots.get(token));
+        self.load()
+            .set_oldest_idle(oldest.map(|slot| slot.idle_since));
+    }
+
+    fn oldest_idle(&self) -> Option<Token> {
+        self.slots.token_at(self.idle.first()? as usize)
     }
 }

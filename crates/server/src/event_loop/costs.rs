@@ -141,7 +141,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     #[inline]
     pub(super) fn charge(&mut self, token: Token) {
         if let Some(costs) = &mut self.costs {
-            costs.charge(token.index, self.thread.clock().now_us());
+            costs.charge(token.index, self.site.clock.now_us());
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a loop goes down: the last new connections, the last requests, the end.
 
 use std::io;
+use std::sync::Arc;
 
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
@@ -171,7 +172,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
 /// Closes the connections that were on their way when the loops were cut: at workers
 /// (`--socket-io worker`), once those have left them, or to loops that had ended.
-pub(super) fn close_those_on_their_way<H: Handler>(site: &Site<H>, group: &LoopGroup) {
+pub(super) fn close_those_on_their_way<H: Handler>(site: &Arc<Site<H>>, group: &LoopGroup) {
     let mut thread = ThreadContext::with_read_buffer(site, Role::Loop, 0);
     let mut mail = Vec::new();
     for member in group.members() {

@@ -161,25 +161,21 @@ impl LoopGroup {
 
     /// Sends a new connection to a loop.
     pub(super) fn send(&self, index: usize, handoff: Handoff) {
-        let member = &self.members[index];
-        member.load.connections.fetch_add(1, Ordering::Relaxed);
-        member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(Message::Handoff(handoff));
+        let connections = &self.members[index].load.connections;
+        connections.fetch_add(1, Ordering::Relaxed);
+        self.post(index, Message::Handoff(handoff));
     }
 
     /// Sends a connection from one loop to another.
     pub(super) fn send_moving(&self, index: usize, moving: Moving) {
-        let member = &self.members[index];
-        member.load.connections.fetch_add(1, Ordering::Relaxed);
-        member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(Message::Moving(Box::new(moving)));
+        let connections = &self.members[index].load.connections;
+        connections.fetch_add(1, Ordering::Relaxed);
+        self.post(index, Message::Moving(Box::new(moving)));
     }
 
     /// Asks a loop to send the connection of this name to another one.
     pub(super) fn order_move(&self, index: usize, name: u64, to: usize) {
-        let member = &self.members[index];
-        member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(Message::Move { name, to });
+        self.post(index, Message::Move { name, to });
     }
 
     /// Whether a loop can take one connection more.
@@ -198,9 +194,7 @@ impl LoopGroup {
 
     /// Asks a loop for a descriptor.
     pub(super) fn ask_for_room(&self, index: usize) {
-        let member = &self.members[index];
-        member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(Message::MakeRoom);
+        self.post(index, Message::MakeRoom);
     }
 
     /// A connection that was counted for one client turns out to be another's: a new configuration
@@ -219,10 +213,14 @@ impl LoopGroup {
         if next == asking {
             return false;
         }
-        let member = &self.members[next];
-        member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(Message::MakeRoomOf { client, asking });
+        self.post(next, Message::MakeRoomOf { client, asking });
         true
+    }
+
+    fn post(&self, index: usize, message: Message) {
+        let member = &self.members[index];
+        member.load.under_way.fetch_add(1, Ordering::Relaxed);
+        member.mailbox.post(message);
     }
 
     /// A thread will pass on no more connections.
@@ -257,17 +255,18 @@ mod tests {
         }
     }
 
-    fn options(loops: usize, connections_max: usize) -> ServerOptions {
-        ServerOptions {
+    fn group(loops: usize, connections_max: usize, senders: usize) -> Arc<LoopGroup> {
+        let options = ServerOptions {
             loops,
             connections_max,
             ..ServerOptions::default()
-        }
+        };
+        LoopGroup::new(&options, senders, &MemoryBudget::new(None)).unwrap()
     }
 
     #[test]
     fn at_the_cap_the_loop_with_the_oldest_idle_connection_takes_over() {
-        let group = LoopGroup::new(&options(3, 2), 0, &MemoryBudget::new(None)).unwrap();
+        let group = group(3, 2, 0);
         assert_eq!(group.place(at(1)), (1, Verdict::Admit));
         assert_eq!(group.place(at(0)), (0, Verdict::Admit));
         assert_eq!(group.place(at(1)), (1, Verdict::Refuse));
@@ -282,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
-        let group = LoopGroup::new(&options(3, 1000), 0, &MemoryBudget::new(None)).unwrap();
+        let group = group(3, 1000, 0);
         let set = |index: usize, count| {
             let connections = &group.members[index].load.connections;
             connections.store(count, Ordering::Relaxed);
@@ -304,33 +303,22 @@ mod tests {
 
     #[test]
     fn a_loop_at_its_capacity_has_no_room_for_connections_of_another() {
-        let group = LoopGroup::new(&options(2, 10), 2, &MemoryBudget::new(None)).unwrap();
-        group.members[1]
-            .load
-            .connections
-            .store(3, Ordering::Relaxed);
+        let group = group(2, 10, 2);
+        let connections = &group.members[1].load.connections;
+        connections.store(3, Ordering::Relaxed);
         assert!(!group.has_room(1, Some(3)));
         assert!(group.has_room(1, Some(4)) && group.has_room(1, None));
     }
 
     #[test]
     fn the_last_to_stop_sending_wakes_everybody() {
-        let group = LoopGroup::new(&options(2, 10), 2, &MemoryBudget::new(None)).unwrap();
+        let group = group(2, 10, 2);
         group.stops_sending();
         assert!(group.is_sending());
-        assert!(
-            group
-                .members
-                .iter()
-                .all(|member| member.mailbox.fall_asleep())
-        );
+        let mut mailboxes = group.members.iter().map(|member| &member.mailbox);
+        assert!(mailboxes.clone().all(|it| it.fall_asleep()));
         group.stops_sending();
         assert!(!group.is_sending());
-        assert!(
-            !group
-                .members
-                .iter()
-                .any(|member| member.mailbox.fall_asleep())
-        );
+        assert!(!mailboxes.any(|it| it.fall_asleep()));
     }
 }

@@ -36,7 +36,7 @@ impl<H: Handler> MainLoop<H> {
         group: &Arc<LoopGroup>,
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
-        let mut driver = Epoll::new(&site.options)?;
+        let mut driver = Epoll::new()?;
         driver.watch_waker(site.shutdown.drain_fd())?;
         Ok(Self {
             listeners: ListenerSet::open(

@@ -4,7 +4,7 @@ use loadline_base::{MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::shares::occupation;
-use super::{Acceptance, EventLoop};
+use super::{Acceptance, EventLoop, connection_at};
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::memory::{Elsewhere, Holding, Relief, Shortage, Sums};
@@ -118,9 +118,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.plan.set(givers, relief.is_enough, now, look_ms);
         self.write_page(relief, now);
         for token in chosen.into_iter().take(count_max) {
-            let slot = self.slots.get(token);
-            let connection = slot.and_then(|slot| slot.connection.as_ref());
-            let may_go = connection.is_some_and(|connection| {
+            let may_go = connection_at(&self.slots, token).is_some_and(|connection| {
                 !connection.is_idle::<D>() || connection.is_certainly_idle(&mut self.driver)
             });
             if may_go {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_base::Token;
 use loadline_proto::{Exchange, Handler};
 
-use super::EventLoop;
+use super::{EventLoop, connection_at_mut};
 use crate::admission::Kind;
 use crate::config::Steps;
 use crate::connection::Blocked;
@@ -24,10 +24,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
-        let Some(connection) = slot.connection.take() else {
+        let Some(mut connection) = slot.connection.take() else {
             return;
         };
-        let mut connection = connection;
         if self.site.options.threads_share() {
             connection.transport_mut().unsettle(&mut self.driver);
         }
@@ -66,23 +65,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     ) {
         let load = &self.group.members()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        let blocked = placement.block_by(steps, exchange, &self.site, &mut self.thread);
-        let slot = self.slots.get_mut(token);
-        let connection = slot.and_then(|slot| slot.connection.as_mut());
+        let blocked = placement.block_by(steps, exchange, &mut self.thread);
+        let connection = connection_at_mut(&mut self.slots, token);
         if let (Blocked::Done(exchange), Some(connection)) = (blocked, connection) {
-            connection.completed(exchange, &self.site, &mut self.thread);
+            connection.completed(exchange, &mut self.thread);
         }
     }
 
     /// Work is back, done or refused.
     pub(super) fn give_back(&mut self, token: Token, work: Work) {
-        let connection = self
-            .slots
-            .get_mut(token)
-            .and_then(|slot| slot.connection.as_mut());
-        match (work, connection) {
+        match (work, connection_at_mut(&mut self.slots, token)) {
             (Work::Block(exchange, _), Some(connection)) => {
-                connection.completed(exchange, &self.site, &mut self.thread);
+                connection.completed(exchange, &mut self.thread);
             }
             // The client has gone meanwhile.
             (Work::Block(exchange, _), None) => self.thread.cx().pool.give_exchange(exchange),

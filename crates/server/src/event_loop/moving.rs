@@ -5,12 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_base::{Millis, Token};
 use loadline_proto::Handler;
 
-use super::{Acceptance, EventLoop, Slot};
+use super::{Acceptance, EventLoop, connection_at_mut};
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
-use crate::memory::Footprint;
 use crate::shutdown::Stage;
-use crate::transport::socket::Readiness;
 use crate::transport::{Detached, Driver, LoopTransport};
 use crate::worker::job::Moving;
 
@@ -60,8 +58,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn keep(&mut self, token: Token) {
-        let slot = self.slots.get_mut(token);
-        if let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) {
+        if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.transport_mut().stay(&mut self.driver);
         }
     }
@@ -121,22 +118,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Ok(connection) = moving.connection.over(attach) else {
             return; // attaching does not fail
         };
-        let token = self.slots.insert(Slot {
-            connection: Some(connection),
-            idle_since: self.thread.now(),
-            missed: Readiness::default(),
-            queued: false,
-            knows_drain: false,
-            acceptance: Acceptance::Served,
-            footprint: Footprint::default(),
-        });
-        self.enter_costs(token, Some(moving.name));
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
-            connection.transport_mut().adopt(token, &mut self.driver);
-        }
-        self.thread.row.connections.add(1);
+        let token = self.insert(connection, Acceptance::Served, Some(moving.name));
         self.served += 1;
         match self.stage {
             Stage::Up => self.attend(token), // something may have come on the way

@@ -3,7 +3,7 @@
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::{Acceptance, EventLoop, Slot};
+use super::{Acceptance, EventLoop, Slot, connection_at};
 use crate::fairness::{ClientKey, Occupation};
 use crate::transport::Driver;
 
@@ -59,8 +59,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.choose_victims(client, only_idle);
         }
         while let Some(token) = self.victims.tokens.pop() {
-            let slot = self.slots.get(token);
-            let Some(connection) = slot.and_then(|slot| slot.connection.as_ref()) else {
+            let Some(connection) = connection_at(&self.slots, token) else {
                 continue;
             };
             match connection.is_idle::<D>() {

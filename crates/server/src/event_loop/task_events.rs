@@ -3,37 +3,33 @@
 use loadline_base::Token;
 use loadline_proto::{Exchange, Handler, StreamId};
 
-use super::EventLoop;
-use crate::connection::Placement;
+use super::{EventLoop, connection_at, connection_at_mut};
+use crate::connection::{Connection, Placement};
 use crate::transport::Driver;
 use crate::worker::dispatcher::OnLoop;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(super) fn has_tasks(&self, token: Token) -> bool {
-        let slot = self.slots.get(token);
-        let connection = slot.and_then(|slot| slot.connection.as_ref());
-        connection.is_some_and(|connection| connection.has_tasks())
+        connection_at(&self.slots, token).is_some_and(Connection::has_tasks)
     }
 
     /// Starts the task of a connection that a worker has served (`--socket-io worker`).
     pub(super) fn start_task(&mut self, token: Token, exchange: Box<Exchange>) {
         let load = &self.group.members()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        let start = placement.start(exchange, &self.site, &mut self.thread);
-        let slot = self.slots.get_mut(token);
-        if let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) {
+        let start = placement.start(exchange, &mut self.thread);
+        if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.started(start, &mut self.thread.cx());
         }
     }
 
     /// A task has events, or is to be polled.
     pub(super) fn on_task_event(&mut self, token: Token, stream: StreamId) {
-        let slot = self.slots.get_mut(token);
-        let Some(connection) = slot.and_then(|slot| slot.connection.as_mut()) else {
+        let Some(connection) = connection_at_mut(&mut self.slots, token) else {
             return;
         };
         connection.notified(Some(stream));
-        if connection.poll_tasks(&self.site, &mut self.thread) {
+        if connection.poll_tasks(&mut self.thread) {
             self.serve(token);
         }
     }

@@ -10,6 +10,7 @@ use rand::RngExt;
 use super::*;
 use crate::ServerOptions;
 use crate::admission::{Handoff, Verdict};
+use crate::connection::tests::GET;
 use crate::site::tests::{config_of, site_of};
 use crate::transport::epoll::Epoll;
 use crate::transport::ring::driver::RingDriver;
@@ -57,8 +58,6 @@ impl Handler for Hello {
         exchange.answer_borrowed(Status::OK, &self.0, &[b'x'; 600], cx);
         Outcome::Ready
     }
-
-    fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
 /// Whether there can be rings here; says so visibly if not.
@@ -139,9 +138,7 @@ fn allocates_nothing<D: Driver>() {
     let mut answer = [0; 4096];
     for round in 0..50 {
         for client in &mut clients {
-            client
-                .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-                .unwrap();
+            client.write_all(GET).unwrap();
         }
         let seen = allocation_counter::measure(|| {
             // A ring receives in one turn and sends at the wait of the next.
@@ -177,9 +174,7 @@ fn none_is_evicted_in_the_turn_of_its_last_response() {
         full += count;
     }
     take_in(&mut event_loop, server);
-    client
-        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-        .unwrap();
+    client.write_all(GET).unwrap();
     while event_loop.thread.row.core.requests() == 0 {
         assert!(!event_loop.turn().unwrap());
     }
@@ -214,9 +209,7 @@ fn a_new_connection_with_an_unread_request_is_not_evicted() {
     let mut event_loop = event_loop::<RingDriver>();
     let (mut client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    client
-        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-        .unwrap();
+    client.write_all(GET).unwrap();
     take_in(&mut event_loop, server);
     assert!(!event_loop.evict_oldest());
     while event_loop.thread.row.core.requests() == 0 {
@@ -238,22 +231,17 @@ fn events_of_an_earlier_connection_miss() {
     let mut event_loop = event_loop::<Epoll>();
     let mut old = connect(&mut event_loop);
     let stale = event_loop.slots.token_at(0).unwrap();
-    old.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-        .unwrap();
+    old.write_all(GET).unwrap();
     event_loop.wait().unwrap();
     event_loop.abort(stale, CloseReason::Failed);
     let mut new = connect(&mut event_loop);
     let successor = event_loop.slots.token_at(0).unwrap();
     assert_eq!(successor.index, stale.index);
     event_loop.sockets();
-    let connection = event_loop
-        .slots
-        .get(successor)
-        .and_then(|slot| slot.connection.as_ref());
+    let connection = connection_at(&event_loop.slots, successor);
     assert!(connection.is_some_and(Connection::is_idle::<Epoll>));
     assert_eq!(event_loop.thread.row.core.requests(), 0);
-    new.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-        .unwrap();
+    new.write_all(GET).unwrap();
     event_loop.turn().unwrap();
     assert_eq!(event_loop.thread.row.core.requests(), 1);
 }

@@ -12,7 +12,7 @@ use super::drain::close_those_on_their_way;
 use super::loop_group::LoopGroup;
 use super::main_loop::MainLoop;
 use crate::accept::listener::Listener;
-use crate::options::{Accept, SocketIo, WorkerPools};
+use crate::options::{Accept, SocketIo};
 use crate::site::{Site, Started};
 use crate::telemetry::log;
 use crate::thread::group::LEAVE_MS;
@@ -115,10 +115,9 @@ struct Pools(Vec<Arc<Workers>>);
 
 fn start_pools<H: Handler>(site: &Arc<Site<H>>) -> io::Result<Vec<Arc<Workers>>> {
     let options = &site.options;
-    let pools = match (options.workers, options.worker_pools) {
-        (0, _) => 0,
-        (_, WorkerPools::Shared) => 1,
-        (_, WorkerPools::PerLoop) => options.loops,
+    let pools = match options.workers {
+        0 => 0,
+        _ => options.pools(),
     };
     let mut started = Pools(Vec::with_capacity(pools));
     for pool in 0..pools {

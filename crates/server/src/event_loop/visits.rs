@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_base::{LogLimit, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::{Acceptance, EventLoop};
+use super::{Acceptance, EventLoop, connection_at, connection_at_mut};
 use crate::connection::Step;
 use crate::fairness::ClientKey;
 use crate::options::SocketIo;
@@ -28,9 +28,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// other work come to is sent here. And while jobs wait, the loop receives what many requests of a
     /// connection are, so that none of them waits twice, and each is judged by itself.
     fn stays_here(&self, token: Token) -> bool {
-        let slot = self.slots.get(token);
-        let connection = slot.and_then(|slot| slot.connection.as_ref());
-        connection.is_some_and(|connection| {
+        connection_at(&self.slots, token).is_some_and(|connection| {
             connection.has_tasks()
                 || connection.has_steps()
                 || connection.has_work_out::<D>()
@@ -49,7 +47,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         let load = &self.group.members()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        match connection.drive(&self.site, &mut self.thread, &mut self.driver, placement) {
+        match connection.drive(&mut self.thread, &mut self.driver, placement) {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),
             Step::Start(exchange) => {
@@ -115,9 +113,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     pub(super) fn abort(&mut self, token: Token, reason: CloseReason) {
-        if let Some(slot) = self.slots.get_mut(token)
-            && let Some(connection) = &mut slot.connection
-        {
+        if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.abort(reason);
             self.close(token);
         }

@@ -12,7 +12,6 @@ use loadline_proto::{Context, ServerSession, Then};
 use loadline_sys::{Events, Interest, Poller};
 
 use super::network::{Event, Network, Owner, Pending};
-use crate::options::ServerOptions;
 use crate::transport::local_address::{Arrived, LocalAddresses};
 use crate::transport::socket::{Readiness, Socket};
 use crate::transport::{Detached, Driver, DriverEvent, LoopTransport, Reported, Watch};
@@ -72,7 +71,7 @@ impl Driver for SimDriver {
     type Transport = SimSocket;
     type Event<'d> = Event;
 
-    fn new(_options: &ServerOptions) -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         let network = NETWORK.with(|current| current.borrow().clone());
         Ok(Self {
             network: network.expect("a simulation on this thread"),
@@ -120,10 +119,7 @@ pub(super) struct SimSocket {
     /// Stands for the socket; closed last.
     descriptor: OwnedFd,
     is_completion: bool,
-    readable: bool,
-    writable: bool,
-    hung_up: bool,
-    gone: bool,
+    ready: Readiness,
     ended: bool,
     finished: bool,
     has_received: bool,
@@ -135,22 +131,22 @@ pub(super) struct SimSocket {
 }
 
 impl SimSocket {
-    fn receive(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, SimDriver>) -> bool {
+    fn receive(&mut self, io: &mut Io<'_, '_, SimDriver>) -> bool {
         let mut network = lock(&self.network);
         let pipe = &mut network.pipes[self.pipe];
         if pipe.is_reset {
-            self.readable = false;
+            self.ready.readable = false;
             drop(network);
-            session.peer_gone(io.cx);
+            io.session.peer_gone(io.cx);
             return true;
         }
         let count = pipe.inbox.len().min(io.read_buffer.len());
         if count == 0 {
-            self.readable = false;
+            self.ready.readable = false;
             self.ended = pipe.inbox_ended;
             drop(network);
             if self.ended {
-                session.received_eof(io.cx);
+                io.session.received_eof(io.cx);
             }
             return self.ended;
         }
@@ -159,11 +155,11 @@ impl SimSocket {
         }
         pipe.has_received = true;
         drop(network);
-        if count < io.read_buffer.len() && !self.hung_up {
-            self.readable = false;
+        if count < io.read_buffer.len() && !self.ready.hung_up {
+            self.ready.readable = false;
         }
         self.has_received = true;
-        session.received(&mut io.read_buffer[..count], io.cx);
+        io.session.received(&mut io.read_buffer[..count], io.cx);
         true
     }
 
@@ -171,23 +167,22 @@ impl SimSocket {
     fn write(
         &mut self,
         mut transmit: Transmit,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, SimDriver>,
     ) -> ControlFlow<Pause> {
         let taken = lock(&self.network).take(self.pipe, &mut transmit, *io.bytes_left);
         *io.bytes_left -= taken;
         if transmit.is_done() {
-            session.sent(transmit, io.cx);
+            io.session.sent(transmit, io.cx);
             return ControlFlow::Continue(());
         }
         if taken > 0 {
-            session.progressed(taken, io.cx);
+            io.session.progressed(taken, io.cx);
         }
         self.sending = Some(transmit);
         if *io.bytes_left == 0 {
             return ControlFlow::Break(Pause::Again);
         }
-        self.writable = false;
+        self.ready.writable = false;
         ControlFlow::Continue(())
     }
 }
@@ -197,38 +192,27 @@ impl Transport<SimDriver> for SimSocket {
         6 << 10
     }
 
-    fn resume(
-        &mut self,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, SimDriver>,
-    ) -> ControlFlow<Pause> {
-        if self.gone && !self.finished {
-            session.peer_gone(io.cx);
-        } else if self.writable
+    fn resume(&mut self, io: &mut Io<'_, '_, SimDriver>) -> ControlFlow<Pause> {
+        if self.ready.gone && !self.finished {
+            io.session.peer_gone(io.cx);
+        } else if self.ready.writable
             && let Some(transmit) = self.sending.take()
         {
-            return self.write(transmit, session, io);
+            return self.write(transmit, io);
         }
         ControlFlow::Continue(())
     }
 
-    fn wait(
-        &mut self,
-        read: bool,
-        _hang_up: bool,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, SimDriver>,
-    ) -> bool {
+    fn wait(&mut self, read: bool, _hang_up: bool, io: &mut Io<'_, '_, SimDriver>) -> bool {
         if self.is_completion {
             self.wanted = read;
-            let mut network = lock(&self.network);
-            network.pipes[self.pipe].is_armed = read && !self.ended && !self.leaving;
-            network.push_received(self.pipe);
+            let is_armed = read && !self.ended && !self.leaving;
+            lock(&self.network).arm(self.pipe, is_armed);
             return false;
         }
-        let may_read = read && self.readable && !self.ended;
+        let may_read = read && self.ready.readable && !self.ended;
         if may_read {
-            self.receive(session, io);
+            self.receive(io);
         }
         may_read
     }
@@ -236,22 +220,20 @@ impl Transport<SimDriver> for SimSocket {
     fn receive_pending(
         &mut self,
         certain: bool,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, SimDriver>,
     ) -> ControlFlow<Pause> {
         if self.is_completion {
             let mut network = lock(&self.network);
             if certain && !self.ended && network.has_input(self.pipe) {
-                network.pipes[self.pipe].is_armed = true;
-                network.push_received(self.pipe);
+                network.arm(self.pipe, true);
                 return ControlFlow::Break(Pause::Again);
             }
             drop(network);
-            session.nothing_pending(io.cx);
+            io.session.nothing_pending(io.cx);
         } else {
-            let may_have = (certain || self.readable) && !self.ended;
-            if !may_have || !self.receive(session, io) {
-                session.nothing_pending(io.cx);
+            let may_have = (certain || self.ready.readable) && !self.ended;
+            if !may_have || !self.receive(io) {
+                io.session.nothing_pending(io.cx);
             }
         }
         ControlFlow::Continue(())
@@ -261,20 +243,19 @@ impl Transport<SimDriver> for SimSocket {
         &mut self,
         mut transmit: Transmit,
         then: Then,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, SimDriver>,
     ) -> ControlFlow<Pause> {
         if !self.is_completion {
-            return self.write(transmit, session, io);
+            return self.write(transmit, io);
         }
         // The last batch does not leave by the ring, unless there is no room for it.
         if then == Then::Close && !lock(&self.network).pipes[self.pipe].is_reset {
             let taken = lock(&self.network).take(self.pipe, &mut transmit, u64::MAX);
             if taken > 0 {
-                session.progressed(taken, io.cx);
+                io.session.progressed(taken, io.cx);
             }
             if transmit.is_done() {
-                session.sent(transmit, io.cx);
+                io.session.sent(transmit, io.cx);
                 return ControlFlow::Continue(());
             }
         }
@@ -284,13 +265,13 @@ impl Transport<SimDriver> for SimSocket {
         ControlFlow::Continue(())
     }
 
-    fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, SimDriver>) {
+    fn finish(&mut self, io: &mut Io<'_, '_, SimDriver>) {
         self.finished = true;
         let mut network = lock(&self.network);
         network.finish(self.pipe);
         if network.pipes[self.pipe].is_reset {
             drop(network);
-            session.peer_gone(io.cx);
+            io.session.peer_gone(io.cx);
         }
     }
 
@@ -305,7 +286,7 @@ impl Transport<SimDriver> for SimSocket {
     }
 
     fn has_begun(&self, _driver: &mut SimDriver) -> bool {
-        let known = self.has_received || self.ended || self.gone;
+        let known = self.has_received || self.ended || self.ready.gone;
         known || (!self.is_completion && lock(&self.network).has_input(self.pipe))
     }
 
@@ -338,10 +319,11 @@ impl LoopTransport<SimDriver> for SimSocket {
             pipe,
             descriptor: fd,
             is_completion,
-            readable: !is_completion,
-            writable: !is_completion,
-            hung_up: false,
-            gone: false,
+            ready: Readiness {
+                readable: !is_completion,
+                writable: !is_completion,
+                ..Readiness::default()
+            },
             ended: false,
             finished: false,
             has_received: false,
@@ -369,17 +351,9 @@ impl LoopTransport<SimDriver> for SimSocket {
     ) -> Reported {
         let mut is_input = false;
         match event {
-            Event::Ready {
-                readable,
-                writable,
-                hung_up,
-                gone,
-            } => {
-                is_input = readable;
-                self.readable |= readable;
-                self.writable |= writable;
-                self.hung_up |= hung_up;
-                self.gone |= gone;
+            Event::Ready(ready) => {
+                is_input = ready.readable;
+                self.ready.add(ready);
             }
             Event::Received(mut bytes) => {
                 is_input = true;
@@ -419,9 +393,7 @@ impl LoopTransport<SimDriver> for SimSocket {
 
     fn settle(&mut self, _token: Token, _driver: &mut SimDriver) -> io::Result<()> {
         if self.is_completion && !self.has_received && !self.ended && !self.leaving {
-            let mut network = lock(&self.network);
-            network.pipes[self.pipe].is_armed = true;
-            network.push_received(self.pipe);
+            lock(&self.network).arm(self.pipe, true);
             self.wanted = true;
         }
         Ok(())
@@ -446,9 +418,7 @@ impl LoopTransport<SimDriver> for SimSocket {
 
     fn stay(&mut self, _driver: &mut SimDriver) {
         if std::mem::take(&mut self.leaving) && self.is_completion && self.wanted {
-            let mut network = lock(&self.network);
-            network.pipes[self.pipe].is_armed = true;
-            network.push_received(self.pipe);
+            lock(&self.network).arm(self.pipe, true);
         }
     }
 
@@ -475,6 +445,6 @@ impl LoopTransport<SimDriver> for SimSocket {
     }
 
     fn read_by_event(&mut self) {
-        self.readable = false;
+        self.ready.readable = false;
     }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use loadline_base::{Chunk, Token, Transmit};
 use loadline_sys::Accepted;
 
+use crate::transport::socket::Readiness;
+
 /// Bytes that one event of a completion brings at most.
 const RECEIVE_BYTES: usize = 4 << 10;
 
@@ -17,12 +19,7 @@ const LAZY_US: u64 = 50_000;
 #[derive(Debug)]
 pub(super) enum Event {
     /// By readiness.
-    Ready {
-        readable: bool,
-        writable: bool,
-        hung_up: bool,
-        gone: bool,
-    },
+    Ready(Readiness),
     /// By completion.
     Received(Vec<u8>),
     Ended,
@@ -172,12 +169,12 @@ impl Network {
 
     fn ready(&mut self, pipe: usize, readable: bool, writable: bool) {
         let one = &self.pipes[pipe];
-        let event = Event::Ready {
+        let event = Event::Ready(Readiness {
             readable,
             writable,
             hung_up: one.inbox_ended || one.is_reset,
             gone: one.is_reset || (one.inbox_ended && one.is_finished),
-        };
+        });
         self.report(pipe, event);
     }
 
@@ -219,8 +216,14 @@ impl Network {
         self.report(pipe, Event::HungUp);
     }
 
+    /// By completion: the server asks for bytes, or does so no more.
+    pub(super) fn arm(&mut self, pipe: usize, is_armed: bool) {
+        self.pipes[pipe].is_armed = is_armed;
+        self.push_received(pipe);
+    }
+
     /// By completion: what is there goes to whoever has asked for it.
-    pub(super) fn push_received(&mut self, pipe: usize) {
+    fn push_received(&mut self, pipe: usize) {
         while self.pipes[pipe].is_armed && self.pipes[pipe].owner.is_some() {
             let one = &mut self.pipes[pipe];
             if one.inbox.is_empty() {

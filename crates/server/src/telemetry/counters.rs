@@ -210,7 +210,10 @@ impl Registry {
 }
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    (
+        core { $($(#[$core_doc:meta])* $core:ident,)* }
+        $($(#[$doc:meta])* $name:ident,)*
+    ) => {
         /// Counts at one moment, of one thread or of all.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
@@ -222,6 +225,7 @@ macro_rules! counts {
             pub closed: [u64; CloseReason::ALL.len()],
             /// What clients of HTTP/2 do; indexed by `Http2Count as usize`.
             pub http2: [u64; Http2Count::ALL.len()],
+            $($(#[$core_doc])* pub $core: u64,)*
             $($(#[$doc])* pub $name: u64,)*
         }
 
@@ -229,39 +233,52 @@ macro_rules! counts {
             /// The plain numbers with their names in the status page.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
+                vec![
+                    $((stringify!($core), self.$core),)*
+                    $((stringify!($name), self.$name),)*
+                ]
             }
-        }
 
-        impl AddAssign<&Counts> for Counts {
-            fn add_assign(&mut self, other: &Self) {
-                add_all(&mut self.answers, &other.answers);
-                add_all(&mut self.faults, &other.faults);
-                add_all(&mut self.closed, &other.closed);
-                add_all(&mut self.http2, &other.http2);
-                $(self.$name = self.$name.wrapping_add(other.$name);)*
+            fn of(row: &Row) -> Self {
+                Self {
+                    answers: values(&row.core.answers),
+                    faults: values(&row.core.faults),
+                    closed: values(&row.core.closed),
+                    http2: values(&row.core.http2),
+                    $($core: row.core.$core.value(),)*
+                    $($name: row.$name.value(),)*
+                }
             }
-        }
 
-        impl Counts {
-            fn subtract_all(&mut self, other: &Self) {
-                subtract_all(&mut self.answers, &other.answers);
-                subtract_all(&mut self.faults, &other.faults);
-                subtract_all(&mut self.closed, &other.closed);
-                subtract_all(&mut self.http2, &other.http2);
-                $(self.$name = self.$name.saturating_sub(other.$name);)*
+            /// Makes one of each number and the same one of `other`.
+            fn combine(&mut self, other: &Self, one_of: fn(u64, u64) -> u64) {
+                let arrays = [
+                    (&mut self.answers[..], &other.answers[..]),
+                    (&mut self.faults[..], &other.faults[..]),
+                    (&mut self.closed[..], &other.closed[..]),
+                    (&mut self.http2[..], &other.http2[..]),
+                ];
+                for (own, others) in arrays {
+                    for (own, other) in own.iter_mut().zip(others) {
+                        *own = one_of(*own, *other);
+                    }
+                }
+                $(self.$core = one_of(self.$core, other.$core);)*
+                $(self.$name = one_of(self.$name, other.$name);)*
             }
         }
     };
 }
 
 counts! {
-    /// Bytes received.
-    bytes_in,
-    /// Bytes sent.
-    bytes_out,
-    /// Connections taken over.
-    accepted,
+    core {
+        /// Bytes received.
+        bytes_in,
+        /// Bytes sent.
+        bytes_out,
+        /// Connections taken over.
+        accepted,
+    }
     /// Connections being served.
     connections,
     /// Requests that went to an app's task.
@@ -296,47 +313,13 @@ counts! {
     abandoned,
 }
 
-fn add_all<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = to.wrapping_add(*from);
-    }
-}
-
-fn subtract_all<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = to.saturating_sub(*from);
+impl AddAssign<&Self> for Counts {
+    fn add_assign(&mut self, other: &Self) {
+        self.combine(other, u64::wrapping_add);
     }
 }
 
 impl Counts {
-    fn of(row: &Row) -> Self {
-        Self {
-            answers: values(&row.core.answers),
-            faults: values(&row.core.faults),
-            closed: values(&row.core.closed),
-            http2: values(&row.core.http2),
-            bytes_in: row.core.bytes_in.value(),
-            bytes_out: row.core.bytes_out.value(),
-            accepted: row.core.accepted.value(),
-            connections: row.connections.value(),
-            app_requests: row.app_requests.value(),
-            app_requests_in_progress: row.app_requests_in_progress.value(),
-            blocked_in_place: row.blocked_in_place.value(),
-            blocked_in_place_us: row.blocked_in_place_us.value(),
-            jobs: row.jobs.value(),
-            queue_wait_us: row.queue_wait_us.value(),
-            steals: row.steals.value(),
-            connections_moved: row.connections_moved.value(),
-            busy_us: row.busy_us.value(),
-            accepts_deferred: row.accepts_deferred.value(),
-            queue_depth: row.queue_depth.value(),
-            queue_full: row.queue_full.value(),
-            refused_late: row.refused_late.value(),
-            refused_over_share: row.refused_over_share.value(),
-            abandoned: row.abandoned.value(),
-        }
-    }
-
     /// Answers of every class but 1xx.
     #[must_use]
     pub fn requests(&self) -> u64 {
@@ -348,7 +331,7 @@ impl Counts {
     pub fn subtract(&mut self, earlier: &Self) {
         let (connections, depth) = (self.connections, self.queue_depth);
         let in_progress = self.app_requests_in_progress;
-        self.subtract_all(earlier);
+        self.combine(earlier, u64::saturating_sub);
         self.connections = connections;
         self.queue_depth = depth;
         self.app_requests_in_progress = in_progress;

@@ -12,15 +12,14 @@ use loadline_proto::{
 use loadline_sys::Waker;
 use loadline_sys::write::FileBuffer;
 
-use crate::AccessSink;
 use crate::admission::Refusing;
 use crate::config::{Config, ThreadConfig};
 use crate::memory::{Footprint, thread_bytes};
 use crate::overload::TurnControl;
-use crate::site::{Clock, Site};
+use crate::site::Site;
 use crate::task::TaskPool;
 use crate::telemetry::connection_log::ThreadConnectionLog;
-use crate::telemetry::counters::{Registry, Role, Row};
+use crate::telemetry::counters::{Role, Row};
 use crate::telemetry::log;
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -34,14 +33,13 @@ const LOG_BATCH_BYTES: usize = 32 << 10;
 
 /// What every serving thread owns.
 pub(crate) struct ThreadContext<H: Handler> {
+    pub(crate) site: Arc<Site<H>>,
     pub(crate) row: Arc<Row>,
     role: Role,
-    registry: Arc<Registry>,
     served: ThreadConfig<H>,
     pool: Pool,
     /// What this thread and its connections use of the memory of the process.
     pub(crate) memory: MemoryAccount,
-    clock: Clock,
     now_us: u64,
     /// When a thread with one connection at a time last began to do something for it.
     visit_began_us: u64,
@@ -53,7 +51,6 @@ pub(crate) struct ThreadContext<H: Handler> {
     read_buffer: Box<[u8]>,
     files: FileBuffer,
     log: Option<AccessLog>,
-    sink: Option<Arc<dyn AccessSink>>,
     connection_log: Option<ThreadConnectionLog>,
     /// What wakes a blocking thread for an app's task, once it has had one.
     task_waker: Option<Arc<Waker>>,
@@ -66,6 +63,7 @@ pub(crate) struct ThreadContext<H: Handler> {
 
 /// The parts of a thread's context, borrowed at once for a turn.
 pub(crate) struct Borrowed<'k, H: Handler> {
+    pub(crate) site: &'k Site<H>,
     pub(crate) config: &'k Arc<Config<H>>,
     pub(crate) local: &'k mut H::Local,
     pub(crate) read_buffer: &'k mut [u8],
@@ -111,12 +109,12 @@ impl Late<'_> {
 }
 
 impl<H: Handler> ThreadContext<H> {
-    pub(crate) fn new(site: &Site<H>, role: Role) -> Self {
+    pub(crate) fn new(site: &Arc<Site<H>>, role: Role) -> Self {
         Self::with_read_buffer(site, role, READ_BUFFER_BYTES)
     }
 
     /// A context with a read buffer of another size.
-    pub(crate) fn with_read_buffer(site: &Site<H>, role: Role, scratch_bytes: usize) -> Self {
+    pub(crate) fn with_read_buffer(site: &Arc<Site<H>>, role: Role, scratch_bytes: usize) -> Self {
         let served = ThreadConfig::new(&site.config); // first: the handler's own part may panic
         let row = site.registry.row(role);
         let mut memory = match role {
@@ -129,13 +127,12 @@ impl<H: Handler> ThreadContext<H> {
         );
         let mut thread = Self {
             tasks: TaskPool::new(Arc::clone(&row)),
+            site: Arc::clone(site),
             row,
             role,
-            registry: Arc::clone(&site.registry),
             served,
             pool: Pool::new(),
             memory,
-            clock: site.clock,
             now_us: 0,
             visit_began_us: 0,
             now: Millis(0),
@@ -148,7 +145,6 @@ impl<H: Handler> ThreadContext<H> {
                 .access
                 .as_ref()
                 .map(|(format, _)| AccessLog::new(*format)),
-            sink: site.access.as_ref().map(|(_, sink)| Arc::clone(sink)),
             connection_log: site.connection_log.as_ref().map(ThreadConnectionLog::new),
             task_waker: None,
             turn: None,
@@ -162,7 +158,7 @@ impl<H: Handler> ThreadContext<H> {
     /// after waiting.
     pub(crate) fn tick(&mut self) -> Millis {
         self.served.refresh();
-        self.now_us = self.clock.now_us();
+        self.now_us = self.site.clock.now_us();
         self.now = Millis(self.now_us / 1000);
         if self.now >= self.date_ends {
             self.refresh_date();
@@ -245,6 +241,7 @@ impl<H: Handler> ThreadContext<H> {
     #[inline]
     pub(crate) fn borrow(&mut self) -> Borrowed<'_, H> {
         Borrowed {
+            site: &self.site,
             config: &self.served.config,
             local: &mut self.served.local,
             read_buffer: &mut self.read_buffer,
@@ -281,7 +278,7 @@ impl<H: Handler> ThreadContext<H> {
     #[inline]
     pub(crate) fn end_turn(&mut self) -> u64 {
         self.offer_log();
-        let now_us = self.clock.now_us();
+        let now_us = self.site.clock.now_us();
         self.row.core.latencies.settle(now_us);
         now_us
     }
@@ -289,7 +286,7 @@ impl<H: Handler> ThreadContext<H> {
     /// Hands log lines on.
     #[inline]
     pub(crate) fn offer_log(&mut self) {
-        if let (Some(lines), Some(sink)) = (&mut self.log, &self.sink)
+        if let (Some(lines), Some((_, sink))) = (&mut self.log, &self.site.access)
             && !lines.lines().is_empty()
         {
             log::harmless(|| sink.offer(lines.lines()));
@@ -339,16 +336,11 @@ impl<H: Handler> ThreadContext<H> {
     pub(crate) fn now_us(&self) -> u64 {
         self.now_us
     }
-
-    /// The server's clock, for spans within a turn (busy time, blocking in place).
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
-    }
 }
 
 impl<H: Handler> Drop for ThreadContext<H> {
     fn drop(&mut self) {
         self.end_turn();
-        self.registry.release(self.role, Arc::clone(&self.row));
+        self.site.registry.release(self.role, Arc::clone(&self.row));
     }
 }

@@ -79,11 +79,7 @@ impl RingSocket {
         }
     }
 
-    fn send_files(
-        &mut self,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, RingDriver>,
-    ) -> ControlFlow<Pause> {
+    fn send_files(&mut self, io: &mut Io<'_, '_, RingDriver>) -> ControlFlow<Pause> {
         let ring = &mut io.driver.ring;
         let Some(id) = self.id() else {
             return ControlFlow::Continue(());
@@ -92,10 +88,10 @@ impl RingSocket {
             return ControlFlow::Continue(());
         };
         let files = self.known.copies_files.then_some(&mut *io.files);
-        match sending.go_on(socket, files, io.bytes_left, session, io.cx) {
+        match sending.go_on(socket, files, io.bytes_left, io.session, io.cx) {
             SendOutcome::Whole => {
                 if let Some(sending) = self.files.take() {
-                    session.sent(sending.transmit, io.cx);
+                    io.session.sent(sending.transmit, io.cx);
                 }
             }
             SendOutcome::Full => {
@@ -135,25 +131,15 @@ impl Transport<RingDriver> for RingSocket {
     }
 
     #[inline]
-    fn resume(
-        &mut self,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, RingDriver>,
-    ) -> ControlFlow<Pause> {
+    fn resume(&mut self, io: &mut Io<'_, '_, RingDriver>) -> ControlFlow<Pause> {
         match self.files.is_some() && self.known.writable {
-            true => self.send_files(session, io),
+            true => self.send_files(io),
             false => ControlFlow::Continue(()),
         }
     }
 
     #[inline]
-    fn wait(
-        &mut self,
-        read: bool,
-        hang_up: bool,
-        _session: &mut ServerSession,
-        io: &mut Io<'_, '_, RingDriver>,
-    ) -> bool {
+    fn wait(&mut self, read: bool, hang_up: bool, io: &mut Io<'_, '_, RingDriver>) -> bool {
         self.ask(read, hang_up, &mut io.driver.ring);
         false
     }
@@ -162,7 +148,6 @@ impl Transport<RingDriver> for RingSocket {
     fn receive_pending(
         &mut self,
         certain: bool,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, RingDriver>,
     ) -> ControlFlow<Pause> {
         let ring = &mut io.driver.ring;
@@ -173,7 +158,7 @@ impl Transport<RingDriver> for RingSocket {
                 ControlFlow::Break(Pause::Again)
             }
             _ => {
-                session.nothing_pending(io.cx);
+                io.session.nothing_pending(io.cx);
                 ControlFlow::Continue(())
             }
         }
@@ -185,16 +170,15 @@ impl Transport<RingDriver> for RingSocket {
         &mut self,
         transmit: Transmit,
         then: Then,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, RingDriver>,
     ) -> ControlFlow<Pause> {
         if transmit.has_file() || then == Then::Close {
             self.files = Some(Box::new(Sending::new(transmit, Files::Probe)));
             self.known.writable = true;
-            return self.send_files(session, io);
+            return self.send_files(io);
         }
         let Some(id) = self.id() else {
-            session.peer_gone(io.cx);
+            io.session.peer_gone(io.cx);
             return ControlFlow::Continue(());
         };
         let report = match then {
@@ -205,11 +189,11 @@ impl Transport<RingDriver> for RingSocket {
         ControlFlow::Continue(())
     }
 
-    fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, RingDriver>) {
+    fn finish(&mut self, io: &mut Io<'_, '_, RingDriver>) {
         self.known.finished = true;
         let socket = self.id().and_then(|id| io.driver.ring.socket(id));
         if socket.is_none_or(|socket| socket::finish(socket).is_err()) {
-            session.peer_gone(io.cx);
+            io.session.peer_gone(io.cx);
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! An epoll loop sets the flags by edge-triggered events, a blocking thread by `poll`.
 
+pub(crate) mod epoll;
+
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use loadline_base::Transmit;
-use loadline_proto::{Context, ServerSession, Then};
+use loadline_proto::{Context, Then};
 use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
 use loadline_sys::{Event, socket};
 
@@ -27,7 +29,9 @@ const THREAD_WRITE_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Socket<F = OwnedFd> {
     fd: F,
-    ready: Ready,
+    /// What may be tried. Once a hang-up was seen, a short read does not mean that nothing is left.
+    ready: Readiness,
+    known: Known,
     arrived: Arrived,
     sending: Option<Box<Sending>>,
 }
@@ -46,11 +50,11 @@ pub(crate) struct Readiness {
 impl Readiness {
     /// Adds what one more event says.
     #[inline]
-    pub(crate) fn add(&mut self, event: Event) {
-        self.readable |= event.is_readable();
-        self.writable |= event.is_writable();
-        self.hung_up |= event.is_half_closed();
-        self.gone |= event.is_gone();
+    pub(crate) fn add(&mut self, more: Self) {
+        self.readable |= more.readable;
+        self.writable |= more.writable;
+        self.hung_up |= more.hung_up;
+        self.gone |= more.gone;
     }
 
     /// Whether an event said anything at all.
@@ -62,27 +66,22 @@ impl Readiness {
 impl From<Event> for Readiness {
     #[inline]
     fn from(event: Event) -> Self {
-        let mut readiness = Self::default();
-        readiness.add(event);
-        readiness
+        Self {
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            hung_up: event.is_half_closed(),
+            gone: event.is_gone(),
+        }
     }
 }
 
-/// What is known of the socket.
+/// What else is known of the socket.
 #[derive(Clone, Copy, Debug)]
-struct Ready {
-    /// There may be something to read.
-    readable: bool,
-    /// There may be room to write.
-    writable: bool,
-    /// A hang-up was seen: a short read does not mean that nothing is left.
-    hung_up: bool,
+struct Known {
     /// The end of input was reported.
     ended: bool,
     /// Output is shut down, so that a hang-up is the peer's regular end.
     finished: bool,
-    /// Gone in both directions.
-    gone: bool,
     /// Nothing has come yet.
     fresh: bool,
     /// A poller watches the socket.
@@ -102,20 +101,10 @@ enum Owner {
 }
 
 impl Socket {
-    /// On its way between two loops.
-    pub(crate) fn into_detached(self) -> Detached {
-        Detached {
-            fd: self.fd,
-            copies_files: self.ready.copies_files,
-            has_received: !self.ready.fresh,
-            arrived: self.arrived,
-        }
-    }
-
     /// The first read needs no event.
     pub(crate) fn from_detached(detached: Detached) -> Self {
         let mut socket = Self::of_loop(detached.fd, detached.copies_files);
-        socket.ready.fresh = !detached.has_received;
+        socket.known.fresh = !detached.has_received;
         socket.arrived = detached.arrived;
         socket
     }
@@ -126,13 +115,14 @@ impl<F: AsFd> Socket<F> {
     pub(crate) fn of_loop(fd: F, copies_files: bool) -> Self {
         Self {
             fd,
-            ready: Ready {
+            ready: Readiness {
                 readable: true,
                 writable: true,
-                hung_up: false,
+                ..Readiness::default()
+            },
+            known: Known {
                 ended: false,
                 finished: false,
-                gone: false,
                 fresh: true,
                 registered: false,
                 copies_files,
@@ -148,51 +138,32 @@ impl<F: AsFd> Socket<F> {
     pub(crate) fn of_thread(fd: F) -> Self {
         let mut socket = Self::of_loop(fd, false);
         socket.ready.readable = false;
-        socket.ready.owner = Owner::Thread { reads: false };
+        socket.known.owner = Owner::Thread { reads: false };
         socket
     }
 
     /// Adds what events said. What it changes shows at the next visit.
     #[inline]
     pub(crate) fn note(&mut self, readiness: Readiness) {
-        let ready = &mut self.ready;
-        ready.readable |= readiness.readable;
-        ready.writable |= readiness.writable;
-        ready.hung_up |= readiness.hung_up;
-        ready.gone |= readiness.gone;
+        self.ready.add(readiness);
     }
 
     /// From a loop to a blocking thread, which waits for it until `move_to_loop`.
     pub(crate) fn move_to_thread(&mut self) {
-        self.ready.owner = Owner::Thread { reads: false };
+        self.known.owner = Owner::Thread { reads: false };
     }
 
     /// Back, with what was begun there.
     pub(crate) fn move_to_loop(&mut self) {
-        self.ready.owner = Owner::Loop;
+        self.known.owner = Owner::Loop;
         if let Some(sending) = &mut self.sending {
             sending.probe();
         }
     }
 
-    /// A poller has ceased to watch it; `false`: none did.
-    pub(super) fn end_registration(&mut self) -> bool {
-        std::mem::replace(&mut self.ready.registered, false)
-    }
-
-    /// Reading waits for an event.
-    pub(crate) fn read_by_event(&mut self) {
-        self.ready.readable = false;
-    }
-
-    /// Reading needs no event, unless a poller watches it.
-    pub(super) fn read_unless_registered(&mut self) {
-        self.ready.readable |= !self.ready.registered;
-    }
-
     /// Whether the session has waited for input.
     pub(crate) fn awaits_input(&self) -> bool {
-        self.ready.owner == Owner::Thread { reads: true }
+        self.known.owner == Owner::Thread { reads: true }
     }
 
     /// Whether output waits for room.
@@ -204,38 +175,28 @@ impl<F: AsFd> Socket<F> {
         self.fd.as_fd()
     }
 
-    /// Notes that a poller watches it from now on; `false`: one does already.
-    pub(super) fn begin_registration(&mut self) -> bool {
-        !std::mem::replace(&mut self.ready.registered, true)
-    }
-
     /// Whether a visit would find something to do.
-    pub(super) fn is_ready(&self) -> bool {
+    fn is_ready(&self) -> bool {
         self.ready.readable || self.ready.gone || (self.ready.writable && self.sending.is_some())
     }
 
     /// One system call for a request that fits into the buffer. `false`: there was nothing.
     #[inline]
-    fn receive(
-        &mut self,
-        session: &mut ServerSession,
-        buffer: &mut [u8],
-        cx: &mut Context<'_>,
-    ) -> bool {
-        match socket::receive(self.fd.as_fd(), buffer) {
+    fn receive<D>(&mut self, io: &mut Io<'_, '_, D>) -> bool {
+        match socket::receive(self.fd.as_fd(), io.read_buffer) {
             Ok(Some(0)) => {
-                self.ready.ended = true;
+                self.known.ended = true;
                 self.ready.readable = false;
-                session.received_eof(cx);
+                io.session.received_eof(io.cx);
             }
             Ok(Some(count)) => {
                 // What comes after a short read is a new edge; the end that a hang-up announced
                 // is not.
-                if count < buffer.len() && !self.ready.hung_up {
+                if count < io.read_buffer.len() && !self.ready.hung_up {
                     self.ready.readable = false;
                 }
-                self.ready.fresh = false;
-                session.received(&mut buffer[..count], cx);
+                self.known.fresh = false;
+                io.session.received(&mut io.read_buffer[..count], io.cx);
             }
             Ok(None) => {
                 self.ready.readable = false;
@@ -243,7 +204,7 @@ impl<F: AsFd> Socket<F> {
             }
             Err(_) => {
                 self.ready.readable = false;
-                session.peer_gone(cx);
+                io.session.peer_gone(io.cx);
             }
         }
         true
@@ -251,23 +212,22 @@ impl<F: AsFd> Socket<F> {
 
     /// Whether its thread may wait for the disk.
     fn may_block(&self) -> bool {
-        self.ready.owner != Owner::Loop
+        self.known.owner != Owner::Loop
     }
 
     fn files<'f>(&self, files: &'f mut FileBuffer) -> Option<&'f mut FileBuffer> {
-        self.ready.copies_files.then_some(files)
+        self.known.copies_files.then_some(files)
     }
 
     fn sent_so_far<D>(
         &mut self,
         outcome: SendOutcome,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, D>,
     ) -> ControlFlow<Pause> {
         match outcome {
             SendOutcome::Whole => {
                 if let Some(sending) = self.sending.take() {
-                    session.sent(sending.transmit, io.cx);
+                    io.session.sent(sending.transmit, io.cx);
                 }
             }
             SendOutcome::Full => {
@@ -293,52 +253,38 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
     }
 
     #[inline]
-    fn resume(
-        &mut self,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, D>,
-    ) -> ControlFlow<Pause> {
-        if self.ready.gone && !self.ready.finished {
-            session.peer_gone(io.cx);
+    fn resume(&mut self, io: &mut Io<'_, '_, D>) -> ControlFlow<Pause> {
+        if self.ready.gone && !self.known.finished {
+            io.session.peer_gone(io.cx);
         } else if self.ready.writable
             && let Some(sending) = &mut self.sending
         {
-            let files = self.ready.copies_files.then_some(&mut *io.files);
-            let outcome = sending.go_on(self.fd.as_fd(), files, io.bytes_left, session, io.cx);
-            return self.sent_so_far(outcome, session, io);
+            let files = self.known.copies_files.then_some(&mut *io.files);
+            let socket = self.fd.as_fd();
+            let outcome = sending.go_on(socket, files, io.bytes_left, io.session, io.cx);
+            return self.sent_so_far(outcome, io);
         }
         ControlFlow::Continue(())
     }
 
     #[inline]
-    fn wait(
-        &mut self,
-        read: bool,
-        _hang_up: bool,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, D>,
-    ) -> bool {
-        if let Owner::Thread { reads } = &mut self.ready.owner {
+    fn wait(&mut self, read: bool, _hang_up: bool, io: &mut Io<'_, '_, D>) -> bool {
+        if let Owner::Thread { reads } = &mut self.known.owner {
             *reads = read;
         }
-        let may_read = read && self.ready.readable && !self.ready.ended;
+        let may_read = read && self.ready.readable && !self.known.ended;
         if may_read {
-            self.receive(session, io.read_buffer, io.cx);
-        } else if self.ready.hung_up && !self.ready.ended {
-            session.half_closed();
+            self.receive(io);
+        } else if self.ready.hung_up && !self.known.ended {
+            io.session.half_closed();
         }
         may_read
     }
 
-    fn receive_pending(
-        &mut self,
-        certain: bool,
-        session: &mut ServerSession,
-        io: &mut Io<'_, '_, D>,
-    ) -> ControlFlow<Pause> {
-        let may_have = (certain || self.ready.readable) && !self.ready.ended;
-        if !may_have || !self.receive(session, io.read_buffer, io.cx) {
-            session.nothing_pending(io.cx);
+    fn receive_pending(&mut self, certain: bool, io: &mut Io<'_, '_, D>) -> ControlFlow<Pause> {
+        let may_have = (certain || self.ready.readable) && !self.known.ended;
+        if !may_have || !self.receive(io) {
+            io.session.nothing_pending(io.cx);
         }
         ControlFlow::Continue(())
     }
@@ -349,7 +295,6 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         &mut self,
         mut transmit: Transmit,
         _then: Then,
-        session: &mut ServerSession,
         io: &mut Io<'_, '_, D>,
     ) -> ControlFlow<Pause> {
         let probe = match self.may_block() {
@@ -363,22 +308,22 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
                 bytes,
             }) => {
                 *io.bytes_left = io.bytes_left.saturating_sub(bytes);
-                session.sent(transmit, io.cx);
+                io.session.sent(transmit, io.cx);
                 ControlFlow::Continue(())
             }
             result => {
                 let mut sending = Sending::new(transmit, probe);
-                let outcome = sending.after(result, io.bytes_left, session, io.cx);
+                let outcome = sending.after(result, io.bytes_left, io.session, io.cx);
                 self.sending = Some(Box::new(sending));
-                self.sent_so_far(outcome, session, io)
+                self.sent_so_far(outcome, io)
             }
         }
     }
 
-    fn finish(&mut self, session: &mut ServerSession, io: &mut Io<'_, '_, D>) {
-        self.ready.finished = true;
+    fn finish(&mut self, io: &mut Io<'_, '_, D>) {
+        self.known.finished = true;
         if socket::finish(self.fd.as_fd()).is_err() {
-            session.peer_gone(io.cx);
+            io.session.peer_gone(io.cx);
         }
     }
 
@@ -397,7 +342,7 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
     }
 
     fn has_begun(&self, _driver: &mut D) -> bool {
-        let known = !self.ready.fresh || self.ready.ended || self.ready.gone;
+        let known = !self.known.fresh || self.known.ended || self.ready.gone;
         known || socket::has_input(self.fd.as_fd())
     }
 

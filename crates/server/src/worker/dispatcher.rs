@@ -113,7 +113,7 @@ impl Dispatcher {
         thread: &mut ThreadContext<H>,
         work: impl FnOnce(&mut ThreadContext<H>),
     ) {
-        let clock = thread.clock();
+        let clock = thread.site.clock;
         let began_us = clock.now_us();
         work(thread);
         self.row.blocked_in_place.add(1);
@@ -164,12 +164,11 @@ impl<'l> OnLoop<'l> {
         &self,
         steps: Arc<dyn Steps>,
         exchange: Box<Exchange>,
-        site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Blocked {
         let client = ClientKey::of_request(&exchange);
         let work = Work::Block(exchange, steps);
-        let Some(not_queued) = self.submit(Kind::Job, work, client, site) else {
+        let Some(not_queued) = self.submit(Kind::Job, work, client, &thread.site) else {
             return Blocked::Queued;
         };
         let Work::Block(mut exchange, steps) = not_queued.work else {
@@ -187,24 +186,13 @@ impl<'l> OnLoop<'l> {
 }
 
 impl<H: Handler> Placement<H> for OnLoop<'_> {
-    fn block(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Blocked {
+    fn block(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
-        self.block_by(steps, exchange, site, thread)
+        self.block_by(steps, exchange, thread)
     }
 
-    fn prefetch(
-        &mut self,
-        range: Range,
-        client: ClientKey,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> bool {
-        let not_queued = self.submit(Kind::Prefetch, Work::Prefetch(range), client, site);
+    fn prefetch(&mut self, range: Range, client: ClientKey, thread: &mut ThreadContext<H>) -> bool {
+        let not_queued = self.submit(Kind::Prefetch, Work::Prefetch(range), client, &thread.site);
         let Some(Work::Prefetch(range)) = not_queued.map(|it| it.work) else {
             return false;
         };
@@ -217,10 +205,10 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         &mut self,
         computation: Box<dyn Computation>,
         client: ClientKey,
-        site: &Site<H>,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<dyn Computation>> {
-        let not_queued = self.submit(Kind::Job, Work::Compute(computation), client, site)?;
+        let work = Work::Compute(computation);
+        let not_queued = self.submit(Kind::Job, work, client, &thread.site)?;
         let Work::Compute(mut computation) = not_queued.work else {
             return None;
         };
@@ -232,12 +220,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
     }
 
     /// A worker polls the task whenever it is woken. Without workers the loop does.
-    fn start(
-        &mut self,
-        exchange: Box<Exchange>,
-        site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> TaskStart {
+    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
         let notify = Notify::Loop {
             home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
             token: self.token,
@@ -248,7 +231,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         }
         let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
         let client = task.client();
-        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, site)
+        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, &thread.site)
             && let Work::Task(mut task) = not_queued.work
             && let Some(mut exchange) = task.take_exchange()
         {

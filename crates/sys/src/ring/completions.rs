@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::cqueue;
-use loadline_base::{Token, Transmit};
+use loadline_base::Token;
 
 use super::sockets::{Operation, Sending};
 use super::{Completion, Kind, Ring, Taken};
@@ -175,7 +175,11 @@ impl Ring {
         Some(socket.owner)
     }
 
-    fn polled(&mut self, index: u32, completion: fn(Token) -> Completion<'static>) -> Outcome {
+    fn polled(
+        &mut self,
+        index: u32,
+        completion: impl FnOnce(Token) -> Completion<'static>,
+    ) -> Outcome {
         match self.landed(index) {
             Some(token) => Outcome::Other(completion(token)),
             None => Outcome::Nothing,
@@ -187,13 +191,8 @@ impl Ring {
         if let Some((_, socket)) = self.sockets.at(index) {
             socket.reading = None;
         }
-        match self.landed(index) {
-            Some(token) => Outcome::Other(Completion::ReadAhead {
-                token,
-                bytes: u64::try_from(taken.result).unwrap_or(0),
-            }),
-            None => Outcome::Nothing,
-        }
+        let bytes = u64::try_from(taken.result).unwrap_or(0);
+        self.polled(index, |token| Completion::ReadAhead { token, bytes })
     }
 
     /// The kernel watches for the end of what the peer sends in any case, which says nothing here: that
@@ -369,13 +368,9 @@ impl super::Socket {
         let (Sending::Quiet(transmit, _) | Sending::Waiting(transmit)) = &self.sending else {
             return 0;
         };
-        piece_len(transmit)
-    }
-}
-
-fn piece_len(transmit: &Transmit) -> usize {
-    match transmit.front() {
-        Some(loadline_base::Chunk::Memory(memory)) => memory.len().min(super::SEND_BYTES_MAX),
-        _ => 0,
+        match transmit.front() {
+            Some(loadline_base::Chunk::Memory(memory)) => memory.len().min(super::SEND_BYTES_MAX),
+            _ => 0,
+        }
     }
 }

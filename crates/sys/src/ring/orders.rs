@@ -104,17 +104,8 @@ impl Ring {
     /// No bytes are welcome until `receive`; those that the kernel has taken already come still.
     /// That the connection broke is reported all the same.
     pub fn pause(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.open(id) else {
-            return;
-        };
-        socket.wanted = false;
-        let stop = socket.receiving == Operation::Armed;
-        let has_ended = socket.ended;
-        if stop {
-            socket.receiving = Operation::Stopping;
-            self.cancel(user_data(Kind::Receive, id.0.index));
-        }
-        if !has_ended {
+        self.stop_receiving(id);
+        if self.sockets.open(id).is_some_and(|socket| !socket.ended) {
             self.watch_hang_up(id);
         }
     }
@@ -122,17 +113,21 @@ impl Ring {
     /// Receives nothing more, and watches for nothing: for `give_up`, once the last completions were
     /// reported.
     pub fn stop(&mut self, id: SocketId) {
+        self.stop_receiving(id);
+        let socket = self.sockets.open(id);
+        if socket.is_some_and(|socket| socket.watching_hang_up) {
+            self.cancel(user_data(Kind::HangUp, id.0.index));
+        }
+    }
+
+    fn stop_receiving(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.open(id) else {
             return;
         };
         socket.wanted = false;
-        let watches = socket.watching_hang_up;
         if socket.receiving == Operation::Armed {
             socket.receiving = Operation::Stopping;
             self.cancel(user_data(Kind::Receive, id.0.index));
-        }
-        if watches {
-            self.cancel(user_data(Kind::HangUp, id.0.index));
         }
     }
 
@@ -292,16 +287,7 @@ impl Ring {
     }
 
     fn listen(&mut self, listener: u32, fd: BorrowedFd<'_>, polls: bool) {
-        let index = listener as usize;
-        if self.listeners.len() <= index {
-            self.listeners.resize(index + 1, Watched::NONE);
-        }
-        let watched = &mut self.listeners[index];
-        watched.fd = fd.as_raw_fd();
-        watched.wanted = true;
-        watched.polls = polls;
-        // One that is being stopped is armed again after its last completion.
-        if watched.operation == Operation::Idle {
+        if want(&mut self.listeners, listener, fd, polls) {
             self.arm_accept(listener);
         }
     }
@@ -310,20 +296,16 @@ impl Ring {
         let watched = &mut self.listeners[listener as usize];
         watched.operation = Operation::Armed;
         let fd = types::Fd(watched.fd);
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let entry = if watched.polls {
             let events = libc::POLLIN as u32 | libc::EPOLLEXCLUSIVE as u32;
             opcode::PollAdd::new(fd, events).build()
         } else if self.features.multishot_accept {
-            let accept = opcode::AcceptMulti::new(fd);
-            accept
-                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-                .build()
+            opcode::AcceptMulti::new(fd).flags(flags).build()
         } else {
             let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
             let accept = opcode::Accept::new(fd, address, length);
-            accept
-                .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
-                .build()
+            accept.flags(flags).build()
         };
         self.in_flight += 1;
         self.push(entry.user_data(user_data(Kind::Accept, listener)));
@@ -344,14 +326,7 @@ impl Ring {
 
     /// Reports `Signal` each time that `fd` (an eventfd) becomes readable, from now on.
     pub fn watch(&mut self, id: u32, fd: BorrowedFd<'_>) {
-        let index = id as usize;
-        if self.watched.len() <= index {
-            self.watched.resize(index + 1, Watched::NONE);
-        }
-        let watched = &mut self.watched[index];
-        watched.fd = fd.as_raw_fd();
-        watched.wanted = true;
-        if watched.operation == Operation::Idle {
+        if want(&mut self.watched, id, fd, false) {
             self.arm_watch(id);
         }
     }
@@ -378,4 +353,18 @@ impl Ring {
         };
         self.push(entry.flags(quiet).user_data(user_data(Kind::Chore, 0)));
     }
+}
+
+/// A descriptor is wanted from now on. `true`: its operation is to be armed; one that is being stopped is
+/// armed again after its last completion.
+fn want(all: &mut Vec<Watched>, number: u32, fd: BorrowedFd<'_>, polls: bool) -> bool {
+    let index = number as usize;
+    if all.len() <= index {
+        all.resize(index + 1, Watched::NONE);
+    }
+    let watched = &mut all[index];
+    watched.fd = fd.as_raw_fd();
+    watched.wanted = true;
+    watched.polls = polls;
+    watched.operation == Operation::Idle
 }

@@ -39,9 +39,7 @@ fn large_ring() -> Option<Ring> {
 }
 
 fn connected() -> (TcpStream, OwnedFd) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let theirs = listener.accept().unwrap().0;
+    let (ours, theirs) = crate::poller::tests::connected();
     theirs.set_nonblocking(true).unwrap(); // as accepted ones are
     (ours, theirs.into())
 }
@@ -167,8 +165,7 @@ fn receives_and_sends_until_the_end() {
     let seen = drive(&mut ring, |_, one| matches!(one, Seen::Ended(..)));
     assert_eq!(seen, [Seen::Ended(token, true)]);
     ring.close(id);
-    ring.wait(Some(0)).unwrap();
-    assert!(ring.next_completion().is_none());
+    assert_eq!(turn(&mut ring, 0), 0);
     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 0);
     assert!(ring.is_empty());
 }
@@ -373,8 +370,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     let (mut ours, first, _) = adopted(&mut ring);
     ring.receive(first);
     ring.send(first, memory(&vec![1; 16 << 20]), SentReport::WithTheNext);
-    ring.wait(Some(0)).unwrap(); // a receive and a long send are in flight
-    while ring.next_completion().is_some() {}
+    turn(&mut ring, 0); // a receive and a long send are in flight
     ours.write_all(b"for nobody").unwrap();
     ring.close(first);
     let (mut other, second, owner) = adopted(&mut ring);
@@ -389,8 +385,7 @@ fn a_closed_socket_says_nothing_and_its_slot_waits_for_its_operations() {
     ring.receive(first);
     ring.send(first, memory(b"nobody reads it"), SentReport::AtOnce);
     for _ in 0..50 {
-        ring.wait(Some(1_000_000)).unwrap();
-        while ring.next_completion().is_some() {}
+        turn(&mut ring, 1);
         if ring.len() == 1 {
             break;
         }
@@ -436,8 +431,7 @@ fn accepts_until_it_is_stopped() {
     drive(&mut ring, |_, one| *one == Seen::AcceptStopped);
     ring.stop_accepting(0);
     let _late = TcpStream::connect(address).unwrap();
-    ring.wait(Some(20_000_000)).unwrap();
-    assert!(ring.next_completion().is_none());
+    assert_eq!(turn(&mut ring, 20), 0);
     ring.accept(0, listener.as_fd());
     drive(&mut ring, |_, one| *one == Seen::Accepted);
 }
@@ -514,8 +508,7 @@ fn each_wake_is_a_signal_and_room_is_reported_once() {
     ring.await_room(id);
     ring.await_room(id);
     drive(&mut ring, |_, one| *one == Seen::Writable(token));
-    ring.wait(Some(0)).unwrap();
-    assert!(ring.next_completion().is_none());
+    assert_eq!(turn(&mut ring, 0), 0);
 }
 
 #[test]

@@ -27,8 +27,6 @@ impl Handler for Echo {
         exchange.answer_borrowed(Status::OK, &Fields::default(), &path, cx);
         Outcome::Ready
     }
-
-    fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
 const CLIENTS: usize = 12;

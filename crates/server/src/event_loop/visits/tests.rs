@@ -13,9 +13,9 @@ use loadline_sys::ListenAddr;
 use crate::config::{Config, SharedConfig};
 use crate::connection::Connection;
 use crate::connection::tests::{Distant, GET};
-use crate::event_loop::EventLoop;
 use crate::event_loop::loop_group::LoopGroup;
 use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
+use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{ServerOptions, SocketIo};
 use crate::site::tests::{Quiet, config_of, site_of};
 use crate::transport::epoll::Epoll;
@@ -69,9 +69,7 @@ impl<H: Handler> Server<H> {
     }
 
     fn has_work_out(&self, token: Token) -> bool {
-        let slot = self.event_loop.slots.get(token);
-        let connection = slot.and_then(|slot| slot.connection.as_ref());
-        connection.is_some_and(Connection::has_work_out::<Epoll>)
+        connection_at(&self.event_loop.slots, token).is_some_and(Connection::has_work_out::<Epoll>)
     }
 
     /// Bytes that come within some turns.
@@ -276,8 +274,7 @@ fn a_connection_has_no_deadline_while_the_ring_reads_a_file() {
     client.set_nonblocking(true).unwrap();
     while !bytes.ends_with(&content) {
         assert!(!event_loop.turn().unwrap());
-        let slot = event_loop.slots.get(token).unwrap();
-        let connection = slot.connection.as_ref().unwrap();
+        let connection = connection_at(&event_loop.slots, token).unwrap();
         if connection.transport().is_prefetching() {
             assert_eq!(connection.deadline::<RingDriver>(), None);
             has_read = true;

@@ -8,7 +8,6 @@ use loadline_proto::RECEIVE_BYTES;
 use loadline_sys::ring::{Completion, Ring, RingOptions};
 use loadline_sys::{Accepted, Interest, socket};
 
-use crate::options::ServerOptions;
 use crate::transport::ring::RingSocket;
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, DriverEvent, Watch};
@@ -70,7 +69,7 @@ impl Driver for RingDriver {
     type Transport = RingSocket;
     type Event<'d> = RingEvent<'d>;
 
-    fn new(_options: &ServerOptions) -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             ring: Ring::new(&RingOptions {
                 buffer_bytes: RECEIVE_BYTES as u32,

@@ -47,7 +47,7 @@ pub(crate) struct WorkerThread<H: Handler> {
 }
 
 impl<H: Handler> WorkerThread<H> {
-    pub(super) fn new(site: &Site<H>, source: JobSource<Job>) -> Self {
+    pub(super) fn new(site: &Arc<Site<H>>, source: JobSource<Job>) -> Self {
         let thread = match (site.options.threads_share(), site.options.socket_io) {
             (true, _) => {
                 let bytes = connection_thread::READ_BUFFER_BYTES;
@@ -200,7 +200,7 @@ impl<H: Handler> WorkerThread<H> {
                 (Work::Compute(computation), _) => computation.carry_out(),
                 (Work::Serve(served), Some(thread)) => {
                     thread.tick();
-                    serve(served, site, thread);
+                    serve(served, thread);
                     thread.end_turn();
                 }
                 (Work::Task(task), _) => return task.poll(),
@@ -228,9 +228,7 @@ impl<H: Handler> WorkerThread<H> {
             reply.post(Message::Done { token, work });
         }
     }
-}
 
-impl<H: Handler> WorkerThread<H> {
     /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
     /// how long it was busy.
     fn keep(
@@ -251,7 +249,7 @@ impl<H: Handler> WorkerThread<H> {
         thread.begin_visit();
         thread.refusing = served.refusing.take();
         connection.transport_mut().move_to_thread();
-        let serve = AssertUnwindSafe(|| serve_while_held(connection, site, thread, &hold));
+        let serve = AssertUnwindSafe(|| serve_while_held(connection, thread, &hold));
         let left = catch_unwind(serve);
         thread.end_visit();
         thread.refusing = None;
@@ -307,16 +305,16 @@ fn give_up(work: &mut Work, text: &str) {
 }
 
 /// A connection from reading to writing, on a thread that may block.
-fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadContext<H>) {
+fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
     let Some(connection) = &mut served.connection else {
         served.after = After::Close;
         return;
     };
     thread.refusing = served.refusing.take();
-    if site.shutdown.is_draining() {
+    if thread.site.shutdown.is_draining() {
         connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
     }
-    served.after = match connection.drive(site, thread, &mut (), &mut OnWorker) {
+    served.after = match connection.drive(thread, &mut (), &mut OnWorker) {
         Step::Wait => After::Wait,
         Step::Again => After::Again,
         Step::Start(exchange) => After::Start(exchange),
@@ -331,12 +329,7 @@ fn serve<H: Handler>(served: &mut Served, site: &Site<H>, thread: &mut ThreadCon
 struct OnWorker;
 
 impl<H: Handler> Placement<H> for OnWorker {
-    fn block(
-        &mut self,
-        mut exchange: Box<Exchange>,
-        _site: &Site<H>,
-        thread: &mut ThreadContext<H>,
-    ) -> Blocked {
+    fn block(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
         if exchange.is_multiplexed() {
             let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
             return Blocked::Elsewhere(exchange, steps);
@@ -346,12 +339,7 @@ impl<H: Handler> Placement<H> for OnWorker {
         Blocked::Done(exchange)
     }
 
-    fn start(
-        &mut self,
-        exchange: Box<Exchange>,
-        _site: &Site<H>,
-        _kit: &mut ThreadContext<H>,
-    ) -> TaskStart {
+    fn start(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> TaskStart {
         TaskStart::Elsewhere(exchange)
     }
 }

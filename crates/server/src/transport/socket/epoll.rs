@@ -11,9 +11,8 @@ use loadline_base::Token;
 use loadline_proto::{Context, ServerSession};
 use loadline_sys::{Event, Events, Interest, Poller, socket};
 
-use super::socket::{Readiness, Socket};
-use super::{Detached, Driver, DriverEvent, LoopTransport, Reported, Watch};
-use crate::options::ServerOptions;
+use super::{Readiness, Socket};
+use crate::transport::{Detached, Driver, DriverEvent, LoopTransport, Reported, Watch};
 
 /// Bits of events that are no connection's: no slot has these indexes.
 const WAKER: u64 = u64::MAX;
@@ -48,7 +47,7 @@ impl Driver for Epoll {
     type Transport = Socket;
     type Event<'d> = Event;
 
-    fn new(_options: &ServerOptions) -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
             poller: Poller::new()?,
             events: Events::new(),
@@ -94,7 +93,7 @@ impl Driver for Epoll {
     const REPORTS_BEFORE_DRAIN: bool = false;
 
     fn miss(missed: &mut Readiness, event: Event) {
-        missed.add(event);
+        missed.add(event.into());
     }
 }
 
@@ -121,7 +120,7 @@ impl LoopTransport<Epoll> for Socket {
 
     #[inline]
     fn settle(&mut self, token: Token, driver: &mut Epoll) -> io::Result<()> {
-        if !self.begin_registration() {
+        if std::mem::replace(&mut self.known.registered, true) {
             return Ok(());
         }
         // The first read came before this. What has come since is an event at once.
@@ -131,13 +130,13 @@ impl LoopTransport<Epoll> for Socket {
     }
 
     fn unsettle(&mut self, driver: &mut Epoll) {
-        if self.end_registration() {
+        if std::mem::take(&mut self.known.registered) {
             let _ = driver.poller.remove(self.fd()); // it was added, so this cannot fail
         }
     }
 
     fn queued(&mut self) {
-        self.read_unless_registered();
+        self.ready.readable |= !self.known.registered;
     }
 
     fn detach(mut self, driver: &mut Epoll) -> Result<Detached, Self> {
@@ -145,7 +144,12 @@ impl LoopTransport<Epoll> for Socket {
             return Err(self);
         }
         LoopTransport::unsettle(&mut self, driver);
-        Ok(self.into_detached())
+        Ok(Detached {
+            fd: self.fd,
+            copies_files: self.known.copies_files,
+            has_received: !self.known.fresh,
+            arrived: self.arrived,
+        })
     }
 
     /// What has come meanwhile was not reported: it is read without an event.
@@ -168,6 +172,6 @@ impl LoopTransport<Epoll> for Socket {
     }
 
     fn read_by_event(&mut self) {
-        Self::read_by_event(self);
+        self.ready.readable = false;
     }
 }
