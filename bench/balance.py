@@ -19,32 +19,29 @@ is taken in each round, and the table has the geometric mean, lowest and highest
 
 import argparse
 import base64
-import json
 import math
 import os
 import random
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from load import MEASURED, LoadRun
 from page import table
-from peers import Ctx, Scenario, Server
-from processes import become_reaper, find_program, machine, revision, spawn, stop
-from rig import Failed, Rig, cores_of, require_programs
+from peers import Scenario, loadline
+from processes import measured_here, spawn, stop
+from rig import Failed, Rig, options, require_programs, rigged
 from status import status
 
 CONNECTIONS = 60
 ZIPF_BYTES = 4 << 20  # of the largest file
 SCENARIO = Scenario("/small.html", 600, CONNECTIONS)
-CLIENT_LIMITED = 5  # the exit code of `loadline load`
 
 RULES = {
     "round-robin": "--accept handoff --balance round-robin",
@@ -157,7 +154,7 @@ def loop_threads(pid: int) -> list[int]:
 
 
 @contextmanager
-def neighbour(rig: Rig, pid: int, cores: list[int]) -> Iterator[None]:
+def neighbour(pid: int, cores: list[int]) -> Iterator[None]:
     """Each loop on a CPU of its own, the first beside a process that is always busy."""
     for task, core in zip(loop_threads(pid), cores):
         os.sched_setaffinity(task, {core})
@@ -174,42 +171,27 @@ def clients(rig: Rig, load: Load, url: str, args: argparse.Namespace) -> Counter
     base = url.removesuffix(SCENARIO.path)
     running = []
     for number, group in enumerate(load.groups):
+        argv = [base + group.path, "--threads=1", "--timeout=10s"]
+        argv += [f"--rate={group.per_s:g}", f"--connections={group.connections}"]
+        argv += [f"--duration={args.seconds}s", f"--warm-up={args.warm_up}s"]
         for process in range(group.processes):
-            out = rig.scratch() / f"load-{number}-{process}.json"
-            argv = [find_program("loadline"), "load", base + group.path, "--threads=1", "--quiet"]
-            argv += [f"--rate={group.per_s:g}", f"--connections={group.connections}"]
-            argv += [f"--duration={args.seconds}s", f"--warm-up={args.warm_up}s", f"--json={out}"]
-            argv += ["--timeout=10s"]
-            with open(f"{out}.log", "wb") as log:
-                running.append((spawn(argv, rig.client_cores, log), out))
+            out = rig.scratch() / f"load-{number}-{process}"
+            running.append(LoadRun(argv, out, rig.client_cores))
     found: Counter = Counter()
-    for load_process, out in running:
-        try:
-            code = load_process.wait(args.seconds + args.warm_up + 30)
-        except subprocess.TimeoutExpired:
-            stop(load_process)
-            code = None
-        if code not in (0, CLIENT_LIMITED):
-            raise Failed(f"exit code {code}: {Path(f'{out}.log').read_text()[-2000:]}")
-        total = json.loads(out.read_text())["groups"][0]["total"]
+    for run in running:
+        total = run.record(MEASURED)["groups"][0]["total"]
         found += counts(total["latency"]["histogram"])
     return found
 
 
-def turn(rig: Rig, load: Load, options: str, args: argparse.Namespace) -> tuple[float, float, int]:
+def turn(rig: Rig, load: Load, rule: str, args: argparse.Namespace) -> tuple[float, float, int]:
     """p99 in microseconds, how busy the loops were on average, and connections that moved."""
-
-    def argv(c: Ctx) -> list[str]:
-        place = f"--listen 127.0.0.1:{c.port} --admin-listen unix:{c.dir}/admin"
-        size = "--architecture " + args.architecture + " --loops 2 --workers 0 --latency-goal off"
-        return ["loadline", "serve", str(c.root), *f"{size} {load.work} {options} {place}".split()]
-
-    with rig.running(Server(args.architecture, argv), SCENARIO) as (server, url):
+    size = f"--architecture {args.architecture} --loops 2 --workers 0 --latency-goal off"
+    words = f"{size} {load.work} {rule} --admin-listen unix:{{dir}}/admin"
+    with rig.running(loadline(args.architecture, words), SCENARIO) as (server, url):
         began = time.monotonic()
-        if load.neighbour:
-            with neighbour(rig, server.pid, sorted(rig.server_cores)):
-                found = clients(rig, load, url, args)
-        else:
+        cores = sorted(rig.server_cores)
+        with neighbour(server.pid, cores) if load.neighbour else nullcontext():
             found = clients(rig, load, url, args)
         total = status(rig.scratch() / "admin")["total"]
         busy = total["busy_us"] / 1e6 / 2 / (time.monotonic() - began)
@@ -257,8 +239,7 @@ def measure(args: argparse.Namespace, rig: Rig) -> list[list[str]]:
 
 
 def arguments() -> argparse.Namespace:
-    raw = argparse.RawDescriptionHelpFormatter
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    p = options(__doc__, port=22000, server_cores="0,1", client_cores="0,1")
     o = p.add_argument
     o("--quick", action="store_true", help="one round of 1 s for each rule")
     o("--only", action="append", choices=LOADS, help="this load alone; may be given several times")
@@ -266,9 +247,6 @@ def arguments() -> argparse.Namespace:
     o("-d", "--seconds", type=float, help="measured in each turn (default 3.5)")
     o("-w", "--warm-up", type=float, help="before it, in which connections move (default 2)")
     o("--architecture", choices=["reactor", "proactor"], default="reactor")
-    o("--server-cores", type=cores_of, default="0,1", metavar="CPUS", help="default 0,1")
-    o("--client-cores", type=cores_of, default="0,1", metavar="CPUS", help="default 0,1")
-    o("--port", type=int, default=22000, help="ports used lie above this one (default 22000)")
     o("--seed", type=int, default=1, help="of the order in which rules have their turns")
     args = p.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 3)
@@ -280,18 +258,12 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     require_programs("loadline")
-    become_reaper(args.client_cores)
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+    with rigged(args) as rig:
         make_files(rig.root)
-        try:
-            rows = measure(args, rig)
-        except (Failed, OSError, RuntimeError) as error:
-            sys.exit(str(error))
+        rows = measure(args, rig)
     head = ["load", "rule", "p99, ms", "adaptive over it", "in rounds", "moves", "loops busy"]
-    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    origin = f"{when}, {machine()}, revision {revision()}, {args.architecture}, {args.rounds} rounds"
-    print(f"\n{table(head, rows)}\n\n{origin} of {args.seconds:g} s.")
+    origin = f"{measured_here()}, {args.architecture}, {args.rounds} rounds of {args.seconds:g} s."
+    print(f"\n{table(head, rows)}\n\n{origin}")
     print(f"Beside {AGAIN!r}: that one over the first.")
 
 

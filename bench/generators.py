@@ -22,6 +22,7 @@ of loadline and loadline-stub.
 
 import argparse
 import json
+import math
 import re
 import statistics
 import subprocess
@@ -31,12 +32,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from load import h2load, loaded, run_client, wrk
+from load import MEASURED, LoadRun, h2load, loaded, run_client, wrk
 from page import middle
 from page import table as markdown
 from peers import SCENARIOS, Ctx, Scenario, Server, of_lab
 from processes import find_program, machine, pss_bytes, spawn, stop
-from rig import Failed, Rig, options, require_programs, rigged
+from rig import Failed, Rig, chosen, options, require_programs, rigged
 
 CONNECTIONS = [64, 1000, 10000]
 # Over HTTP/2: connections, and streams of each.
@@ -51,22 +52,28 @@ OPEN_RATE, OPEN_CONNECTIONS = 4000, 50
 class Truth:
     """A responder's latency, and the load it is asked with."""
 
-    latency: list[str]
+    latency: str  # of the responder's options
+    theory_ms: tuple[float, float]  # p50 and p99 from due, open loop, with enough connections
     clients: int = 20  # of the closed loops
     rate: int = 2000  # of the open ones, over so many connections
     connections: int = 200
     seconds: int = 0  # 0: as asked for
 
 
+def exponential(mean_ms: int, clients: int = 20) -> Truth:
+    theory_ms = (mean_ms * math.log(2), mean_ms * math.log(100))
+    return Truth(f"exp:{mean_ms}ms --strata 1000", theory_ms, clients)
+
+
 TRUTHS = {
-    "at once": Truth(["--latency", "0ms"], clients=64),
-    "exponential, mean 1 ms": Truth(["--latency", "exp:1ms", "--strata", "1000"], clients=64),
-    "constant 5 ms": Truth(["--latency", "5ms"]),
-    "exponential, mean 5 ms": Truth(["--latency", "exp:5ms", "--strata", "1000"]),
-    "1 ms, of 5 % 20 ms": Truth(["--latency", "bimodal:1ms,20ms,5%", "--strata", "1000"]),
-    "1 ms, and a stall of 1 s every 10 s": Truth(
-        ["--latency", "1ms", "--stall", "1s/10s"], 10, 1000, 2000, 20
-    ),
+    "at once": Truth("0ms", (0, 0), clients=64),
+    "exponential, mean 1 ms": exponential(1, clients=64),
+    "constant 5 ms": Truth("5ms", (5, 5)),
+    "exponential, mean 5 ms": exponential(5),
+    "1 ms, of 5 % 20 ms": Truth("bimodal:1ms,20ms,5% --strata 1000", (1, 20)),
+    # A tenth of the requests meets the stall and waits for what is left of it, evenly from 0 to
+    # 1000 ms: one in a hundred more than 900 ms.
+    "1 ms, and a stall of 1 s every 10 s": Truth("1ms --stall 1s/10s", (1, 901), 10, 1000, 2000, 20),
 }
 
 
@@ -116,11 +123,11 @@ class Generators:
         at = lambda q: float(times[min(int(len(times) * q), len(times) - 1)])  # noqa: E731
         return loaded(len(times), seconds, errors, at(0.5), at(0.99), cpu)
 
-    def loadline(self, url: str, *options: str, seconds: int, watch=None) -> dict:
+    def loadline(self, url: str, *options: str, seconds: int) -> dict:
         out = self.file(".json")
         argv = [find_program("loadline"), "load", url, f"--duration={seconds}s", "--quiet"]
         argv += ["--allow-client-limited", "--threads=1", f"--json={out}", *options]
-        _, cpu = run_client(argv, self.rig.client_cores, watch)
+        _, cpu = run_client(argv, self.rig.client_cores)
         record = json.loads(out.read_text().splitlines()[-1])
         total = record["groups"][0]["total"]
         tally, percentiles = total["tally"], total["latency"]["percentiles"]
@@ -193,6 +200,13 @@ class Bench:
             }
         )
 
+    def beside(self, name: str, runs: dict[str, list], other: str) -> tuple[list[float], list[str]]:
+        """Ratios of requests per CPU second; and us a request of both, and errors, as text."""
+        both = [figures(runs[generator], "per_cpu") for generator in ("loadline", other)]
+        self.figures[name] = ratios = [own / theirs for own, theirs in zip(*both)]
+        us = (middle([1e6 / one for one in per_cpu]) for per_cpu in both)
+        return ratios, [*us, f"{sum(figures(runs['loadline'], 'errors'))}"]
+
     # -------------------------------------------------------------- parts
 
     def count(self) -> None:
@@ -222,13 +236,9 @@ class Bench:
         for connections in CONNECTIONS:
             with self.nginx(TUNED) as (_, url):
                 runs = self.beside_wrk(url, connections)
-            own, wrks = (figures(runs[name], "per_cpu") for name in ("loadline", "wrk"))
-            ratios = [a / b for a, b in zip(own, wrks)]
-            us = (middle([1e6 / one for one in per_cpu]) for per_cpu in (own, wrks))
+            ratios, cells = self.beside(f"cost: {connections}", runs, "wrk")
             ratio = f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
-            errors = sum(figures(runs["loadline"], "errors"))
-            rows.append([f"{connections}", ratio, *us, f"{errors}"])
-            self.figures[f"cost: {connections}"] = ratios
+            rows.append([f"{connections}", ratio, *cells])
         head = ["connections", "ratio", "us a request", "wrk's", "errors"]
         table(head, rows)
 
@@ -245,12 +255,9 @@ class Bench:
                         "h2load": lambda: h2load(url, sc, seconds, cores),
                     }
                 )
-            ours, theirs = (figures(runs[name], "per_cpu") for name in ("loadline", "h2load"))
-            ratios = [a / b for a, b in zip(ours, theirs)]
-            us = (middle([1e6 / one for one in per_cpu]) for per_cpu in (ours, theirs))
-            errors = sum(figures(runs["loadline"], "errors"))
-            rows.append([f"{connections} x {streams}", *us, middle(ratios), f"{errors}"])
-            self.figures[f"http2: {connections} x {streams}"] = ratios
+            name = f"{connections} x {streams}"
+            ratios, (own_us, others_us, errors) = self.beside(f"http2: {name}", runs, "h2load")
+            rows.append([name, own_us, others_us, middle(ratios), errors])
         head = ["connections x streams", "loadline", "h2load", "requests per CPU second, ratio"]
         table([*head, "errors"], rows)
 
@@ -258,16 +265,16 @@ class Bench:
         print("\n### Memory of the client\n")
         rows = []
         for connections in CONNECTIONS:
-            peak = [0]
-
-            def watch(pid: int, peak=peak) -> None:
-                peak[0] = max(peak[0], pss_bytes(pid))
-
+            peak = 0
             with self.nginx(TUNED) as (_, url):
-                options = ["-c", str(connections)]
-                self.generators.loadline(url, *options, seconds=self.args.seconds, watch=watch)
-            rows.append([f"{connections}", f"{peak[0] / 2**20:.1f}"])
-            self.figures[f"memory: {connections}"] = peak[0]
+                argv = [url, f"-c{connections}", f"--duration={self.args.seconds}s", "--threads=1"]
+                run = LoadRun(argv, self.generators.file(""), self.rig.client_cores)
+                while run.is_running():
+                    peak = max(peak, pss_bytes(run.proc.pid))
+                    time.sleep(0.5)
+                run.record(MEASURED)
+            rows.append([f"{connections}", f"{peak / 2**20:.1f}"])
+            self.figures[f"memory: {connections}"] = peak
         table(["connections", "Pss, MiB"], rows)
 
     def agreement(self, name: str, runs: dict[str, list]) -> None:
@@ -331,7 +338,7 @@ class Bench:
                     excess = [a - b for a, b in zip(reported, recorded)]
                     rows[-1] += ["{:.0f} ({:.0f})".format(*medians), middle(excess, 0)]
                     self.figures[f"truth: {name}: {generator}: {key}"] = [reported, recorded]
-            p50, p99 = theory(name)
+            p50, p99 = truth.theory_ms
             load = f"closed: {truth.clients} connections; open: {truth.rate}/s over "
             print(f"\n**{name}** (p50 {p50:.2f} ms, p99 {p99:.2f} ms; {load}{truth.connections})\n")
             table(["", "p50", "too much", "p99", "too much"], rows)
@@ -350,7 +357,7 @@ class Bench:
 
     def truth_round(self, truth: Truth, run: Callable[[str], dict]) -> tuple[dict, dict]:
         """What was reported, and what the responder recorded of the same run."""
-        with self.stub(truth.latency) as (url, recorded):
+        with self.stub(["--latency", *truth.latency.split()]) as (url, recorded):
             reported = run(url)
         if not recorded:
             raise Failed("loadline-stub said nothing of the times that it took")
@@ -374,23 +381,6 @@ class Bench:
         table(["arrivals", "theory", "measured"], rows)
 
 
-def theory(name: str) -> tuple[float, float]:
-    """p50 and p99 in ms of latency from due, open loop, with enough connections."""
-    from math import log
-
-    if name == "at once":
-        return 0, 0
-    if name.startswith("constant"):
-        return 5, 5
-    if found := re.search(r"^exponential, mean (\d+) ms", name):
-        return int(found[1]) * log(2), int(found[1]) * log(100)
-    if "stall" in name:
-        # A tenth of the requests meets the stall and waits for what is left of it, evenly from 0
-        # to 1000 ms: one in a hundred more than 900 ms.
-        return 1, 901
-    return 1, 20
-
-
 def arguments() -> argparse.Namespace:
     p = options(__doc__, "./x bench load", 23000)
     parts = ["count", "cost", "http2", "memory", "closed", "open", "truth", "mm1"]
@@ -401,10 +391,7 @@ def arguments() -> argparse.Namespace:
     o("--quiet-wait", type=float, default=20, metavar="SECONDS", help="longest wait for quiet")
     o("--json", metavar="FILE", help="write every round's figures")
     args = p.parse_args()
-    for part in args.parts:
-        if part not in parts:
-            p.error(f"{part}: no such part; right would be one of {', '.join(parts)}")
-    args.parts = args.parts or parts
+    args.parts = chosen(p, "part", args.parts, parts)
     return args
 
 

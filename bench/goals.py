@@ -34,13 +34,9 @@ stopped first; a server that is not installed is left out. Any servers beside ea
 import argparse
 import json
 import os
-import shlex
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,17 +44,8 @@ import counts
 from core import RECORDED
 from page import middle, middle_of_slices, table, write_between
 from peers import SCENARIOS, Scenario, of_lab
-from processes import (
-    BENCH,
-    BIN_DIRS,
-    PROFILED,
-    REPOSITORY,
-    TARGET,
-    become_reaper,
-    find_program,
-    measured_here,
-)
-from rig import Failed, Rig, options, require_programs
+from processes import ENVIRONMENT, PROFILED, REPOSITORY, TARGET, find_program, measured_here
+from rig import Failed, Rig, chosen, options, require_programs, rigged
 from slices import shown, slices
 
 PAGE = REPOSITORY / "docs" / "goals.md"
@@ -93,21 +80,7 @@ class Part:
     title: str
     scenario: str
     servers: list[str]
-    count: Callable[[Rig, str, int], counts.Figures] | None = None  # None: in slices
-
-
-def idle(scenario: str) -> Callable[[Rig, str, int], counts.Figures]:
-    def count(rig: Rig, server: str, _: int) -> counts.Figures:
-        return counts.idle(rig, of_lab(server), SCENARIOS[scenario])
-
-    return count
-
-
-def calls(scenario: str) -> Callable[[Rig, str, int], counts.Figures]:
-    def count(rig: Rig, server: str, seconds: int) -> counts.Figures:
-        return counts.calls(rig, of_lab(server), SCENARIOS[scenario], seconds)
-
-    return count
+    kind: str = "slices"  # or "idle" or "calls": what is counted
 
 
 def protocols(sc: Scenario) -> str:
@@ -133,9 +106,11 @@ PARTS = {
         "close-64",
         ["ceil-epoll-eager", "reactor", "proactor"],
     ),
-    "idle": Part("Memory with 10,000 idle keep-alive connections", "", list(CEILING), idle("idle-10000")),
+    "idle": Part(
+        "Memory with 10,000 idle keep-alive connections", "idle-10000", list(CEILING), "idle"
+    ),
     **{
-        name: Part(idle_title(SCENARIOS[name]), "", own + others, idle(name))
+        name: Part(idle_title(SCENARIOS[name]), name, own + others, "idle")
         for name, (own, others) in IDLE.items()
     },
     **{
@@ -144,15 +119,15 @@ PARTS = {
     },
     "calls": Part(
         "System calls of a keep-alive request, 64 connections",
-        "",
+        "small-64",
         [*CEILING, *PEERS, *CEILING.values()],
-        calls("small-64"),
+        "calls",
     ),
     "calls-new": Part(
         "System calls of a request with a connection of its own",
-        "",
+        "close-64",
         ["reactor", "reactor-undeferred", "proactor", *PEERS, "ceil-epoll-eager", "ceil-uring"],
-        calls("close-64"),
+        "calls",
     ),
 }
 # Columns of what is counted: figure, head, digits.
@@ -178,50 +153,50 @@ Values = dict[str, list[float]]  # of a figure, by server
 def measure(name: str, args: argparse.Namespace, rig: Rig) -> dict:
     """A part: what it has of each server, by figure."""
     part = PARTS[name]
-    if name.startswith("calls") and (why := counts.can_count_calls()):
+    sc = SCENARIOS[part.scenario]
+    if part.kind == "calls" and (why := counts.can_count_calls()):
         raise Failed(why)
-    servers = [server for server in part.servers if of_lab(server).is_installed()]
+    servers = [server for server in map(of_lab, part.servers) if server.is_installed()]
     figures: dict[str, Values] = {}
-    if part.count is None:
-        chosen = [of_lab(server) for server in servers]
-        for one in slices(rig, chosen, SCENARIOS[part.scenario], args.slices, 1):
+    if part.kind == "slices":
+        for one in slices(rig, servers, sc, args.slices, 1):
             figures.setdefault("us", {}).setdefault(one.name, []).append(one.us)
     else:
         for number in range(args.rounds):
             for server in servers[::-1] if number % 2 else servers:
-                for key, value in part.count(rig, server, args.seconds).items():
-                    figures.setdefault(key, {}).setdefault(server, []).append(value)
+                if part.kind == "idle":
+                    found = counts.idle(rig, server, sc)
+                else:
+                    found = counts.calls(rig, server, sc, args.seconds)
+                for key, value in found.items():
+                    figures.setdefault(key, {}).setdefault(server.name, []).append(value)
     return {"origin": f"{measured_here()}: `{args.command_line}`", "figures": figures}
 
 
 def measure_lab() -> None:
     """Ctrl-C ends it in good order; the same command goes on."""
-    path = os.pathsep.join([*BIN_DIRS, os.environ.get("PATH", "")])
     argv = [find_program("loadline"), "lab", "compare", f"--out={LAB}"]
-    run = subprocess.run(argv, env={**os.environ, "PATH": path})
+    run = subprocess.run(argv, env=ENVIRONMENT)
     if run.returncode:
         sys.exit(run.returncode)
 
 
 def measure_all(args: argparse.Namespace, results: dict) -> None:
     require_programs("loadline", "wrk")
-    become_reaper(args.client_cores)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
-    for name in args.parts:
-        if name == "lab":
-            os.sched_setaffinity(0, args.server_cores | args.client_cores)
-            measure_lab()
-            continue
-        with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            rig = Rig(Path(folder), args.port, args.server_cores, args.client_cores)
+    with rigged(args) as rig:
+        for name in args.parts:
+            if name == "lab":
+                os.sched_setaffinity(0, args.server_cores | args.client_cores)
+                measure_lab()
+                continue
             try:
                 results[name] = measure(name, args, rig)
             except (Failed, OSError, RuntimeError) as error:
                 print(f"{name} left out: {error}", file=sys.stderr)
                 continue
-        KEPT.parent.mkdir(parents=True, exist_ok=True)
-        KEPT.write_text(json.dumps(results, indent=1) + "\n")
-        print(f"\n{section(name, results[name])}", flush=True)
+            KEPT.parent.mkdir(parents=True, exist_ok=True)
+            KEPT.write_text(json.dumps(results, indent=1) + "\n")
+            print(f"\n{section(name, results[name])}", flush=True)
 
 
 # ----------------------------------------------------------------- goals
@@ -324,7 +299,6 @@ def render(results: dict) -> str:
 
 def arguments() -> argparse.Namespace:
     p = options(__doc__, "./x bench goals")
-    known = [*PARTS, "lab"]
     p.add_argument("parts", nargs="*", metavar="PART", help="default all")
     o = p.add_argument
     o("--show", action="store_true", help="print what was measured last")
@@ -333,11 +307,7 @@ def arguments() -> argparse.Namespace:
     o("-r", "--rounds", type=int, default=5, help="of what is counted (default 5)")
     o("-d", "--seconds", type=int, default=4, help="load while calls are counted (default 4)")
     args = p.parse_args()
-    args.command_line = f"{BENCH} goals {shlex.join(sys.argv[1:])}".rstrip()
-    for name in args.parts:
-        if name not in known:
-            p.error(f"{name}: no such part; right would be one of {', '.join(known)}")
-    args.parts = args.parts or known
+    args.parts = chosen(p, "part", args.parts, [*PARTS, "lab"])
     return args
 
 

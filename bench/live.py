@@ -12,14 +12,13 @@ import time
 
 from page import table
 from load import IdleCrowd
-from peers import SCENARIOS, Scenario, Server, command
-from processes import machine, revision
+from peers import SCENARIOS, Scenario, loadline
+from processes import measured_here
 from rig import Rig, options, require_programs, rigged
 from slices import cpu_ns
 from status import ask
 
-SERVE = "loadline serve {root} --listen 127.0.0.1:{port} --status-path /-/status"
-OPTIONS = "--idle-timeout off --architecture"
+OPTIONS = "--status-path /-/status --idle-timeout off --architecture"
 SETTLE_SECONDS = 3
 
 
@@ -46,9 +45,8 @@ def watch(watchers: list[Watcher], seconds: float) -> None:
 
 def cost(rig: Rig, architecture: str, crowd: int, watchers: int, seconds: int) -> float:
     """Per cent of one CPU."""
-    server = Server(architecture, command(f"{SERVE} {OPTIONS} {architecture}"))
     sc = SCENARIOS["idle-10000"]
-    with rig.running(server, sc) as (proc, url):
+    with rig.running(loadline(architecture, f"{OPTIONS} {architecture}"), sc) as (proc, url):
         port = int(url.split(":")[2].split("/")[0])
         idle = IdleCrowd(port, Scenario(sc.path, sc.size, crowd))
         assert idle.errors == 0, f"{idle.errors} connections failed"
@@ -78,7 +76,7 @@ def main() -> None:
                 rows.append(row)
                 print(*row, sep="  ", flush=True)
     head = ["architecture", "idle connections", "no watcher", "one watcher", "ten watchers"]
-    print(f"\n{table(head, rows)}\n\n{machine()}, revision {revision()}, {args.seconds} s each.")
+    print(f"\n{table(head, rows)}\n\n{measured_here()}, {args.seconds} s each.")
 
 
 if __name__ == "__main__":

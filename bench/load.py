@@ -6,9 +6,7 @@ import re
 import selectors
 import socket
 import ssl
-import subprocess
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +14,8 @@ import http2
 from peers import Scenario
 from processes import find_program, spawn
 
-# Exit codes of `loadline load`: the client's limit and nothing good are results, too.
-ACCEPTABLE = (0, 5, 6)
+# Exit codes of `loadline load`: the client's limit is a result, and so may be that nothing was good.
+MEASURED, ACCEPTABLE = (0, 5), (0, 5, 6)
 
 WRK_DONE = """
 done = function(s, l, r)
@@ -33,20 +31,11 @@ def children_cpu() -> float:
     return times.children_user + times.children_system
 
 
-def run_client(
-    argv: list[str], cores: set[int], watch: Callable[[int], None] | None = None
-) -> tuple[str, float]:
-    """Runs a client to its end, and has its process watched; its output and CPU seconds."""
+def run_client(argv: list[str], cores: set[int]) -> tuple[str, float]:
+    """Runs a client to its end; its output and CPU seconds."""
     cpu = children_cpu()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        proc = spawn(argv, cores, output)
-        while True:
-            try:
-                code = proc.wait(0.5)
-                break
-            except subprocess.TimeoutExpired:
-                if watch:
-                    watch(proc.pid)
+        code = spawn(argv, cores, output).wait()
         output.seek(0)
         text = output.read()
     if code != 0:
@@ -101,11 +90,14 @@ class LoadRun:
         with open(self.log, "wb") as log:
             self.proc = spawn(self.argv, cores, log, yields)
 
-    def record(self) -> dict:
-        """What was measured, once it has ended."""
-        if self.proc.wait() not in ACCEPTABLE:
+    def is_running(self) -> bool:
+        return self.proc.poll() is None
+
+    def record(self, codes: tuple[int, ...] = ACCEPTABLE) -> dict:
+        """What was measured, once it has ended with one of these exit codes."""
+        if (code := self.proc.wait()) not in codes:
             said = self.log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{' '.join(self.argv)}: {said}")
+            raise RuntimeError(f"{' '.join(self.argv)}: exit code {code}: {said}")
         return json.loads(self.json.read_text())
 
 

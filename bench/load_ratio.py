@@ -11,15 +11,15 @@ counts.
 """
 
 import argparse
-import subprocess
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from load import MEASURED, LoadRun
 from page import table, write_between
-from peers import SCENARIOS, Ctx, Server
-from processes import find_program, measured_here, spawn
+from peers import SCENARIOS, Server, loadline
+from processes import measured_here
 from rig import Failed, Rig, options, require_programs, rigged
 from status import status
 
@@ -28,7 +28,6 @@ SCENARIO = SCENARIOS["close-64"]
 LEVELS = [0.3, 0.5, 0.7, 0.9]
 ERROR_MAX = 0.1
 WARM_UP_SECONDS = 2
-CLIENT_LIMITED = 5  # the exit code of `loadline load`; latency is not judged here
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,9 @@ class Case:
     def name(self) -> str:
         return ", ".join(filter(None, [self.architecture, self.kind, self.note]))
 
-    def argv(self, c: Ctx) -> list[str]:
+    def server(self) -> Server:
         work = f"--service-time 10ms --service-kind {self.kind} --architecture {self.architecture}"
-        place = f"--listen 127.0.0.1:{c.port} --admin-listen unix:{c.dir}/admin"
-        return ["loadline", "serve", str(c.root), *f"{work} {place} {self.options}".split()]
+        return loadline(self.name, f"{work} --admin-listen unix:{{dir}}/admin {self.options}")
 
 
 # Threads that sleep are as many as there are connections, so thread-per-connection has no capacity there.
@@ -71,7 +69,7 @@ class Point:
 
     case: Case
     scratch: Path
-    load: subprocess.Popen
+    load: LoadRun
     found: dict | None = None  # what the server said last
 
     def read(self) -> None:
@@ -80,11 +78,9 @@ class Point:
 
 def started(rig: Rig, case: Case, url: str, level: float, seconds: int) -> Point:
     scratch = rig.scratch()
-    argv = [find_program("loadline"), "load", url, f"--rate={level * case.per_s:g}"]
-    argv += [f"--duration={seconds}s", f"--warm-up={WARM_UP_SECONDS}s",]
-    argv += ["--new-connection", "--connections=4000"]
-    with open(scratch / "load", "wb") as log:
-        return Point(case, scratch, spawn(argv, rig.client_cores, log))
+    argv = [url, f"--rate={level * case.per_s:g}", "--new-connection", "--connections=4000"]
+    argv += [f"--duration={seconds}s", f"--warm-up={WARM_UP_SECONDS}s"]
+    return Point(case, scratch, LoadRun(argv, scratch / "load", rig.client_cores))
 
 
 def points(rig: Rig, cases: list[Case], level: float, seconds: int) -> list[Point]:
@@ -93,20 +89,19 @@ def points(rig: Rig, cases: list[Case], level: float, seconds: int) -> list[Poin
     with ExitStack() as stack:
         found = []
         for case in cases:
-            server = Server(case.architecture, case.argv)
-            _, url = stack.enter_context(rig.running(server, SCENARIO))
+            _, url = stack.enter_context(rig.running(case.server(), SCENARIO))
             found.append(started(rig, case, url, level, seconds))
         time.sleep(WARM_UP_SECONDS)
-        while any(point.load.poll() is None for point in found):
+        while any(point.load.is_running() for point in found):
             time.sleep(1)
             for point in found:
                 # Of a load that has ended, idle seconds would count too.
-                if point.load.poll() is None:
+                if point.load.is_running():
                     point.read()
     for point in found:
-        if point.load.returncode not in (0, CLIENT_LIMITED) or not point.found:
-            said = (point.scratch / "load").read_text(errors="replace")[-2000:]
-            raise Failed(f"{point.case.name} at {level}: {said or 'no estimate'}")
+        point.load.record(MEASURED)  # latency is not judged here
+        if not point.found:
+            raise Failed(f"{point.case.name} at {level}: no estimate")
     return found
 
 

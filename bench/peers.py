@@ -4,7 +4,6 @@ Who they are, how each is started and configured is said in lab/compare.toml and
 prints it: `loadline lab server`. Servers of one's own are commands."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from processes import BIN_DIRS, find_program
+from processes import ENVIRONMENT, find_program
 
 SMALL, BIG = 600, 1 << 20
 
@@ -78,9 +77,8 @@ def ask_lab(*words: str):
     program = find_program("loadline")
     if not program:
         sys.exit("loadline is not there, and says how servers are started: cargo build --release")
-    path = os.pathsep.join([*BIN_DIRS, os.environ.get("PATH", "")])
     argv = [program, "lab", "server", *words]
-    run = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "PATH": path})
+    run = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT)
     if run.returncode:
         raise RuntimeError(f"{shlex.join(argv)}: {run.stderr.strip()}")
     return json.loads(run.stdout)
@@ -102,11 +100,16 @@ def of_lab(name: str) -> Server:
 
 def command(template: str) -> Callable[[Ctx], list[str]]:
     def argv(c: Ctx) -> list[str]:
-        fill = {"port": c.port, "root": c.root, "path": c.path, "size": c.size}
-        names = r"\{(port|root|path|size)\}"
-        return shlex.split(re.sub(names, lambda m: str(fill[m[1]]), template))
+        names = r"\{(port|root|dir|path|size)\}"
+        words = shlex.split(template)  # first: a path may have a space
+        return [re.sub(names, lambda m: str(getattr(c, m[1])), word) for word in words]
 
     return argv
+
+
+def loadline(name: str, options: str, address: str = "127.0.0.1:{port}") -> Server:
+    """Loadline with these options."""
+    return Server(name, command(f"loadline serve {{root}} --listen {address} {options}"))
 
 
 def pick_server(spec: str) -> Server:

@@ -19,6 +19,7 @@ TARGET = REPOSITORY / "target"
 PROFILED = "LOADLINE_PROFILED"  # where `./x bench --profiled` has built the program
 BUILT = os.environ.get(PROFILED) or str(TARGET / "release")
 BIN_DIRS = [BUILT, str(TARGET / "ceilings")]  # searched before PATH
+ENVIRONMENT = {**os.environ, "PATH": os.pathsep.join([*BIN_DIRS, os.environ.get("PATH", os.defpath)])}
 BENCH = "./x bench --profiled" if PROFILED in os.environ else "./x bench"
 
 AUTOGROUP = Path("/proc/self/autogroup")
@@ -28,7 +29,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def find_program(name: str) -> str | None:
-    return shutil.which(name, path=os.pathsep.join(BIN_DIRS)) or shutil.which(name)
+    return shutil.which(name, path=ENVIRONMENT["PATH"])
 
 
 def spawn(argv: list[str], cores: set[int], log, yields: bool = False) -> subprocess.Popen:

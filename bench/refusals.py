@@ -21,7 +21,7 @@ from pathlib import Path
 
 from load import LoadRun
 from page import middle, table, write_between
-from peers import SCENARIOS, Ctx, Server
+from peers import SCENARIOS, Server, loadline
 from processes import measured_here
 from rig import Failed, Rig, options, require_programs, rigged
 
@@ -61,11 +61,8 @@ class Found:
 
 
 def server(architecture: str, work: str) -> Server:
-    def argv(c: Ctx) -> list[str]:
-        options = f"--architecture {architecture} {ARCHITECTURES[architecture]} {work}"
-        return ["loadline", "serve", str(c.root), *options.split(), f"--listen=127.0.0.1:{c.port}"]
-
-    return Server(architecture, argv)
+    options = f"--architecture {architecture} {ARCHITECTURES[architecture]} {work}"
+    return loadline(architecture, options)
 
 
 def load(rig: Rig, pid: int, url: str, seconds: float, options: str) -> dict:
@@ -76,37 +73,30 @@ def load(rig: Rig, pid: int, url: str, seconds: float, options: str) -> dict:
     return {"total": record["groups"][0]["total"], "watched": record["watched"][0]}
 
 
-def capacity(rig: Rig, architecture: str, args: argparse.Namespace) -> float:
-    with rig.running(server(architecture, WORK), SCENARIO) as (proc, url):
-        found = load(rig, proc.pid, url, args.seconds, "--connections 64 --warm-up 500ms")
-        return found["total"]["rates"]["good_per_s"]
+def alone(rig: Rig, architecture: str, work: str, args: argparse.Namespace) -> dict:
+    """What 64 clients that wait for each other come to."""
+    with rig.running(server(architecture, work), SCENARIO) as (proc, url):
+        if work == LONG_WORK:  # until it knows how long its requests take
+            load(rig, proc.pid, url, 3.2, "--connections 2 --timeout 5s")
+        return load(rig, proc.pid, url, args.seconds, "--connections 64 --warm-up 500ms")
 
 
-def refusal(rig: Rig, architecture: str, args: argparse.Namespace) -> float:
-    with rig.running(server(architecture, LONG_WORK), SCENARIO) as (proc, url):
-        # Until it knows how long its requests take.
-        load(rig, proc.pid, url, 3.2, "--connections 2 --timeout 5s")
-        found = load(rig, proc.pid, url, args.seconds, "--connections 64 --warm-up 500ms")
-        tally, watched = found["total"]["tally"], found["watched"]
-        refused = dict(tally["status_codes"]).get(503, 0)
-        if refused < 0.9 * tally["completed"]:
-            raise Failed(f"{architecture}: {refused} of {tally['completed']} requests were refused")
-        return (watched["cpu_user_s"] + watched["cpu_kernel_s"]) / refused
-
-
-def cached(rig: Rig, architecture: str, args: argparse.Namespace) -> float:
-    with rig.running(server(architecture, ""), SCENARIO) as (proc, url):
-        found = load(rig, proc.pid, url, args.seconds, "--connections 64 --warm-up 500ms")
-        tally, watched = found["total"]["tally"], found["watched"]
-        if tally["good"] < tally["completed"]:
-            raise Failed(f"{architecture}: {tally['good']} of {tally['completed']} responses were good")
-        return (watched["cpu_user_s"] + watched["cpu_kernel_s"]) / tally["good"]
+def cpu_s_each(found: dict, count: int, share_min: float, what: str) -> float:
+    """CPU time of the server for each response of a kind, of which there have to be so many."""
+    completed, watched = found["total"]["tally"]["completed"], found["watched"]
+    if count < share_min * completed:
+        raise Failed(f"{what}: {count} of {completed}")
+    return (watched["cpu_user_s"] + watched["cpu_kernel_s"]) / count
 
 
 def measured(rig: Rig, architecture: str, args: argparse.Namespace) -> Found:
-    capacity_per_s = capacity(rig, architecture, args)
-    refusal_s = refusal(rig, architecture, args)
-    cached_s = cached(rig, architecture, args)
+    capacity_per_s = alone(rig, architecture, WORK, args)["total"]["rates"]["good_per_s"]
+    refusing = alone(rig, architecture, LONG_WORK, args)
+    refused = dict(refusing["total"]["tally"]["status_codes"]).get(503, 0)
+    refusal_s = cpu_s_each(refusing, refused, 0.9, f"{architecture}: refused requests")
+    caching = alone(rig, architecture, "", args)
+    good = caching["total"]["tally"]["good"]
+    cached_s = cpu_s_each(caching, good, 1, f"{architecture}: good responses of cached files")
     with rig.running(server(architecture, WORK), SCENARIO) as (proc, url):
         rate = f"--rate {OFFERED * capacity_per_s:.0f}"
         options = f"--connections {CONNECTIONS} --warm-up 2s {rate}"

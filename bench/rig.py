@@ -16,7 +16,7 @@ from pathlib import Path
 
 from load import WRK_DONE, connect, fetch
 from peers import BIG, SMALL, Ctx, Scenario, Server
-from processes import BIN_DIRS, become_reaper, find_program, machine_busy, pss_bytes, spawn, stop
+from processes import BENCH, BIN_DIRS, become_reaper, find_program, machine_busy, pss_bytes, spawn, stop
 
 START_SECONDS_MAX = 10
 
@@ -135,15 +135,32 @@ class Rig:
                 return
 
 
-def options(doc: str | None, program: str | None = None, port: int = 21000) -> argparse.ArgumentParser:
+def options(
+    doc: str | None,
+    program: str | None = None,
+    port: int = 21000,
+    server_cores: str = "1",
+    client_cores: str = "0",
+) -> argparse.ArgumentParser:
     """With what every measurement can be told: where its servers and clients are."""
     raw = argparse.RawDescriptionHelpFormatter
     p = argparse.ArgumentParser(prog=program, description=doc, formatter_class=raw)
     o = p.add_argument_group("where").add_argument
-    o("--server-cores", type=cores_of, default="1", metavar="CPUS", help="default 1")
-    o("--client-cores", type=cores_of, default="0", metavar="CPUS", help="default 0")
+    for name, cores in [("--server-cores", server_cores), ("--client-cores", client_cores)]:
+        o(name, type=cores_of, default=cores, metavar="CPUS", help=f"default {cores}")
     o("--port", type=int, default=port, help=f"ports used lie above this one (default {port})")
+    if program:
+        words = [program.replace("./x bench", BENCH), shlex.join(sys.argv[1:])]
+        p.set_defaults(command_line=" ".join(words).rstrip())
     return p
+
+
+def chosen(p: argparse.ArgumentParser, what: str, given: list[str], known: list[str]) -> list[str]:
+    """Those that were given, all of them known; or all."""
+    for name in given:
+        if name not in known:
+            p.error(f"{name}: no such {what}; right would be one of {', '.join(known)}")
+    return given or known
 
 
 @contextmanager

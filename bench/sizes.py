@@ -17,20 +17,19 @@ those after the fifth second, in which the goals allow one.
 """
 
 import argparse
-import json
 import shlex
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import status
 from databases import PostgreSql, postgresql
+from load import MEASURED, LoadRun
 from page import table
-from peers import SMALL, Ctx, Scenario, Server, command
-from processes import REPOSITORY, find_program, measured_here, spawn
-from rig import Failed, Rig, options, require_programs, rigged
+from peers import SMALL, Scenario, Server, command, loadline
+from processes import REPOSITORY, measured_here
+from rig import Rig, options, require_programs, rigged
 
 DONE = len("done\n")
 # Neighbours are of different kinds: the load changes its kind each time.
@@ -69,7 +68,7 @@ class Run:
 
     per_s: float
     p99_us: float | None
-    sizes: list[tuple[float, int]] = field(default_factory=list)  # seconds, threads
+    sizes: list[tuple[float, int]]  # seconds, threads
 
     def settled_s(self) -> float:
         last = self.sizes[-1][1]
@@ -88,60 +87,38 @@ def server(args: argparse.Namespace, size: str, database: str | None, own: Postg
     title = f"{args.architecture} {size}"
     if database is None:
         return Server(title, command(f"work --listen 127.0.0.1:{{port}} {numbers}"), "work")
-
-    def argv(c: Ctx) -> list[str]:
-        url = own.new_database() if own else f"sqlite:{c.dir}/accounts.db"
-        line = f"loadline serve {c.root} --listen 127.0.0.1:{c.port} --status-path /-/status {numbers} "
-        return shlex.split(line + f"--accounts {shlex.quote(url)} --accounts-pool {size}")
-
-    return Server(title, argv, "loadline")
+    url = own.new_database() if own else "sqlite:{dir}/accounts.db"
+    accounts = f"--accounts {shlex.quote(url)} --accounts-pool {size}"
+    return loadline(title, f"--status-path /-/status {numbers} {accounts}")
 
 
-class Watch:
-    """Looks at the number of threads while a load runs."""
-
-    def __init__(self, port: int, name: str):
-        self.port, self.name = port, name
-        self.seen: list[tuple[float, int]] = []
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.look)
-
-    def look(self) -> None:
-        began = time.monotonic()
-        while not self.over.wait(1 / LOOKS_PER_SECOND):
-            try:
-                found = status.status_at(self.port)
-            except (OSError, RuntimeError):
-                continue  # a look less
-            self.seen.append((time.monotonic() - began, found["server"][self.name]))
-
-    def __enter__(self) -> "Watch":
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.over.set()
-        self.thread.join()
+def watched(port: int, name: str, run: LoadRun) -> list[tuple[float, int]]:
+    """The number of threads, which is looked at while a load runs."""
+    began, seen = time.monotonic(), []
+    while run.is_running():
+        time.sleep(1 / LOOKS_PER_SECOND)
+        try:
+            found = status.status_at(port)
+        except (OSError, RuntimeError):
+            continue  # a look less
+        seen.append((time.monotonic() - began, found["server"][name]))
+    return seen
 
 
-def load(args, rig: Rig, url: str, name: str, warm_up: float, seconds: float) -> Run:
-    """One load, of a server that runs."""
-    urls, record = rig.scratch() / "urls", rig.scratch() / "record.json"
-    argv = [find_program("loadline"), "load", "--quiet", f"--json={record}", "--allow-client-limited"]
-    argv += [f"--duration={seconds}s", f"--warm-up={warm_up}s"]
+def load(args, rig: Rig, url: str, name: str, warm_up: float, seconds: float, threads="") -> Run:
+    """One load, of a server that runs; and what becomes of this number of threads."""
+    urls = rig.scratch() / "urls"
+    argv = [f"--duration={seconds}s", f"--warm-up={warm_up}s"]
     if name in LOGINS:
         argv += [url.removesuffix(START.path) + "/accounts/", f"--scenario={LOGIN_SCENARIO}"]
         argv += [f"--users={LOGIN_USERS}", "--source-per-client"]
     else:
         urls.write_text("".join(f"{weight} {path}\n" for path, weight in LOADS[name].items()))
         argv += [url, f"--urls={urls}", f"--connections={args.connections}"]
-    with open(rig.scratch() / "load", "wb") as log:
-        code = spawn(argv, rig.client_cores, log).wait()
-    if code:
-        said = (rig.scratch() / "load").read_text(errors="replace")[-2000:]
-        raise Failed(f"{name}: exit code {code}\n{said}")
-    total = json.loads(record.read_text())["groups"][0]["total"]
-    return Run(total["rates"]["good_per_s"], total["latency"]["percentiles"]["p99"])
+    run = LoadRun(argv, rig.scratch() / "load", rig.client_cores)
+    seen = watched(rig.port, threads, run) if threads else []
+    total = run.record(MEASURED)["groups"][0]["total"]
+    return Run(total["rates"]["good_per_s"], total["latency"]["percentiles"]["p99"], seen)
 
 
 @contextmanager
@@ -185,9 +162,7 @@ def compare(args, rig: Rig, runs: dict[str, dict[int, Run]]) -> list[list[str]]:
     for names in together(args.loads):
         with started(args, rig, "auto", names[0]) as url:
             for name in names:
-                with Watch(rig.port, shown) as watch:
-                    auto[name] = load(args, rig, url, name, SETTLE_SECONDS, SETTLE_SECONDS)
-                auto[name].sizes = watch.seen
+                auto[name] = load(args, rig, url, name, SETTLE_SECONDS, SETTLE_SECONDS, shown)
     for name in args.loads:
         size, first = max(runs[name].items(), key=lambda item: item[1].per_s)
         with started(args, rig, str(size), name) as url:

@@ -15,7 +15,6 @@ the two cannot be distinguished.
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,16 +23,12 @@ from pathlib import Path
 from load import h2load, wrk
 from page import middle_of_slices, table
 from peers import SCENARIOS, Scenario, Server, pick_server
-from processes import become_reaper, cpu_seconds, tree
-from rig import Rig
+from processes import cpu_seconds, tree
+from rig import Rig, options, rigged
 
 
 def arguments() -> argparse.Namespace:
-    p = argparse.ArgumentParser(
-        prog="./x bench slices",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    p = options(__doc__, "./x bench slices", server_cores="0", client_cores="1")
     o = p.add_argument
     keep_alive = [name for name, sc in SCENARIOS.items() if not sc.idle]
     o("scenario", choices=keep_alive, help="what is asked: " + ", ".join(keep_alive))
@@ -41,9 +36,6 @@ def arguments() -> argparse.Namespace:
     o("servers", nargs="+", metavar="SERVER", help=which)
     o("-n", "--slices", type=int, default=20, help="for each server (default 20)")
     o("-d", "--seconds", type=int, default=1, help="of each slice (default 1)")
-    o("--server-core", type=int, default=0, metavar="CPU")
-    o("--client-core", type=int, default=1, metavar="CPU")
-    o("--port", type=int, default=21000, help="ports used lie above it (default 21000)")
     return p.parse_args()
 
 
@@ -122,13 +114,10 @@ def shown(what: str, us: dict[str, list[float]]) -> str:
 
 def main() -> None:
     args = arguments()
-    become_reaper({args.client_core})
     servers = [pick_server(name) for name in args.servers]
-    sc = SCENARIOS[args.scenario]
-    with tempfile.TemporaryDirectory(prefix="slices-") as folder:
-        rig = Rig(Path(folder), args.port, {args.server_core}, {args.client_core})
-        us: dict[str, list[float]] = {name: [] for name, _ in named_apart(servers)}
-        for found in slices(rig, servers, sc, args.slices, args.seconds):
+    us: dict[str, list[float]] = {name: [] for name, _ in named_apart(servers)}
+    with rigged(args) as rig:
+        for found in slices(rig, servers, SCENARIOS[args.scenario], args.slices, args.seconds):
             us[found.name].append(found.us)
     print(shown(args.scenario, us))
 

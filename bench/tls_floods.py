@@ -20,7 +20,6 @@ who load it have the other one, where the 50 come before the attack (SCHED_IDLE)
 """
 
 import argparse
-import shlex
 import statistics
 import sys
 import time
@@ -31,8 +30,8 @@ from dataclasses import dataclass
 
 from load import LoadRun
 from page import middle, table
-from processes import BENCH, REPOSITORY, measured_here, spawn, stop
-from rig import Rig, options, require_programs, rigged
+from processes import REPOSITORY, measured_here, spawn, stop
+from rig import Rig, chosen, options, require_programs, rigged
 from slices import CpuTime
 from tls_attacker import KINDS
 from tls_handshakes import CLIENT, SCENARIO, serve
@@ -159,11 +158,7 @@ def arguments() -> argparse.Namespace:
     o("-n", "--rounds", type=int, default=3, help="default 3")
     o("-d", "--seconds", type=int, default=4, help="of each run (default 4)")
     args = p.parse_args()
-    args.command_line = f"{BENCH} tls floods {shlex.join(sys.argv[1:])}".rstrip()
-    for name in args.servers:
-        if name not in ARCHITECTURES:
-            p.error(f"{name}: no such server; right would be one of {known}")
-    args.servers = args.servers or list(ARCHITECTURES)
+    args.servers = chosen(p, "server", args.servers, list(ARCHITECTURES))
     args.shares = [args.fairness] if args.fairness else ["on", "off"]
     return args
 

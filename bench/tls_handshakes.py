@@ -19,17 +19,15 @@ client's end is not to delay them. Ratios are to `alone` of the same round.
 """
 
 import argparse
-import shlex
 import statistics
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from load import LoadRun
 from page import middle, table, write_between
-from peers import SMALL, Ctx, Scenario, Server, of_lab
-from processes import BENCH, REPOSITORY, measured_here
-from rig import Rig, options, require_programs, rigged
+from peers import SMALL, Scenario, Server, loadline, of_lab
+from processes import REPOSITORY, measured_here
+from rig import Rig, chosen, options, require_programs, rigged
 
 PAGE = REPOSITORY / "docs" / "tls.md"
 BEGIN, END = "<!-- ./x bench tls handshakes --publish -->", "<!-- end of what it writes -->"
@@ -41,29 +39,25 @@ PERCENTILES = ["p50", "p99", "p99_9"]
 
 
 def serve(name: str, words: str) -> Server:
-    """Loadline with these options."""
-
-    def argv(c: Ctx) -> list[str]:
-        place = [str(c.root), f"--listen=https://127.0.0.1:{c.port}", "--tls=self-signed"]
-        return ["loadline", "serve", *place, *words.split()]
-
-    return Server(name, argv)
+    """Loadline with these options, by TLS."""
+    return loadline(name, f"--tls self-signed {words}", "https://127.0.0.1:{port}")
 
 
-def of_loadline() -> list[Server]:
-    loops = ["reactor", "proactor"]
-    return [
-        *(serve(name, f"--architecture {name} --loops 1") for name in loops),
-        *(serve(f"{name}-0", f"--architecture {name} --loops 1 --workers 0") for name in loops),
-        serve("thread-pool", "--architecture thread-pool"),
-        serve("thread-per-connection", "--architecture thread-per-connection"),
-    ]
+OF_LOADLINE = {
+    "reactor": "--architecture reactor --loops 1",
+    "proactor": "--architecture proactor --loops 1",
+    "reactor-0": "--architecture reactor --loops 1 --workers 0",
+    "proactor-0": "--architecture proactor --loops 1 --workers 0",
+    "thread-pool": "--architecture thread-pool",
+    "thread-per-connection": "--architecture thread-per-connection",
+}
 
 
 def servers() -> dict[str, Server]:
     """Those that are installed."""
     others = [Server(name, of_lab(f"{name}-tls").argv, name) for name in ["nginx", "h2o"]]
-    known = [*of_loadline(), *(other for other in others if other.is_installed())]
+    own = [serve(*it) for it in OF_LOADLINE.items()]
+    known = [*own, *(other for other in others if other.is_installed())]
     return {server.name: server for server in known}
 
 
@@ -101,19 +95,16 @@ def one_load(rig: Rig, pid: int, url: str, kind: str, args: argparse.Namespace) 
 def measure(rig: Rig, args: argparse.Namespace) -> dict[str, dict[str, list[Found]]]:
     """Of each server and kind, one of each round."""
     known = servers()
-    chosen = [known[name] for name in args.servers]
-    found = {server.name: {kind: [] for kind in KINDS} for server in chosen}
+    wanted = [known[name] for name in args.servers]
+    found = {server.name: {kind: [] for kind in KINDS} for server in wanted}
     with ExitStack() as stack:
-        up = []
-        for server in chosen:
-            proc, url = stack.enter_context(rig.running(server, SCENARIO))
-            up.append((server.name, proc.pid, url))
+        up = [(it.name, *stack.enter_context(rig.running(it, SCENARIO))) for it in wanted]
         for number in range(args.rounds):
-            for name, pid, url in up[number % len(up) :] + up[: number % len(up)]:
+            for name, proc, url in up[number % len(up) :] + up[: number % len(up)]:
                 rig.wait_quiet()
                 turn = number % len(KINDS)
                 for kind in KINDS[turn:] + KINDS[:turn]:
-                    one = one_load(rig, pid, url, kind, args)
+                    one = one_load(rig, proc.pid, url, kind, args)
                     found[name][kind].append(one)
                     print(f"{number + 1}/{args.rounds} {name}, {kind}: {one}", flush=True)
     return found
@@ -154,11 +145,7 @@ def arguments() -> argparse.Namespace:
     o("--handshakes", type=int, default=500, help="a second (default 500)")
     o("--publish", action="store_true", help="write the table into docs/tls.md, too")
     args = p.parse_args()
-    args.command_line = f"{BENCH} tls handshakes {shlex.join(sys.argv[1:])}".rstrip()
-    for name in args.servers:
-        if name not in known:
-            p.error(f"{name}: no such server; right would be one of {', '.join(known)}")
-    args.servers = args.servers or known
+    args.servers = chosen(p, "server", args.servers, known)
     return args
 
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 
 use crate::programs::{Programs, TEST_THREADS};
-use crate::steps::{Steps, command};
+use crate::steps::{Steps, command, joined};
 
 /// Time for each fuzz target in a test run, in seconds.
 const FUZZ_TEST_SECONDS: u32 = 1;
@@ -57,7 +57,8 @@ fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), S
     steps.append(&mut beside);
     let (alone, tests) = tests?;
     let alone = run(steps, alone, 1, &root.join("target/tests"));
-    all([others, tests, alone])
+    let done = [others, tests, alone].into_iter();
+    joined(&done.filter_map(Result::err).collect::<Vec<_>>())
 }
 
 /// Builds the programs of tests and runs them, and beside them the examples in the documentation; but for
@@ -113,15 +114,6 @@ fn run(
 ) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     steps.run_side_by_side(commands, lanes, folder)
-}
-
-/// All errors as one.
-fn all(done: [Result<(), String>; 3]) -> Result<(), String> {
-    let failed: Vec<_> = done.into_iter().filter_map(Result::err).collect();
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(failed.join("; ")),
-    }
 }
 
 /// What is to be tested.

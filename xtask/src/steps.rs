@@ -138,10 +138,7 @@ impl Steps {
                 failed.extend(self.show_ended(done).err());
             }
         });
-        match failed.is_empty() {
-            true => Ok(()),
-            false => Err(failed.join("; ")),
-        }
+        joined(&failed)
     }
 
     /// A command that has ended: its output, its time, and what it skipped.
@@ -227,6 +224,14 @@ impl Done {
     }
 }
 
+/// All errors as one, if there are any.
+pub(crate) fn joined(failed: &[String]) -> Result<(), String> {
+    match failed {
+        [] => Ok(()),
+        _ => Err(failed.join("; ")),
+    }
+}
+
 fn judge(line: &str, ended: io::Result<ExitStatus>) -> Result<(), String> {
     let status = ended.map_err(|error| format!("{line}: {error}"))?;
     match status.success() {
@@ -292,10 +297,8 @@ mod tests {
         assert_eq!(done, Ok(()));
         let text = steps.to_string();
         let (_, lines) = text.split_once("Skipped, as 3 lines say:\n").unwrap();
-        assert_eq!(
-            lines,
-            "     1 x a: SKIPPED, busy\n     2 x skipped: no ring\n"
-        );
+        let expected = "     1 x a: SKIPPED, busy\n     2 x skipped: no ring\n";
+        assert_eq!(lines, expected);
     }
 
     #[test]
@@ -313,10 +316,8 @@ mod tests {
     #[test]
     fn a_step_that_fails_is_named_with_its_time_and_what_it_skipped() {
         let (steps, done) = run("printf 'skipped: the last line' >&2; exit 3");
-        assert!(
-            done.unwrap_err()
-                .starts_with("failed (exit status: 3): sh ")
-        );
+        let failed = done.unwrap_err();
+        assert!(failed.starts_with("failed (exit status: 3): sh "));
         let text = steps.to_string();
         assert!(text.contains(" s  sh -c printf") && text.contains(" s  in all\n"));
         assert!(text.ends_with("1 line says:\n     1 x skipped: the last line\n"));
@@ -342,14 +343,12 @@ mod tests {
         let done = steps.run_side_by_side(commands.into(), 2, &folder);
         fs::remove_dir_all(&folder).unwrap();
         let failed = done.unwrap_err();
-        assert!(
-            failed.contains("(exit status: 3): sh -c exit 3"),
-            "{failed}"
-        );
-        assert!(
-            failed.contains("(signal: 9 (SIGKILL)): sh -c kill"),
-            "{failed}"
-        );
+        for one in [
+            "(exit status: 3): sh -c exit 3",
+            "(signal: 9 (SIGKILL)): sh -c kill",
+        ] {
+            assert!(failed.contains(one), "{failed}");
+        }
         assert!(!failed.contains("echo"), "{failed}");
         let text = steps.to_string();
         assert!(text.contains("Skipped, as 2 lines say:"), "{text}");

@@ -489,7 +489,7 @@ impl Search {
         let cost_s = |stage| self.limits.cost_s(Length::Long, stage, low);
         // What is left is kept for the proof, once it suffices for no more.
         let must_confirm =
-            left_s < (confirm::trials_min() + 1.0) * cost_s(Stage::Confirm) + cost_s(Stage::Minute);
+            left_s < (confirm::TRIALS_MIN + 1.0) * cost_s(Stage::Confirm) + cost_s(Stage::Minute);
         if !self.confirm.is_through()
             && (self.confirm.is_begun() || is_narrow || must_confirm)
             && let Some((rate_per_s, stage)) =

@@ -397,7 +397,11 @@ impl Sizer {
     }
 
     fn recent(&self) -> Sample {
-        sum(&self.recent)
+        let mut sum = Sample::default();
+        for one in &self.recent {
+            sum.merge(one);
+        }
+        sum
     }
 
     fn note_recent(&mut self, measured: &Measured) {
@@ -456,12 +460,4 @@ impl Sizer {
             useful: level.threads_for(cpus),
         }
     }
-}
-
-fn sum(samples: &VecDeque<Sample>) -> Sample {
-    let mut sum = Sample::default();
-    for one in samples {
-        sum.merge(one);
-    }
-    sum
 }

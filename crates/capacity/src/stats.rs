@@ -53,10 +53,4 @@ impl Interval {
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
-
-    /// Whether the two have a value in common.
-    #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
 }

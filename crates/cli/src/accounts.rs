@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::failure::Failure;
 use crate::files;
 use crate::flags::high::Plan;
-use loadline_spec::values::Auto;
+use loadline_spec::values::{AnyTime, Auto};
 
 /// Where the pages are.
 pub(crate) const BASE: &str = "/accounts";
@@ -59,15 +59,10 @@ impl Mounted {
         if let Some(Auto::Given(hashes)) = flags.accounts_hashes {
             options.hashes_max = hashes.get();
         }
-        options.pool_wait = flags
-            .accounts_pool_wait
-            .map_or(options.pool_wait, |time| *time);
-        options.session_idle = flags
-            .accounts_idle
-            .map_or(options.session_idle, |time| *time);
-        options.session_max = flags
-            .accounts_session
-            .map_or(options.session_max, |time| *time);
+        let time = |given: Option<AnyTime>, usual| given.map_or(usual, |time| *time);
+        options.pool_wait = time(flags.accounts_pool_wait, options.pool_wait);
+        options.session_idle = time(flags.accounts_idle, options.session_idle);
+        options.session_max = time(flags.accounts_session, options.session_max);
         options.sends_hsts = plan.flags.tls.hsts.is_none(); // otherwise all pages say it
         let text = format!(
             "loadline: accounts in {}, {} connections\n",

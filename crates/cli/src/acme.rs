@@ -36,13 +36,12 @@ pub(crate) fn open(
         Some(path) => path.0.clone(),
         None => state_dir()?,
     };
-    let mut names: Vec<String> = acme.acme_domain.iter().map(|it| it.0.clone()).collect();
-    let mut seen = Vec::new();
-    names.retain(|name| {
-        let is_new = !seen.contains(name);
-        seen.push(name.clone());
-        is_new
-    });
+    let mut names: Vec<String> = Vec::new();
+    for name in &acme.acme_domain {
+        if !names.contains(&name.0) {
+            names.push(name.0.clone());
+        }
+    }
     let directory = acme.acme_directory.as_ref();
     let external = acme.acme_eab_kid.as_ref().zip(acme.acme_eab_key.as_ref());
     let external = external.map(|(id, path)| ExternalAccount::from_file(&id.0, &path.0));

@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use loadline_base::LogLimit;
 use loadline_observe::{Closing, Kind, LineWriter, Target};
 use loadline_server::AccessSink;
-use tracing_subscriber::fmt::MakeWriter;
 
 /// How long the end waits for the last words to be written.
 const GRACE: Duration = Duration::from_secs(1);
@@ -39,7 +38,7 @@ struct Running {
 /// panics. To be called once.
 pub(crate) fn start(level: tracing::Level) -> io::Result<()> {
     let (log, closing) = LineWriter::start(Kind::DIAGNOSTICS, Target::Stderr)?;
-    let lines = Lines(Arc::clone(&log));
+    let lines = Arc::clone(&log);
     let running = Running {
         log,
         closing: Mutex::new(Some(closing)),
@@ -48,7 +47,7 @@ pub(crate) fn start(level: tracing::Level) -> io::Result<()> {
         return Err(io::Error::other("started twice"));
     }
     tracing_subscriber::fmt()
-        .with_writer(lines)
+        .with_writer(move || Line(Arc::clone(&lines)))
         .with_max_level(level)
         .with_target(false)
         .log_internal_errors(false) // by `eprintln`, which panics on a closed descriptor
@@ -81,20 +80,10 @@ pub(crate) fn log() -> Option<&'static Arc<LineWriter>> {
     RUNNING.get().map(|running| &running.log)
 }
 
-/// Where messages go: each comes as one piece, and is a batch.
-struct Lines(Arc<LineWriter>);
+/// Where a message goes: it comes as one piece, and is a batch.
+struct Line(Arc<LineWriter>);
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line<'a>;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        Line(&self.0)
-    }
-}
-
-struct Line<'a>(&'a LineWriter);
-
-impl Write for Line<'_> {
+impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.offer(&mut bytes.to_vec());
         Ok(bytes.len())
@@ -132,10 +121,8 @@ fn write_for_a_while(text: &str) {
         let _ = io::stderr().write_all(own.as_bytes()); // there is no other place to report it
         let _ = written.send(());
     };
-    match std::thread::Builder::new()
-        .name("last words".into())
-        .spawn(write)
-    {
+    let thread = std::thread::Builder::new().name("last words".into());
+    match thread.spawn(write) {
         Ok(_) => _ = done.recv_timeout(GRACE),
         Err(_) => write_what_fits(text),
     }

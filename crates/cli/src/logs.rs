@@ -31,21 +31,17 @@ impl Logs {
     /// Opens those that are asked for.
     pub(crate) fn open(running: &RunningSpec) -> Result<(Self, LogEnds), Failure> {
         let mut ends = Vec::new();
-        let mut open = |option, name, path: &Option<FilePath>| {
+        let mut open = |name, path: &Option<FilePath>| {
             let Some(path) = path else {
                 return Ok::<_, Failure>(None);
             };
-            let (log, closing) = open_one(option, name, path)?;
+            let (log, closing) = open_one(name, path)?;
             ends.push((name, closing));
             Ok(Some(log))
         };
         let logs = Self {
-            access: open("--access-log", "access log", &running.access_log)?,
-            connections: open(
-                "--connection-log",
-                "connection log",
-                &running.connection_log,
-            )?,
+            access: open("access log", &running.access_log)?,
+            connections: open("connection log", &running.connection_log)?,
         };
         Ok((logs, LogEnds(ends)))
     }
@@ -90,16 +86,13 @@ impl LogEnds {
     }
 }
 
-fn open_one(
-    option: &str,
-    name: &'static str,
-    path: &Path,
-) -> Result<(Arc<LineWriter>, Closing), Failure> {
+/// Opens a log, whose name is that of its option.
+fn open_one(name: &'static str, path: &Path) -> Result<(Arc<LineWriter>, Closing), Failure> {
     let kind = Kind { name, ..Kind::LOG };
     LineWriter::start(kind, Target::from_path(path.to_owned())).map_err(|error| {
-        let why = why_not_written(&error);
+        let (option, why) = (name.replace(' ', "-"), why_not_written(&error));
         let right = "right would be a file that can be created or appended to, or - for standard \
                      output";
-        Failure::usage(format!("{option} {}: {why}; {right}", path.display()))
+        Failure::usage(format!("--{option} {}: {why}; {right}", path.display()))
     })
 }

@@ -51,7 +51,7 @@ fn run() -> Result<(), Failure> {
         Typed::Command(Command::Completions { shell }) => print(&flags::completions(shell)),
         Typed::Command(Command::Precompress(flags)) => precompress::precompress(&flags),
         Typed::Command(Command::Load(flags)) => load::load(&flags),
-        Typed::Command(Command::Lab(flags)) => lab::lab(&flags.command),
+        Typed::Command(Command::Lab { command }) => lab::lab(&command),
         Typed::Command(Command::Serve(flags)) => {
             let machine = Machine::find();
             serve::serve(&plan(*flags, &machine)?, &machine)

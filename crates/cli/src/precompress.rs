@@ -44,7 +44,6 @@ pub(crate) fn precompress(flags: &PrecompressFlags) -> Result<(), Failure> {
     crate::print(format!("{shown}: {summary}\n").as_bytes())?;
     match summary.failed {
         0 => Ok(()),
-        1 => Err(Failure::failed("1 of them failed, as said above")),
         count => Err(Failure::failed(format!(
             "{count} of them failed, as said above"
         ))),

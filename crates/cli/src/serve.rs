@@ -112,11 +112,8 @@ fn sections(
         Section::of_log("diagnostics", diagnostics::log().cloned()),
         Section::new("accounts", move || {
             let counters = accounts.as_ref()?.counters().named();
-            Some(
-                counters
-                    .map(|(name, value)| Figure::new(name, value))
-                    .into(),
-            )
+            let figures = counters.map(|(name, value)| Figure::new(name, value));
+            Some(figures.into())
         }),
         Section::new("cache", move || {
             let cache = files.cache_use();
@@ -266,30 +263,26 @@ fn refused(option: &str, error: &io::Error) -> Failure {
     let Some(ListenError { address, reason }) = inner.and_then(|inner| inner.downcast_ref()) else {
         return Failure::failed(format!("the server cannot start: {error}"));
     };
-    let why = match reason.kind() {
-        io::ErrorKind::AddrInUse => match address {
-            ListenAddr::Tcp(_) => {
-                "already in use; stop the other program, or take another (port 0 takes a free one)"
-            }
-            ListenAddr::Unix(_) => {
-                "already there, and in use or not a socket; stop the other program, or take \
-                 another path"
-            }
+    let why: &str = match (reason.kind(), address) {
+        (io::ErrorKind::AddrInUse, ListenAddr::Tcp(_)) => {
+            "already in use; stop the other program, or take another (port 0 takes a free one)"
         }
-        .to_owned(),
-        io::ErrorKind::PermissionDenied => match address {
-            ListenAddr::Tcp(tcp) => format!(
-                "no permission for port {}; ports from 1024 on need none, below it run as root or \
-                 grant CAP_NET_BIND_SERVICE",
-                tcp.port()
-            ),
-            ListenAddr::Unix(_) => "no permission to create this file".to_owned(),
-        },
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine does not have this address; 127.0.0.1 and 0.0.0.0 always exist".to_owned()
+        (io::ErrorKind::AddrInUse, ListenAddr::Unix(_)) => {
+            "already there, and in use or not a socket; stop the other program, or take another path"
         }
-        io::ErrorKind::NotFound => "no such directory for the socket's file".to_owned(),
-        _ => reason.to_string(),
+        (io::ErrorKind::PermissionDenied, ListenAddr::Tcp(tcp)) => &format!(
+            "no permission for port {}; ports from 1024 on need none, below it run as root or grant \
+             CAP_NET_BIND_SERVICE",
+            tcp.port()
+        ),
+        (io::ErrorKind::PermissionDenied, ListenAddr::Unix(_)) => {
+            "no permission to create this file"
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            "this machine does not have this address; 127.0.0.1 and 0.0.0.0 always exist"
+        }
+        (io::ErrorKind::NotFound, _) => "no such directory for the socket's file",
+        _ => &reason.to_string(),
     };
     Failure::new(Exit::BindOrAssert, format!("{option} {address}: {why}"))
 }

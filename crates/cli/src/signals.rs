@@ -57,10 +57,8 @@ impl Caught {
         hang_up: impl Fn() + Send + 'static,
     ) -> io::Result<()> {
         let obey = move || follow(self.0.forever(), &control, times, hang_up);
-        std::thread::Builder::new()
-            .name("signals".into())
-            .spawn(obey)?;
-        Ok(())
+        let thread = std::thread::Builder::new().name("signals".into());
+        thread.spawn(obey).map(drop)
     }
 }
 
@@ -122,10 +120,8 @@ fn end_after(patience: Duration) {
         diagnostics::finish();
         std::process::exit(Exit::Cut as i32);
     };
-    if let Err(error) = std::thread::Builder::new()
-        .name("watchdog".into())
-        .spawn(end)
-    {
+    let thread = std::thread::Builder::new().name("watchdog".into());
+    if let Err(error) = thread.spawn(end) {
         tracing::error!("no watchdog: {error}");
     }
 }

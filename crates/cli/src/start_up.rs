@@ -16,12 +16,9 @@ pub(crate) fn text(
     root: &Path,
     addresses: &[ListenAddr],
 ) -> String {
-    let mut text = format!(
-        "loadline {}: found {}; chose {}\n",
-        env!("CARGO_PKG_VERSION"),
-        found(machine),
-        chosen(plan)
-    );
+    let (version, root) = (env!("CARGO_PKG_VERSION"), root.display());
+    let (found, chosen) = (found(machine), chosen(plan));
+    let mut text = format!("loadline {version}: found {found}; chose {chosen}\n");
     if let Some(why) = &plan.fallback {
         text += &format!("loadline: the reactor instead of the proactor: {why}\n");
     }
@@ -31,10 +28,7 @@ pub(crate) fn text(
             ListenAddr::Tcp(_) => "/",
             ListenAddr::Unix(_) => "",
         };
-        text += &format!(
-            "loadline: serving {} on {base}{slash}{note}\n",
-            root.display()
-        );
+        text += &format!("loadline: serving {root} on {base}{slash}{note}\n");
     }
     text
 }
@@ -134,10 +128,8 @@ pub(crate) fn chosen(plan: &Plan) -> String {
         _ => true,
     };
     if has_cap {
-        parts.push(format!(
-            "at most {}",
-            count(options.connections_max, "connection")
-        ));
+        let connections = count(options.connections_max, "connection");
+        parts.push(format!("at most {connections}"));
     }
     if let Some(bytes) = plan.memory_bytes_max {
         parts.push(format!("at most {}", size(bytes)));
@@ -146,11 +138,8 @@ pub(crate) fn chosen(plan: &Plan) -> String {
         Auto::Auto => " (auto)",
         Auto::Given(_) => "",
     };
-    format!(
-        "{}{auto}: {}",
-        options.architecture.name(),
-        parts.join(", ")
-    )
+    let (name, parts) = (options.architecture.name(), parts.join(", "));
+    format!("{name}{auto}: {parts}")
 }
 
 /// "1 loop", "2 loops".

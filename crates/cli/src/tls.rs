@@ -120,12 +120,7 @@ impl Tls {
     pub(crate) fn look_after(&self) -> io::Result<Reload> {
         let (sender, signals) = channel();
         let tls = self.clone();
-        let look_after = move || {
-            follow(&signals, LOOK_EVERY, |look| match look {
-                Look::IfChanged => tls.refresh(),
-                Look::Anew => tls.reload(),
-            });
-        };
+        let look_after = move || follow(&signals, LOOK_EVERY, |look| tls.take_up(look));
         let builder = std::thread::Builder::new().name("certificates".into());
         builder.spawn(look_after)?;
         let automatic = self.automatic.as_ref();
@@ -155,6 +150,7 @@ impl Tls {
             let all = tls.certificates.all();
             let left = all.iter().map(|it| it.not_after().duration_since(now));
             let least = left.map(Result::unwrap_or_default).min();
+            let least_s = least.map_or(0, |left| left.as_secs());
             let warned = all.iter().filter(|it| it.warning(now).is_some());
             Some(vec![
                 Figure::new("handshakes_full", counts.full),
@@ -165,10 +161,7 @@ impl Tls {
                 Figure::new("truncated_connections", counts.truncated),
                 Figure::gauge("certificates", all.len() as u64),
                 Figure::gauge("certificates_to_renew", warned.count() as u64),
-                Figure::gauge(
-                    "certificate_seconds_left",
-                    least.map_or(0, |left| left.as_secs()),
-                ),
+                Figure::gauge("certificate_seconds_left", least_s),
             ])
         })
     }
@@ -190,26 +183,25 @@ impl Tls {
         }
     }
 
-    fn refresh(&self) {
-        self.tickets.rotate();
+    /// Looks at the files, and takes up what they have.
+    fn take_up(&self, look: Look) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let certificates = files
-            .certificates
-            .as_mut()
-            .and_then(CertificateFiles::refresh);
-        let tickets = files.tickets.as_mut().and_then(TicketFiles::refresh);
-        if let Some(result) = certificates {
-            self.say("certificates", result);
-        }
-        if let Some(result) = tickets {
-            self.say("ticket keys", result);
-        }
-    }
-
-    fn reload(&self) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let certificates = files.certificates.as_mut().map(CertificateFiles::reload);
-        let tickets = files.tickets.as_mut().map(TicketFiles::reload);
+        let Files {
+            certificates,
+            tickets,
+        } = &mut *files;
+        let (certificates, tickets) = (certificates.as_mut(), tickets.as_mut());
+        let (certificates, tickets) = match look {
+            Look::IfChanged => {
+                self.tickets.rotate();
+                let certificates = certificates.and_then(CertificateFiles::refresh);
+                (certificates, tickets.and_then(TicketFiles::refresh))
+            }
+            Look::Anew => {
+                let certificates = certificates.map(CertificateFiles::reload);
+                (certificates, tickets.map(TicketFiles::reload))
+            }
+        };
         if let Some(result) = certificates {
             self.say("certificates", result);
         }
@@ -357,17 +349,11 @@ fn refused(option: &str, error: &TlsError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{Typed, defs::Command, read};
+    use crate::flags::serve_spec;
 
     fn options_of(line: &str) -> TlsOptions {
-        let words = ["loadline", "serve"].into_iter();
-        let words = words.chain(line.split_ascii_whitespace());
-        match read(words.map(Into::into)).unwrap() {
-            Typed::Command(Command::Serve(flags)) => {
-                options(&flags.tls, &flags.requests, None).unwrap()
-            }
-            other => panic!("{other:?}"),
-        }
+        let spec = serve_spec(line).unwrap();
+        options(&spec.tls, &spec.requests, None).unwrap()
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn user_group<B: Behaviour>(
     let spec = Arc::new(spec);
     UserGroup::new(Arc::new(move |number, seed| {
         Box::new(Calling {
-            caller: Caller::new(Arc::clone(&spec), B::WAITS_AT_END),
+            caller: Caller::new(Arc::clone(&spec)),
             behaviour: make(number, seed),
         })
     }))
@@ -68,7 +68,7 @@ impl<B: Behaviour> VirtualUser for Calling<B> {
             return order;
         }
         caller.due_before_connecting(context);
-        match caller.order(context) {
+        match caller.order(B::WAITS_AT_END, context) {
             Some(order) => order,
             None => behaviour.next_order(caller, context),
         }
@@ -86,10 +86,8 @@ impl<B: Behaviour> VirtualUser for Calling<B> {
 /// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallerState {
-    /// It has no connection, and wants none before this moment.
+    /// It has no connection, and wants none before this moment; after it, one is in the making.
     Away { until_ns: u64 },
-    /// A connection is in the making.
-    Connecting,
     /// It has a connection.
     Here,
     /// It is about to close it, and to stay away until then.
@@ -102,21 +100,19 @@ enum CallerState {
 #[derive(Debug)]
 pub(crate) struct Caller {
     spec: Arc<RequestSpec>,
-    exchange: Exchange,
+    /// The request and its answer.
+    pub(crate) exchange: Exchange,
     state: CallerState,
     pause_ns: u64,
     opened_ns: u64,
     /// When the answer has to have gone on, while it is awaited.
     silent_until_ns: Option<u64>,
-    /// Whether it waits for an answer that is out when the run ends.
-    waits_at_end: bool,
     /// Whether it has had a connection, or failed to.
     has_begun: bool,
 }
 
 impl Caller {
-    /// `waits_at_end`: for the answer to what is out when the run ends; else it is given up then.
-    pub(crate) fn new(spec: Arc<RequestSpec>, waits_at_end: bool) -> Self {
+    pub(crate) fn new(spec: Arc<RequestSpec>) -> Self {
         Self {
             spec,
             exchange: Exchange::default(),
@@ -124,15 +120,14 @@ impl Caller {
             pause_ns: 0,
             opened_ns: 0,
             silent_until_ns: None,
-            waits_at_end,
             has_begun: false,
         }
     }
 
     /// The next order, as far as it is about the connection; `None`: there is one, and what is done
     /// with it is the virtual user's business.
-    fn order(&mut self, context: &mut UserContext<'_>) -> Option<Order> {
-        let is_waiting = self.waits_at_end && self.exchange.is_out();
+    fn order(&mut self, waits_at_end: bool, context: &mut UserContext<'_>) -> Option<Order> {
+        let is_waiting = waits_at_end && self.exchange.is_out();
         if context.is_ending && self.state != CallerState::Over && !is_waiting {
             self.exchange.given_up(context);
             self.state = CallerState::Over;
@@ -148,10 +143,7 @@ impl Caller {
             CallerState::Away { until_ns } if until_ns > context.now_ns => {
                 Some(Order::SleepUntil { ns: until_ns })
             }
-            CallerState::Away { .. } | CallerState::Connecting => {
-                self.state = CallerState::Connecting;
-                Some(Order::Connect)
-            }
+            CallerState::Away { .. } => Some(Order::Connect),
         }
     }
 
@@ -182,11 +174,6 @@ impl Caller {
         self.exchange.connected();
     }
 
-    /// A request was due at that moment, if there is none.
-    pub(crate) fn due(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
-        self.exchange.due(due_ns, context);
-    }
-
     /// Before a connection is opened for a request: that it is due. Not for the first one, which
     /// is opened before the start.
     fn due_before_connecting(&mut self, context: &mut UserContext<'_>) {
@@ -194,15 +181,15 @@ impl Caller {
             && !context.is_ending
             && matches!(self.state, CallerState::Away { until_ns } if until_ns <= context.now_ns)
         {
-            self.due(context.now_ns, context);
+            self.exchange.due(context.now_ns, context);
         }
     }
 
     /// The first byte of the request is about to be sent.
     pub(crate) fn sends(&mut self, context: &mut UserContext<'_>) {
-        self.due(context.now_ns, context);
+        self.exchange.due(context.now_ns, context);
         self.silent_until_ns = None;
-        self.exchange.sent(&self.spec.request, context);
+        self.exchange.sent(self.spec.request.method, context);
     }
 
     /// More of the answer is awaited from now on; the moment at which it has to have come.
@@ -222,7 +209,7 @@ impl Caller {
     /// A moment has come that was waited for: the request fails if the answer was to have gone on.
     fn woken(&mut self, context: &mut UserContext<'_>) {
         let is_silent = self.silent_until_ns.is_some_and(|ns| ns <= context.now_ns);
-        if is_silent && self.is_here() {
+        if is_silent && self.state == CallerState::Here {
             self.silent_until_ns = None;
             self.fail(ErrorKind::Timeout, context);
         }
@@ -243,7 +230,7 @@ impl Caller {
         match progress {
             Progress::More => {}
             Progress::Complete(reply) => self.answered(&reply, is_whole, context),
-            Progress::Failed => self.leave_after_failure(context),
+            Progress::Failed => self.leave_after_failure(false, context),
         }
         progress
     }
@@ -251,7 +238,7 @@ impl Caller {
     /// `is_whole`: all of the request was sent.
     fn answered(&mut self, reply: &Reply, is_whole: bool, context: &UserContext<'_>) {
         if !is_whole {
-            return self.leave_after_failure(context);
+            return self.leave_after_failure(false, context);
         }
         self.pause_ns = 0;
         if !reply.keep_alive {
@@ -274,8 +261,8 @@ impl Caller {
 
     /// The connection did not come to be, or broke.
     fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        if self.state == CallerState::Connecting && !self.has_begun {
-            self.due(context.now_ns, context); // its first request would have been
+        if !self.has_begun {
+            self.exchange.due(context.now_ns, context); // its first request would have been
         }
         self.has_begun = true;
         self.exchange.failed(kind, context);
@@ -286,13 +273,12 @@ impl Caller {
     /// The request has failed by the client's own judgement.
     pub(crate) fn fail(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         self.exchange.failed(kind, context);
-        let until_ns = self.pause_until(context.now_ns);
-        self.leave(true, until_ns);
+        self.leave_after_failure(true, context);
     }
 
-    fn leave_after_failure(&mut self, context: &UserContext<'_>) {
+    fn leave_after_failure(&mut self, reset: bool, context: &UserContext<'_>) {
         let until_ns = self.pause_until(context.now_ns);
-        self.leave(false, until_ns);
+        self.leave(reset, until_ns);
     }
 
     /// Closes the connection, gives up what is out, and comes back at `until_ns`.
@@ -315,20 +301,10 @@ impl Caller {
         now_ns.saturating_add(self.pause_ns)
     }
 
-    /// Whether it has a connection that it does not mean to close.
-    pub(crate) fn is_here(&self) -> bool {
-        self.state == CallerState::Here
-    }
-
     /// Whether nothing is under way: it has a connection, or stays away.
     pub(crate) fn is_free(&self) -> bool {
         matches!(self.state, CallerState::Here | CallerState::Away { .. })
             && !self.exchange.has_request()
-    }
-
-    /// The request and its answer.
-    pub(crate) fn exchange(&self) -> &Exchange {
-        &self.exchange
     }
 
     /// The bytes of the request.

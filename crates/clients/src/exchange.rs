@@ -2,7 +2,7 @@
 
 use loadline_load::recorder::Stamps;
 use loadline_load::{Expectation, Prepared, judge};
-use loadline_proto::{ClientSession, Limits, Received, Reply, ReplyFault, ReplyObserver};
+use loadline_proto::{ClientSession, Limits, Method, Received, Reply, ReplyFault, ReplyObserver};
 use loadline_record::ErrorKind;
 
 use crate::UserContext;
@@ -81,11 +81,33 @@ impl Exchange {
     }
 
     /// The first byte of the request is about to be given to the kernel.
-    pub(crate) fn sent(&mut self, request: &Prepared, context: &mut UserContext<'_>) {
+    pub(crate) fn sent(&mut self, method: Method, context: &mut UserContext<'_>) {
         self.state = RequestState::Out;
         self.stamps.sent_ns = context.now_ns;
-        self.session.requested(request.method);
+        self.session.requested(method);
         context.recorder.tally(self.phase).sent += 1;
+    }
+
+    /// Bytes of its answer came: what they come to, for the client to judge.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        observer: &mut impl ReplyObserver,
+        now_ns: u64,
+    ) -> Received {
+        if self.stamps.first_ns == 0 {
+            self.stamps.first_ns = now_ns;
+        }
+        self.session.received(bytes, &Limits::default(), observer)
+    }
+
+    /// The same of the end of the connection, in good order or cut.
+    pub(crate) fn take_end(&mut self, is_cut: bool) -> Received {
+        match self.state {
+            RequestState::Due => Received::Fault(ReplyFault::ClosedEarly),
+            _ if is_cut => self.session.received_cut(),
+            _ => self.session.received_eof(),
+        }
     }
 
     /// Bytes of its answer came.
@@ -96,11 +118,8 @@ impl Exchange {
         spec: &RequestSpec,
         context: &mut UserContext<'_>,
     ) -> Progress {
-        if self.stamps.first_ns == 0 {
-            self.stamps.first_ns = context.now_ns;
-        }
-        let received = self.session.received(bytes, &Limits::default(), watch);
-        self.take(received, spec, watch, context)
+        let received = self.take(bytes, watch, context.now_ns);
+        self.judge(received, spec, watch, context)
     }
 
     /// The connection has ended, in good order or cut.
@@ -110,15 +129,11 @@ impl Exchange {
         spec: &RequestSpec,
         context: &mut UserContext<'_>,
     ) -> Progress {
-        let received = match self.state {
-            RequestState::Due => Received::Fault(ReplyFault::ClosedEarly),
-            _ if is_cut => self.session.received_cut(),
-            _ => self.session.received_eof(),
-        };
-        self.take(received, spec, &(), context)
+        let received = self.take_end(is_cut);
+        self.judge(received, spec, &(), context)
     }
 
-    fn take(
+    fn judge(
         &mut self,
         received: Received,
         spec: &RequestSpec,
@@ -138,7 +153,8 @@ impl Exchange {
         Progress::Failed
     }
 
-    fn completed(
+    /// The answer is complete; `fault`: what is wrong with it.
+    pub(crate) fn completed(
         &mut self,
         reply: &Reply,
         fault: Option<ErrorKind>,
@@ -156,9 +172,15 @@ impl Exchange {
     pub(crate) fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         if self.has_request() {
             self.state = RequestState::None;
-            let after_ns = context.now_ns.saturating_sub(self.stamps.due_ns);
+            let after_ns = self.since_due_ns(context.now_ns);
             context.recorder.failed(self.phase, kind, after_ns);
         }
+    }
+
+    /// The request that is due cannot be sent: an error that took no time.
+    pub(crate) fn unsendable(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
+        self.state = RequestState::None;
+        context.recorder.tally(self.phase).error(kind);
     }
 
     /// The client gives the request up; no change without one.
@@ -167,6 +189,11 @@ impl Exchange {
             self.state = RequestState::None;
             context.recorder.tally(self.phase).unfinished += 1;
         }
+    }
+
+    /// How long ago the request, or the last one, became due.
+    pub(crate) fn since_due_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.stamps.due_ns)
     }
 
     /// Whether there is a request, sent or not.

@@ -37,6 +37,7 @@ mod visit;
 use loadline_load::calendar::Boundary;
 use loadline_load::client_loop::{self, ClientLoop, Timeline, WAIT_NS_MAX};
 use loadline_load::load_threads::ExtraThread;
+use loadline_load::recorder::GroupRecorder;
 use loadline_load::secure_link::UnfitServer;
 use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
@@ -64,6 +65,8 @@ pub(super) struct Executor<'p> {
     timers: Timers,
     time: Timeline<'p>,
     recorder: Recorder,
+    /// Where members that prepare record: nobody reads it.
+    unrecorded: GroupRecorder,
     in_flight: InFlight,
     /// Members whose first connection is opened before the start.
     opening: StartQueue,
@@ -129,6 +132,7 @@ impl<'p> Executor<'p> {
             timers: Timers::new(members.len()),
             time: Timeline::new(plan),
             recorder: Recorder::new(groups.iter().copied()),
+            unrecorded: GroupRecorder::new(0),
             in_flight: InFlight::new(groups),
             opening: StartQueue::default(),
             preparing: StartQueue::default(),
@@ -144,7 +148,8 @@ impl<'p> Executor<'p> {
     }
 
     fn check_fit(&mut self) -> io::Result<()> {
-        self.unfit.take().map_or(Ok(()), |unfit| Err(unfit.into()))
+        let unfit = self.unfit.take();
+        unfit.map_or(Ok(()), |unfit| Err(io::Error::other(unfit)))
     }
 
     fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
@@ -178,11 +183,15 @@ impl<'p> Executor<'p> {
     ) -> Option<R> {
         let member = self.members[index as usize].as_mut()?;
         let group = member.group;
+        let recorder = match member.user.prepares() {
+            true => &mut self.unrecorded,
+            false => self.recorder.group(group),
+        };
         let mut context = UserContext {
             now_ns: self.time.now_ns,
             phase: self.time.calendar.phase(),
             calendar: Some(&self.time.calendar),
-            recorder: self.recorder.group(group),
+            recorder,
             is_ending: self.time.is_ending,
         };
         let result = call(&mut *member.user, &mut context);
@@ -198,15 +207,12 @@ impl<'p> Executor<'p> {
 
     /// This member is done.
     fn retire(&mut self, index: u32) {
-        let is_preparing = self.members[index as usize].as_ref();
-        let is_preparing = is_preparing.is_some_and(|member| member.is_preparing);
-        self.no_longer_preparing(index);
         let Some(member) = self.members[index as usize].take() else {
             return;
         };
         self.left -= 1;
         self.timers.clear(index);
-        self.no_longer_opening(&member.doing, is_preparing);
+        self.end_turn(&member.doing, member.is_preparing);
         let recorder = &mut self.recorder;
         self.in_flight.moved(
             member.group,
@@ -268,15 +274,11 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
             let event = self.events.get(at);
             let Token { index, generation } = Token::from_bits(event.bits);
             let member = self.members.get_mut(index as usize);
-            let Some(member) = member.and_then(Option::as_mut) else {
+            let member = member.and_then(Option::as_mut);
+            let link = member.and_then(|member| member.link.as_mut());
+            let Some(link) = link.filter(|link| link.generation == generation) else {
                 continue;
             };
-            let Some(link) = &mut member.link else {
-                continue;
-            };
-            if link.generation != generation {
-                continue;
-            }
             link.is_decided |= event.is_writable();
             link.is_writable |= event.is_writable();
             link.is_readable |= event.is_readable();
@@ -327,9 +329,8 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
                 && !matches!(member.doing, Doing::Sending { .. })
             {
                 let doing = std::mem::replace(&mut member.doing, Doing::Nothing);
-                let is_preparing = member.is_preparing;
-                self.no_longer_opening(&doing, is_preparing);
-                self.no_longer_preparing(index);
+                let was_preparing = std::mem::take(&mut member.is_preparing);
+                self.end_turn(&doing, was_preparing);
                 self.visit(index);
             }
         }
@@ -391,7 +392,9 @@ pub fn run(
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
     let mut executor = Executor::new(plan, user_groups, share)?;
-    executor.ask_all_beforehand();
+    for index in 0..executor.member_count() {
+        executor.ask_beforehand(index);
+    }
     client_loop::run(executor, share, control, out)
 }
 

@@ -8,19 +8,22 @@ use loadline_record::Tally;
 use crate::{Event, Order, UserContext, VirtualUser};
 
 /// A virtual user and its context.
-pub(crate) struct Harness<U> {
-    pub(crate) user: U,
+pub(crate) struct Harness<U: ?Sized> {
+    pub(crate) user: Box<U>,
     pub(crate) recorder: GroupRecorder,
+    /// Of the time before the start.
+    unrecorded: GroupRecorder,
     pub(crate) now_ns: u64,
     pub(crate) is_ending: bool,
 }
 
-impl<U: VirtualUser> Harness<U> {
+impl<U: VirtualUser + ?Sized> Harness<U> {
     /// A second after the machine was started.
-    pub(crate) fn new(user: U) -> Self {
+    pub(crate) fn new(user: Box<U>) -> Self {
         Self {
             user,
             recorder: GroupRecorder::new(1),
+            unrecorded: GroupRecorder::new(1),
             now_ns: 1_000_000_000,
             is_ending: false,
         }
@@ -59,31 +62,17 @@ impl<U: VirtualUser> Harness<U> {
     }
 
     fn parts(&mut self) -> (&mut U, UserContext<'_>) {
+        let recorder = match self.user.prepares() {
+            true => &mut self.unrecorded,
+            false => &mut self.recorder,
+        };
         let context = UserContext {
             now_ns: self.now_ns,
             phase: 0,
             calendar: None,
-            recorder: &mut self.recorder,
+            recorder,
             is_ending: self.is_ending,
         };
-        (&mut self.user, context)
-    }
-}
-
-impl VirtualUser for Box<dyn VirtualUser> {
-    fn prepares(&self) -> bool {
-        (**self).prepares()
-    }
-
-    fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
-        (**self).next_order(context)
-    }
-
-    fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
-        (**self).on_event(event, context);
-    }
-
-    fn requests_out(&self) -> u32 {
-        (**self).requests_out()
+        (&mut *self.user, context)
     }
 }

@@ -44,9 +44,7 @@ enum State {
     },
     /// To send the request.
     Connected,
-    /// The request is being sent.
-    Sending,
-    /// Its answer is awaited until then.
+    /// The request is being sent, or its answer is awaited, until then.
     Waiting {
         until_ns: u64,
     },
@@ -78,9 +76,7 @@ impl Idle {
     /// The answer to the request is over, well or not.
     fn answered(&mut self, progress: Progress, context: &mut UserContext<'_>) {
         self.state = match progress {
-            Progress::More => State::Waiting {
-                until_ns: self.timeout(context.now_ns),
-            },
+            Progress::More => return self.wait(context.now_ns),
             Progress::Complete(reply) if reply.keep_alive => State::Staying,
             Progress::Complete(_) => {
                 context.recorder.tally(context.phase).closes += 1; // it may not stay
@@ -88,30 +84,28 @@ impl Idle {
             }
             Progress::Failed => State::Leaving,
         };
-        if progress != Progress::More {
-            self.exchange = None;
-        }
+        self.exchange = None;
     }
 
-    fn timeout(&self, now_ns: u64) -> u64 {
+    fn wait(&mut self, now_ns: u64) {
         let timeout_ns = self.first.as_ref().map_or(0, |spec| spec.timeout_ns);
-        now_ns.saturating_add(timeout_ns)
+        let until_ns = now_ns.saturating_add(timeout_ns);
+        self.state = State::Waiting { until_ns };
     }
 
     fn send(&mut self, spec: &RequestSpec, context: &mut UserContext<'_>) -> Order {
         let mut exchange = Box::<Exchange>::default();
         exchange.due(context.now_ns, context);
-        exchange.sent(&spec.request, context);
+        exchange.sent(spec.request.method, context);
         self.exchange = Some(exchange);
-        self.state = State::Sending;
+        self.wait(context.now_ns);
         Order::Send(spec.request.keep.to_vec())
     }
 
     fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
         // Bytes to one that stays: servers may say why they are about to close (408, say).
-        if let (Some(mut exchange), Some(spec)) = (self.exchange.take(), self.first.clone()) {
-            let progress = exchange.received(bytes, &mut (), &spec, context);
-            self.exchange = Some(exchange);
+        if let (Some(exchange), Some(spec)) = (&mut self.exchange, &self.first) {
+            let progress = exchange.received(bytes, &mut (), spec, context);
             self.answered(progress, context);
         }
     }
@@ -142,7 +136,7 @@ impl Idle {
 
 impl VirtualUser for Idle {
     fn next_order(&mut self, context: &mut UserContext<'_>) -> Order {
-        let is_asking = matches!(self.state, State::Sending | State::Waiting { .. });
+        let is_asking = matches!(self.state, State::Waiting { .. });
         if context.is_ending && !is_asking && self.state != State::Over {
             let stays = matches!(self.state, State::Staying | State::Connected);
             context.recorder.tally(context.phase).held += u64::from(stays);
@@ -164,15 +158,10 @@ impl VirtualUser for Idle {
             State::Staying => Order::Receive {
                 bytes_max: RECEIVE_BYTES,
             },
-            State::Sending | State::Waiting { .. } => {
-                let ns = match self.state {
-                    State::Waiting { until_ns } => until_ns,
-                    _ => self.timeout(context.now_ns),
-                };
-                self.state = State::Waiting { until_ns: ns };
-                let bytes_max = RECEIVE_BYTES;
-                Order::ReceiveUntil { bytes_max, ns }
-            }
+            State::Waiting { until_ns } => Order::ReceiveUntil {
+                bytes_max: RECEIVE_BYTES,
+                ns: until_ns,
+            },
             State::Leaving => {
                 self.go_away(context.now_ns);
                 Order::Close { reset: false }
@@ -184,10 +173,7 @@ impl VirtualUser for Idle {
     fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
         match event {
             Event::Connected => self.state = State::Connected,
-            Event::Sent => {
-                let until_ns = self.timeout(context.now_ns);
-                self.state = State::Waiting { until_ns };
-            }
+            Event::Sent => self.wait(context.now_ns),
             Event::Received(bytes) => self.received(bytes, context),
             Event::Woken => {
                 if let (State::Waiting { .. }, Some(exchange)) = (self.state, &mut self.exchange) {

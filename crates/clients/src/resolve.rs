@@ -81,8 +81,7 @@ fn refuse_unvisited(
     if connections == 0 || each >= servers.len() {
         return Ok(());
     }
-    let unvisited = servers.get(each).map(ToString::to_string);
-    let unvisited = unvisited.unwrap_or_default();
+    let unvisited = servers[each];
     let of_processes = match processes {
         0 | 1 => String::new(),
         _ => format!(" for each of {processes} processes"),
@@ -187,10 +186,8 @@ fn refuse_spinning_in_turns(
     division: &Division,
     limits: &Machine,
 ) -> Result<(), SpecError> {
-    let cpus = machine
-        .cpus
-        .as_ref()
-        .map_or(limits.cpus, |list| list.0.len());
+    let named = machine.cpus.as_ref();
+    let cpus = named.map_or(limits.cpus, |list| list.0.len());
     let (processes, threads) = (division.processes, division.threads);
     if !machine.spin || u64::from(processes) * u64::from(threads) <= cpus as u64 {
         return Ok(());

@@ -37,7 +37,7 @@ struct SlowReader {
 
 impl Behaviour for SlowReader {
     fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
-        if !caller.exchange().is_out() {
+        if !caller.exchange.is_out() {
             caller.sends(context);
             return Order::Send(caller.request().to_vec());
         }

@@ -114,10 +114,10 @@ impl SlowSender {
 impl Behaviour for SlowSender {
     fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
         let whole = caller.request().len();
-        if self.given == whole && caller.exchange().is_out() {
+        if self.given == whole && caller.exchange.is_out() {
             return caller.receive(RECEIVE_BYTES, context);
         }
-        if !caller.exchange().is_out() {
+        if !caller.exchange.is_out() {
             self.given = 0;
             caller.sends(context);
         }

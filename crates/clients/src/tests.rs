@@ -19,17 +19,15 @@ fn spec() -> RequestSpec {
     RequestSpec {
         request: Prepared {
             keep: Arc::from(REQUEST),
-            last: Arc::from(REQUEST),
             method: Method::Post,
-            expectation: 0,
-            server: 0,
+            ..Prepared::get("here", "/")
         },
         expectation: Expectation::default(),
         timeout_ns: TIMEOUT_NS,
     }
 }
 
-type Client = Harness<Box<dyn VirtualUser>>;
+type Client = Harness<dyn VirtualUser>;
 
 /// Member `number` of a user group.
 fn client(user_group: &UserGroup, number: u64) -> Client {

@@ -48,12 +48,3 @@ impl UserGroup {
         }
     }
 }
-
-impl std::fmt::Debug for UserGroup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UserGroup")
-            .field("group", &self.group)
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}

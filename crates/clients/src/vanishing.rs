@@ -70,10 +70,10 @@ impl Vanishing {
 
     /// Whether it has read as much of the answer as it wants.
     fn has_enough(&mut self, caller: &Caller) -> bool {
-        if !caller.exchange().has_request() {
+        if !caller.exchange.has_request() {
             return true; // it came whole
         }
-        let Some(left) = caller.exchange().content_left() else {
+        let Some(left) = caller.exchange.content_left() else {
             return false;
         };
         let unread_bytes = *self
@@ -85,8 +85,8 @@ impl Vanishing {
 
 impl Behaviour for Vanishing {
     fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
-        if caller.exchange().is_out() {
-            let left = caller.exchange().content_left().unwrap_or(0);
+        if caller.exchange.is_out() {
+            let left = caller.exchange.content_left().unwrap_or(0);
             let wanted = left.saturating_sub(self.unread_bytes.unwrap_or(left));
             let most = RECEIVE_BYTES.max(usize::try_from(wanted).unwrap_or(RECEIVE_BYTES));
             return caller.receive(most, context);

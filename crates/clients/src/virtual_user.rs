@@ -79,7 +79,7 @@ pub struct UserContext<'s> {
     pub phase: u16,
     /// The phases of the run; `None`: there is only this one.
     pub calendar: Option<&'s Calendar<'s>>,
-    /// Where the virtual user's group is recorded.
+    /// Where the virtual user's group is recorded; while it prepares, where nobody reads it.
     pub recorder: &'s mut GroupRecorder,
     /// The run is over: send nothing more, finish with `Close` and `Done`.
     pub is_ending: bool,
@@ -107,7 +107,7 @@ impl UserContext<'_> {
 ///   has sent comes with the next `Receive`.
 pub trait VirtualUser: Send {
     /// Whether its orders are carried out before the start, until it gives [`Order::AwaitStart`] or
-    /// [`Order::GiveUp`]. Bytes of that time are not counted.
+    /// [`Order::GiveUp`]. Of that time, neither bytes are counted nor what it records.
     fn prepares(&self) -> bool {
         false
     }

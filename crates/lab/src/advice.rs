@@ -10,8 +10,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
-
 use loadline_base::choice;
 use loadline_base::sorting::sort;
 use serde::{Deserialize, Serialize};
@@ -167,11 +165,8 @@ pub fn advise(run: &Run, question: &Question) -> Result<Advice, AdviceError> {
     let workload = table.completed(&question.workload)?;
     let matters = table.noise().max(MATTERS_MIN);
     let around = table.around(&workload)?;
-    let mut answers = Vec::new();
-    for measured in &around {
-        answers.push(table.answer(measured, matters)?);
-    }
-    let mut answers = answers.into_iter();
+    let answers = around.iter().map(|it| table.answer(it, matters));
+    let mut answers = answers.collect::<Result<Vec<_>, _>>()?.into_iter();
     let (mut best, runner_up, mut tied) = answers
         .next()
         .ok_or_else(|| AdviceError::TooFew("nothing was measured".to_owned()))?;
@@ -239,10 +234,7 @@ pub fn text(levels: &Levels) -> String {
     if levels.is_empty() {
         return "the only workload".to_owned();
     }
-    let mut text = String::new();
-    for (factor, level) in levels {
-        let comma = if text.is_empty() { "" } else { ", " };
-        let _ = write!(text, "{comma}{factor} = {level}"); // to memory
-    }
-    text
+    let pairs = levels.iter();
+    let texts = pairs.map(|(factor, level)| format!("{factor} = {level}"));
+    texts.collect::<Vec<_>>().join(", ")
 }

@@ -20,7 +20,7 @@ pub use runs::{OtherSearch, Runs};
 
 use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
 
-use crate::journal::ServerFacts;
+use crate::journal::{ServerFacts, Trial};
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
 pub use crate::runner::Stop;
 use crate::slo::{Judgement, Slo};
@@ -34,7 +34,7 @@ pub trait Trials {
     ///
     /// # Errors
     /// It did not come to its end, and none will.
-    fn run(&mut self, trial: &Try) -> Result<Ran, Stop>;
+    fn run(&mut self, trial: &Try) -> Result<Trial, Stop>;
 
     /// Answers a second of a closed loop over all connections, for `seconds`: roughly what the server
     /// can carry. 0: nothing was answered.
@@ -42,19 +42,6 @@ pub trait Trials {
     /// # Errors
     /// It did not come to its end.
     fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop>;
-}
-
-/// A trial that was run to its end.
-#[derive(Clone, Debug, Default)]
-pub struct Ran {
-    /// What the client measured.
-    pub load: Option<Box<TrialRecord>>,
-    /// The server, as far as it is known.
-    pub server: ServerFacts,
-    /// Why it counts for nothing, whatever the client says, in sentences.
-    pub discarded: Vec<String>,
-    /// How long it took, all in all.
-    pub took_s: f64,
 }
 
 /// An observer of the progress.
@@ -215,15 +202,7 @@ pub fn measure(
     })
 }
 
-impl Capacity {
-    /// The answer in one line.
-    #[must_use]
-    pub fn headline(&self) -> String {
-        page::headline(self)
-    }
-}
-
-fn judge(slo: &Slo, ran: &Ran) -> Judgement {
+fn judge(slo: &Slo, ran: &Trial) -> Judgement {
     match &ran.load {
         Some(record) if ran.discarded.is_empty() => slo.judge(record),
         _ => Judgement {
@@ -314,7 +293,7 @@ mod tests {
     }
 
     impl Trials for Queue {
-        fn run(&mut self, trial: &Try) -> Result<Ran, Stop> {
+        fn run(&mut self, trial: &Try) -> Result<Trial, Stop> {
             if self.runs_left == 0 {
                 return Err(Stop::Interrupted);
             }
@@ -348,15 +327,13 @@ mod tests {
                 }],
                 ..TrialRecord::default()
             };
-            Ok(Ran {
+            let mut ran = Trial {
                 load: Some(Box::new(record)),
-                server: ServerFacts {
-                    cpus: "1".to_owned(),
-                    ..ServerFacts::default()
-                },
-                discarded: Vec::new(),
                 took_s: trial.seconds + 1.0,
-            })
+                ..Trial::default()
+            };
+            ran.server.cpus = "1".to_owned();
+            Ok(ran)
         }
 
         fn closed_loop(&mut self, _: f64) -> Result<f64, Stop> {

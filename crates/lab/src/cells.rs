@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Cpus;
-use loadline_spec::{SpecError, Table, ValueError};
+use loadline_spec::{SpecError, ValueError};
 
 use crate::journal::{Level, Levels};
 use crate::link::LinkSpec;
 use crate::plan::{
-    Factor, Network, Placement, Plan, PlanError, PlannedLoad, Repeated, Series, ServerSpec, Site,
-    check_site_bytes,
+    Factor, Network, Placement, Plan, PlanError, PlannedLoad, Repeated, Series, ServerSpec,
+    Settings, Site, check_site_bytes,
 };
 
 /// Cells of a plan: more is a slip, a trial of a second each would take days.
@@ -118,9 +118,7 @@ impl Cells {
         }
         Ok(all)
     }
-}
 
-impl Cells {
     /// Whether the server whose capacity a rate is a multiple of is run as well.
     fn check_capacities(&self, plan: &Plan) -> Result<(), PlanError> {
         let lost = |cell: &&Cell| cell.capacity_cell(&self.cells).is_none();
@@ -152,23 +150,21 @@ impl Cell {
 /// `server=reactor, service_us=200`.
 #[must_use]
 pub fn levels_text(levels: &Levels) -> String {
-    let texts: Vec<String> = levels
-        .iter()
-        .map(|(name, level)| format!("{name}={level}"))
-        .collect();
-    texts.join(", ")
+    let texts = levels.iter().map(|(name, level)| format!("{name}={level}"));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// What is wrong with a cell, or with a whole series.
 struct Wrong {
-    cell: Option<String>,
+    /// "LEVELS: "; empty: the whole series.
+    cell: String,
     problem: SpecError,
 }
 
 impl Wrong {
     fn whole(problem: impl Into<SpecError>) -> Self {
         Self {
-            cell: None,
+            cell: String::new(),
             problem: problem.into(),
         }
     }
@@ -176,7 +172,7 @@ impl Wrong {
     fn of_series(self, series: &str) -> PlanError {
         PlanError::InSeries {
             series: series.to_owned(),
-            cell: self.cell.map(|levels| levels + ": ").unwrap_or_default(),
+            cell: self.cell,
             problem: Box::new(self.problem),
         }
     }
@@ -197,16 +193,10 @@ struct Maker<'p> {
 struct Draft {
     levels: Levels,
     server: String,
-    serve: Table,
-    load: Table,
-    path: String,
-    file_bytes: Option<u64>,
-    cpus: String,
-    cpu_quota: Option<f64>,
-    network: Network,
-    link: Option<LinkSpec>,
+    /// Of all levels together, over the options of the series.
+    sets: Settings,
     /// What has been set by a factor, and by which.
-    set: BTreeMap<String, String>,
+    set_by: BTreeMap<String, String>,
 }
 
 impl Maker<'_> {
@@ -240,12 +230,9 @@ impl Maker<'_> {
                 Repeated::First => cells.is_empty(),
                 Repeated::Of(some) => some.iter().any(has),
             };
-            let text = levels_text(&draft.levels);
-            let cell = self.cell(draft, files, is_repeated);
-            let cell = cell.map_err(|problem| Wrong {
-                cell: Some(text),
-                problem,
-            })?;
+            let cell = levels_text(&draft.levels) + ": ";
+            let made = self.cell(draft, files, is_repeated);
+            let cell = made.map_err(|problem| Wrong { cell, problem })?;
             if !self.is_left_out(&cell) {
                 cells.push(cell);
             }
@@ -265,15 +252,12 @@ impl Maker<'_> {
         let first = Draft {
             levels: Levels::new(),
             server: server.to_owned(),
-            serve: Table::new(),
-            load: Table::new(),
-            path: series.path.clone(),
-            file_bytes: None,
-            cpus: series.cpus.clone(),
-            cpu_quota: series.cpu_quota,
-            network: series.network,
-            link: series.link,
-            set: BTreeMap::new(),
+            sets: Settings {
+                serve: series.serve.clone(),
+                load: series.load.clone(),
+                ..Settings::default()
+            },
+            set_by: BTreeMap::new(),
         };
         let mut drafts = vec![first];
         for factor in &series.factors {
@@ -301,16 +285,13 @@ impl Maker<'_> {
         files: &mut BTreeMap<String, u64>,
         is_repeated: bool,
     ) -> Result<Cell, SpecError> {
+        let (series, sets) = (self.series, draft.sets);
         let server = self.plan.servers.get(&draft.server);
         let server = server.ok_or_else(|| format!("no server {}", draft.server))?;
-        let mut serve = self.series.serve.clone();
-        serve.extend(draft.serve);
-        let serve = server.varied(&serve)?;
-        let mut load = self.series.load.clone();
-        load.extend(draft.load);
-        let load = PlannedLoad::new(load)?;
-        let path = match draft.file_bytes {
-            None => draft.path,
+        let serve = server.varied(&sets.serve)?;
+        let load = PlannedLoad::new(sets.load)?;
+        let path = match sets.file_bytes {
+            None => sets.path.unwrap_or_else(|| series.path.clone()),
             Some(_) if matches!(self.plan.site, Site::Folder(_)) => {
                 let problem = "file_bytes makes files, and root is a folder that is there";
                 return Err(ValueError::new(problem, "path").into());
@@ -321,13 +302,13 @@ impl Maker<'_> {
                 format!("/{name}")
             }
         };
-        let placement = self.plan.placement(&draft.cpus, self.cpus);
-        let placement = placement.ok_or_else(|| format!("no cpus {}", draft.cpus))?;
+        let cpus = sets.cpus.as_ref().unwrap_or(&series.cpus);
+        let placement = self.plan.placement(cpus, self.cpus);
+        let placement = placement.ok_or_else(|| format!("no cpus {cpus}"))?;
         for cpu in placement.server.iter().chain(&placement.client) {
             if !self.cpus.contains(cpu) {
                 let problem = format!(
-                    "cpus {}: CPU {cpu} is not one of this process ({})",
-                    draft.cpus,
+                    "cpus {cpus}: CPU {cpu} is not one of this process ({})",
                     cpus_text(self.cpus)
                 );
                 let right = "split, one or shared, which every machine has";
@@ -345,9 +326,9 @@ impl Maker<'_> {
             capacity_of: load.capacity_of,
             path,
             placement,
-            cpu_quota: draft.cpu_quota,
-            network: draft.network,
-            link: draft.link,
+            cpu_quota: sets.cpu_quota.or(series.cpu_quota),
+            network: sets.network.unwrap_or(series.network),
+            link: sets.link.map_or(series.link, |link| link.0),
             is_repeated,
         })
     }
@@ -356,7 +337,7 @@ impl Maker<'_> {
 impl Draft {
     /// Sets what a level sets. Two factors that set the same would leave it to their names which one
     /// counts.
-    fn set(&mut self, factor: &str, sets: &crate::plan::Settings) -> Result<(), SpecError> {
+    fn set(&mut self, factor: &str, sets: &Settings) -> Result<(), SpecError> {
         let mut names: Vec<String> = Vec::new();
         names.extend(sets.serve.keys().map(|name| format!("the server's {name}")));
         names.extend(sets.load.keys().map(|name| format!("the load's {name}")));
@@ -369,26 +350,23 @@ impl Draft {
         let has_path = sets.path.is_some() || sets.file_bytes.is_some();
         names.extend(has_path.then(|| "the path".to_owned()));
         for name in names {
-            if let Some(other) = self.set.insert(name.clone(), factor.to_owned()) {
+            if let Some(other) = self.set_by.insert(name.clone(), factor.to_owned()) {
                 let problem = format!("the factors {other} and {factor} both set {name}");
                 return Err(ValueError::new(problem, "one of them").into());
             }
         }
-        self.serve.extend(sets.serve.clone());
-        self.load.extend(sets.load.clone());
         if let Some(server) = &sets.server {
             self.server.clone_from(server);
         }
-        if let Some(cpus) = &sets.cpus {
-            self.cpus.clone_from(cpus);
-        }
-        if let Some(path) = &sets.path {
-            self.path.clone_from(path);
-        }
-        self.cpu_quota = sets.cpu_quota.or(self.cpu_quota);
-        self.network = sets.network.unwrap_or(self.network);
-        self.link = sets.link.map_or(self.link, |link| link.0);
-        self.file_bytes = sets.file_bytes.or(self.file_bytes);
+        let all = &mut self.sets;
+        all.serve.extend(sets.serve.clone());
+        all.load.extend(sets.load.clone());
+        all.path = sets.path.clone().or_else(|| all.path.take());
+        all.file_bytes = sets.file_bytes.or(all.file_bytes);
+        all.cpus = sets.cpus.clone().or_else(|| all.cpus.take());
+        all.cpu_quota = sets.cpu_quota.or(all.cpu_quota);
+        all.network = sets.network.or(all.network);
+        all.link = sets.link.or(all.link);
         Ok(())
     }
 }

@@ -244,13 +244,8 @@ mod tests {
         let (plan, expansion) = plan();
         let pair = &pairs(&plan, &expansion)[0];
         let judged = |ratios: &[f64]| {
-            judge(
-                pair,
-                &plan,
-                &expansion,
-                &run(&expansion, pair, ratios),
-                0.99,
-            )
+            let run = run(&expansion, pair, ratios);
+            judge(pair, &plan, &expansion, &run, 0.99)
         };
         for (ratios, is_decided) in [
             (&[1.5, 1.52, 1.48, 1.51][..], true),

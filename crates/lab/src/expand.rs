@@ -65,40 +65,22 @@ pub fn expand(
     let Cells { cells, files } = Cells::of(plan, cpus, left_out)?;
     let replicates = |cell: &Cell| plan.series[cell.series].replicates;
     let block_count = cells.iter().map(replicates).max().unwrap_or(0);
-    let mut trials = Vec::new();
-    for block in 0..block_count {
-        let load_seed = mixed(seed, block);
-        let mut random = Pcg64::seed_from_u64(mixed(load_seed, 0));
-        let mut order: Vec<(usize, bool)> = Vec::new();
-        for (index, cell) in cells.iter().enumerate() {
-            if block < replicates(cell) {
-                order.push((index, false));
-                order.extend(cell.is_repeated.then_some((index, true)));
-            }
-        }
-        order.shuffle(&mut random);
-        if trials.len() + order.len() > TRIALS_MAX {
-            return Err(PlanError::Whole(format!(
-                "more than {TRIALS_MAX} trials; right would be fewer levels or replicates"
-            )));
-        }
-        trials.extend(order.into_iter().map(|(cell, is_a_a)| PlannedTrial {
-            number: 0,
-            cell,
-            replicate: block + 1,
-            block,
-            is_a_a,
-            load_seed,
-        }));
-    }
-    for (number, trial) in (0..).zip(&mut trials) {
-        trial.number = number;
-    }
-    Ok(Expansion {
+    let mut run = Expansion {
         cells,
         files,
-        trials,
-    })
+        trials: Vec::new(),
+    };
+    for block in 0..block_count {
+        let mut trials = Vec::new();
+        for (index, cell) in run.cells.iter().enumerate() {
+            if block < replicates(cell) {
+                trials.push((index, false));
+                trials.extend(cell.is_repeated.then_some((index, true)));
+            }
+        }
+        run.add_block(seed, trials)?;
+    }
+    Ok(run)
 }
 
 impl Expansion {
@@ -107,32 +89,36 @@ impl Expansion {
     /// # Errors
     /// A cell that there is not, or too many trials.
     pub fn add_blocks(&mut self, seed: u64, blocks: &AddedBlocks) -> Result<(), PlanError> {
-        (0..blocks.count).try_for_each(|_| self.add_block(seed, &blocks.cells))
-    }
-
-    fn add_block(&mut self, seed: u64, cells: &[u32]) -> Result<(), PlanError> {
-        let block = self.block_count();
-        let load_seed = mixed(seed, block);
-        let mut order: Vec<usize> = cells.iter().map(|cell| *cell as usize).collect();
-        if order.iter().any(|cell| *cell >= self.cells.len()) {
+        let trials = blocks.cells.iter().map(|cell| (*cell as usize, false));
+        let trials: Vec<(usize, bool)> = trials.collect();
+        if trials.iter().any(|(cell, _)| *cell >= self.cells.len()) {
             return Err(PlanError::Whole(
                 "a block of cells that the plan does not have".to_owned(),
             ));
         }
-        if self.trials.len() + order.len() > TRIALS_MAX {
-            return Err(PlanError::Whole(format!("more than {TRIALS_MAX} trials")));
+        (0..blocks.count).try_for_each(|_| self.add_block(seed, trials.clone()))
+    }
+
+    /// Adds a block of trials: the cell of each, and whether it is the second of two that are the same.
+    fn add_block(&mut self, seed: u64, mut trials: Vec<(usize, bool)>) -> Result<(), PlanError> {
+        let block = self.block_count();
+        let load_seed = mixed(seed, block);
+        if self.trials.len() + trials.len() > TRIALS_MAX {
+            return Err(PlanError::Whole(format!(
+                "more than {TRIALS_MAX} trials; right would be fewer levels or replicates"
+            )));
         }
-        order.shuffle(&mut Pcg64::seed_from_u64(mixed(load_seed, 0)));
-        let first = self.trials.len() as u32;
-        let added = (first..).zip(order).map(|(number, cell)| PlannedTrial {
+        trials.shuffle(&mut Pcg64::seed_from_u64(mixed(load_seed, 0)));
+        let planned = |(number, (cell, is_a_a))| PlannedTrial {
             number,
             cell,
             replicate: block + 1,
             block,
-            is_a_a: false,
+            is_a_a,
             load_seed,
-        });
-        self.trials.extend(added);
+        };
+        let first = self.trials.len() as u32;
+        self.trials.extend((first..).zip(trials).map(planned));
         Ok(())
     }
 

@@ -1,11 +1,14 @@
 //! Sentences that differ in nothing but their numbers, as one with the range of each number.
 
+use serde::{Deserialize, Serialize};
+
 /// One or several sentences.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Folded {
     /// "Others had the client's CPU for 31 to 46 % of the time."
     pub text: String,
-    /// How many were alike.
+    /// How many were alike; in a report, each is of another trial.
+    #[serde(rename = "trials")]
     pub count: usize,
 }
 
@@ -24,11 +27,11 @@ pub fn folded<'t>(sentences: impl IntoIterator<Item = &'t str>) -> Vec<Folded> {
 }
 
 /// A part of a sentence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Part<'t> {
-    Text(&'t str),
-    /// As written, and what it is.
-    Number(&'t str, f64),
+#[derive(Clone, Copy)]
+struct Part<'t> {
+    text: &'t str,
+    /// What it is, if it is a number.
+    number: Option<f64>,
 }
 
 /// Sentences of one form.
@@ -48,10 +51,9 @@ impl<'t> Pattern<'t> {
     }
 
     fn is_of(&self, parts: &[Part<'t>]) -> bool {
-        let is_alike = |(one, other): (&Part<'_>, &Part<'_>)| match (one, other) {
-            (Part::Text(one), Part::Text(other)) => one == other,
-            (Part::Number(..), Part::Number(..)) => true,
-            _ => false,
+        let is_alike = |(one, other): (&Part<'_>, &Part<'_>)| match one.number {
+            None => other.number.is_none() && one.text == other.text,
+            Some(_) => other.number.is_some(),
         };
         self.least.len() == parts.len() && self.least.iter().zip(parts).all(is_alike)
     }
@@ -60,14 +62,10 @@ impl<'t> Pattern<'t> {
         self.count += 1;
         let ends = self.least.iter_mut().zip(&mut self.most);
         for ((least, most), part) in ends.zip(parts) {
-            if let (Part::Number(_, low), Part::Number(_, value)) = (*least, part)
-                && *value < low
-            {
+            if part.number < least.number {
                 *least = *part;
             }
-            if let (Part::Number(_, high), Part::Number(_, value)) = (*most, part)
-                && *value > high
-            {
+            if part.number > most.number {
                 *most = *part;
             }
         }
@@ -75,11 +73,9 @@ impl<'t> Pattern<'t> {
 
     fn folded(&self) -> Folded {
         let ends = self.least.iter().zip(&self.most);
-        let text = ends.map(|(least, most)| match (least, most) {
-            (Part::Number(low, _), Part::Number(high, _)) if low != high => {
-                format!("{low} to {high}")
-            }
-            (Part::Text(text) | Part::Number(text, _), _) => (*text).to_owned(),
+        let text = ends.map(|(least, most)| match least.text == most.text {
+            true => least.text.to_owned(),
+            false => format!("{} to {}", least.text, most.text),
         });
         Folded {
             text: text.collect(),
@@ -90,6 +86,7 @@ impl<'t> Pattern<'t> {
 
 /// Numbers have digits, and points or commas between digits.
 fn parts(sentence: &str) -> Vec<Part<'_>> {
+    let text = |text| Part { text, number: None };
     let mut parts = Vec::new();
     let mut rest = sentence;
     while let Some(begin) = rest.find(|letter: char| letter.is_ascii_digit()) {
@@ -98,13 +95,15 @@ fn parts(sentence: &str) -> Vec<Part<'_>> {
         let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
         let is_of_it = |at: usize| is_digit(at) || (b".,".contains(&bytes[at]) && is_digit(at + 1));
         let len = (0..bytes.len()).take_while(|at| is_of_it(*at)).count();
-        let number = &number[..len];
-        parts.push(Part::Text(&rest[..begin]));
-        let value = number.replace(',', "").parse().unwrap_or(f64::NAN);
-        parts.push(Part::Number(number, value));
+        let value = number[..len].replace(',', "").parse();
+        parts.push(text(&rest[..begin]));
+        parts.push(Part {
+            text: &number[..len],
+            number: Some(value.unwrap_or(f64::NAN)),
+        });
         rest = &rest[begin + len..];
     }
-    parts.push(Part::Text(rest));
+    parts.push(text(rest));
     parts
 }
 

@@ -74,12 +74,10 @@ fn judge(goal: &Goal, cells: &[Cell<'_>]) -> Judged {
         None => words::value(value, Some(goal.metric.unit())),
     };
     let measured = value.map_or_else(String::new, |value| match &interval {
-        Some(it) => format!(
-            "{} ({} to {})",
-            number(value),
-            number(it.low),
-            number(it.high)
-        ),
+        Some(it) => {
+            let [value, low, high] = [value, it.low, it.high].map(number);
+            format!("{value} ({low} to {high})")
+        }
         None => number(value),
     });
     let bound = match goal.bound {

@@ -66,12 +66,9 @@ impl fmt::Display for KneeKind {
 /// completed. `None`: not even at the lowest rate.
 #[must_use]
 pub fn saturation_knee(points: &[Point]) -> Option<Knee> {
-    let completed = by_rate(points, |of_rate| {
-        let share = |point: &Point| point.completed_per_s / point.offered_per_s;
-        let shares: Vec<f64> = of_rate.iter().map(share).collect();
-        Some(median(&shares)? >= COMPLETED_SHARE_MIN)
-    });
-    let good = completed.iter().take_while(|(_, good)| *good).count();
+    let completed = by_rate(points, |point| point.completed_per_s / point.offered_per_s);
+    let is_good = |(_, share): &&(f64, f64)| *share >= COMPLETED_SHARE_MIN;
+    let good = completed.iter().take_while(is_good).count();
     Some(knee(&completed, good.checked_sub(1)?, KneeKind::Saturation))
 }
 
@@ -81,7 +78,7 @@ pub fn saturation_knee(points: &[Point]) -> Option<Knee> {
 #[must_use]
 pub fn shape_knee(points: &[Point]) -> Option<Knee> {
     const SENSITIVITY: f64 = 1.0;
-    let curve = latencies(points);
+    let curve = by_rate(points, |point| point.latency_us);
     if curve.len() < RATES_MIN {
         return None;
     }
@@ -116,10 +113,7 @@ pub fn shape_knee(points: &[Point]) -> Option<Knee> {
 /// rates, or it is largest at an end of the curve.
 #[must_use]
 pub fn power_knee(points: &[Point]) -> Option<Knee> {
-    let power = by_rate(points, |of_rate| {
-        let power = |point: &Point| point.completed_per_s / point.latency_us;
-        median(&of_rate.iter().map(power).collect::<Vec<_>>())
-    });
+    let power = by_rate(points, |point| point.completed_per_s / point.latency_us);
     if power.len() < RATES_MIN {
         return None;
     }
@@ -132,15 +126,8 @@ pub fn power_knee(points: &[Point]) -> Option<Knee> {
 /// Rates that a shape needs.
 const RATES_MIN: usize = 5;
 
-fn latencies(points: &[Point]) -> Vec<(f64, f64)> {
-    by_rate(points, |of_rate| {
-        let latencies: Vec<f64> = of_rate.iter().map(|point| point.latency_us).collect();
-        median(&latencies)
-    })
-}
-
-/// What is said of the trials of each rate, by rising rate.
-fn by_rate<T>(points: &[Point], of: impl Fn(&[Point]) -> Option<T>) -> Vec<(f64, T)> {
+/// The median of the trials of each rate in some quantity, by rising rate.
+fn by_rate(points: &[Point], of: fn(&Point) -> f64) -> Vec<(f64, f64)> {
     let mut sorted: Vec<Point> = (points.iter().copied())
         .filter(|point| point.offered_per_s > 0.0)
         .collect();
@@ -149,12 +136,14 @@ fn by_rate<T>(points: &[Point], of: impl Fn(&[Point]) -> Option<T>) -> Vec<(f64,
     });
     // The offered rate is as planned to within a request: what is nearer than that is one rate.
     let groups = sorted.chunk_by(|one, other| other.offered_per_s <= one.offered_per_s * 1.002);
-    groups
-        .filter_map(|group| Some((group[0].offered_per_s, of(group)?)))
-        .collect()
+    let medians = groups.filter_map(|group| {
+        let values: Vec<f64> = group.iter().map(of).collect();
+        Some((group[0].offered_per_s, median(&values)?))
+    });
+    medians.collect()
 }
 
-fn knee<T>(curve: &[(f64, T)], at: usize, kind: KneeKind) -> Knee {
+fn knee(curve: &[(f64, f64)], at: usize, kind: KneeKind) -> Knee {
     Knee {
         kind,
         at_per_s: curve[at].0,
@@ -172,11 +161,10 @@ mod tests {
             .map(|step| {
                 let offered_per_s = f64::from(step) * 100.0;
                 let free = (1.0 - offered_per_s / 1000.0).max(0.001);
-                let latency_us = 1000.0 / free;
                 Point {
                     offered_per_s,
                     completed_per_s: offered_per_s.min(1000.0),
-                    latency_us,
+                    latency_us: 1000.0 / free,
                 }
             })
             .collect()

@@ -20,7 +20,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use pipe::{Pipe, PipeCounts};
+pub use pipe::Pipe;
 pub use presets::{PRESETS, Preset};
 
 use loadline_spec::ValueError;
@@ -157,23 +157,19 @@ impl Direction {
     /// What differs from no link at all.
     fn given(&self) -> Vec<(&'static str, String)> {
         let time = |time: Duration| Time::<0, DELAY_S_MAX>::clamped(time).to_string();
-        let mut given = vec![("delay", time(self.delay))];
-        if !self.jitter.is_zero() {
-            given.push(("jitter", time(self.jitter)));
-        }
-        if let Some(bps) = self.bandwidth_bps {
-            given.push(("bandwidth", bandwidth_text(bps)));
-        }
-        if self.loss > 0.0 {
-            given.push(("loss", share_text(self.loss)));
-        }
-        if let Some(bytes) = self.buffer_bytes {
-            given.push(("buffer", bytes.to_string()));
-        }
-        if self.reorder {
-            given.push(("reorder", "on".to_owned()));
-        }
+        let jitter = Some(self.jitter).filter(|jitter| !jitter.is_zero());
+        let given = [
+            ("delay", Some(time(self.delay))),
+            ("jitter", jitter.map(time)),
+            ("bandwidth", self.bandwidth_bps.map(bandwidth_text)),
+            ("loss", (self.loss > 0.0).then(|| share_text(self.loss))),
+            ("buffer", self.buffer_bytes.map(|bytes| bytes.to_string())),
+            ("reorder", self.reorder.then(|| "on".to_owned())),
+        ];
         given
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text?)))
+            .collect()
     }
 }
 
@@ -182,22 +178,12 @@ impl FromStr for LinkSpec {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let wrong = || {
-            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-            ValueError::new(
-                "not a link",
-                format!(
-                    "delay=75ms,bandwidth=2Mbit,loss=1%, or one of {}",
-                    names.join(", ")
-                ),
-            )
-        };
         let mut given: Vec<(String, String)> = Vec::new();
         for part in text.split(',').map(str::trim) {
             let (name, value) = match part.split_once('=') {
                 Some((name, value)) => (name.trim(), value.trim()),
                 None if given.is_empty() && !part.is_empty() => ("like", part),
-                None => return Err(wrong()),
+                None => return Err(ValueError::new("not a link", Preset::right())),
             };
             if given.iter().any(|(other, _)| other == name) {
                 return Err(ValueError::new(

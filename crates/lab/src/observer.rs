@@ -13,12 +13,6 @@ pub const IDLE_WAIT_MAX: Duration = Duration::from_secs(30);
 pub struct RunProgress {
     /// Trials that are recorded.
     pub recorded: usize,
-    /// Trials of the run.
-    pub trials: usize,
-    /// The block that is run, from 1.
-    pub block: u32,
-    /// Blocks of the run.
-    pub blocks: u32,
     /// How long what is left will take.
     pub left_s: f64,
 }

@@ -110,16 +110,21 @@ impl Placement {
             _ => return None,
         };
         if server_count == 0 {
-            return Some(Self {
-                server: cpus.to_vec(),
-                client: cpus.to_vec(),
-            });
+            return Some(Self::shared(cpus));
         }
         let (client, server) = cpus.split_at(cpus.len() - server_count);
         Some(Self {
             server: server.to_vec(),
             client: client.to_vec(),
         })
+    }
+
+    /// All of these CPUs for both sides.
+    pub(crate) fn shared(cpus: &[usize]) -> Self {
+        Self {
+            server: cpus.to_vec(),
+            client: cpus.to_vec(),
+        }
     }
 }
 

@@ -67,6 +67,18 @@ impl<'a, W: Write> Progress<'a, W> {
         what(series, &levels_text(&cell.levels), planned.is_a_a)
     }
 
+    /// `17/96, block 2/3, 4 min left`.
+    fn how_far(&self, block: u32, progress: &RunProgress) -> String {
+        format!(
+            "{}/{}, block {}/{}, {} left",
+            progress.recorded,
+            self.expansion.trials.len(),
+            block + 1,
+            self.expansion.block_count(),
+            span_s(progress.left_s.round().max(0.0))
+        )
+    }
+
     fn put(&mut self, text: &str) {
         // Whoever has closed it does not want to know.
         let _ = self
@@ -80,7 +92,7 @@ impl<W: Write> RunObserver for Progress<'_, W> {
     fn waits(&mut self, planned: &PlannedTrial, progress: &RunProgress) {
         let line = format!(
             "{}; waits until others leave the CPUs, at most {}, to run again {}",
-            how_far(progress),
+            self.how_far(planned.block, progress),
             span_s(IDLE_WAIT_MAX.as_secs_f64()),
             self.what(planned)
         );
@@ -92,7 +104,8 @@ impl<W: Write> RunObserver for Progress<'_, W> {
 
     fn begins(&mut self, planned: &PlannedTrial, progress: &RunProgress) {
         let Some(width) = self.width else { return };
-        let line = format!("{}; now {}", how_far(progress), self.what(planned));
+        let how_far = self.how_far(planned.block, progress);
+        let line = format!("{how_far}; now {}", self.what(planned));
         self.show(&line, width);
     }
 
@@ -102,21 +115,10 @@ impl<W: Write> RunObserver for Progress<'_, W> {
             return;
         }
         let what = what(&trial.series, &levels_text(&trial.levels), trial.is_a_a);
-        let line = format!("{}; {what}: {}", how_far(progress), result(trial));
+        let how_far = self.how_far(trial.block, progress);
+        let line = format!("{how_far}; {what}: {}", result(trial));
         self.say(&line);
     }
-}
-
-/// `17/96, block 2/3, 4 min left`.
-fn how_far(progress: &RunProgress) -> String {
-    format!(
-        "{}/{}, block {}/{}, {} left",
-        progress.recorded,
-        progress.trials,
-        progress.block,
-        progress.blocks,
-        span_s(progress.left_s.round().max(0.0))
-    )
 }
 
 fn what(series: &str, levels: &str, is_a_a: bool) -> String {
@@ -165,9 +167,6 @@ mod tests {
         let mut progress = Progress::new(&mut out, &plan, &run, width);
         let state = RunProgress {
             recorded: 1,
-            trials: 2,
-            block: 1,
-            blocks: 1,
             left_s: 90.2,
         };
         progress.begins(&run.trials[0], &state);

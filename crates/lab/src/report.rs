@@ -75,7 +75,7 @@ pub struct Report {
     /// counts.
     pub repeated: Vec<DiscardedTrial>,
     /// What is worth knowing about trials that count.
-    pub notes: Vec<Note>,
+    pub notes: Vec<Folded>,
     /// Where it was measured, and how to measure it again.
     pub environment: Environment,
 }
@@ -106,15 +106,6 @@ pub struct DiscardedTrial {
     pub reasons: Vec<String>,
 }
 
-/// Something that was noted about trials.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Note {
-    /// As the journal has it.
-    pub text: String,
-    /// How many trials it was noted of.
-    pub trials: usize,
-}
-
 /// A value of a metric as people read it: "48,210/s".
 #[must_use]
 pub fn quantity(metric: Metric, value: f64) -> String {
@@ -135,6 +126,7 @@ impl Report {
         } else {
             charts
         };
+        let notes = run.trials.iter().flat_map(|trial| &trial.notes);
         let mut report = Self {
             schema: SCHEMA.to_owned(),
             name: run.head.name.clone(),
@@ -148,7 +140,7 @@ impl Report {
                 false => &[],
             }),
             repeated: discarded(run.repeated.iter(), |trial| &trial.discarded),
-            notes: notes(run),
+            notes: folded(notes.map(String::as_str)),
             environment: Environment::new(run),
             ..Self::default()
         };
@@ -243,25 +235,13 @@ fn discarded<'r>(
     discarded.collect()
 }
 
-fn notes(run: &Run) -> Vec<Note> {
-    let notes = run.trials.iter().flat_map(|trial| &trial.notes);
-    let folded = folded(notes.map(String::as_str)).into_iter();
-    let note = |Folded { text, count }| Note {
-        text,
-        trials: count,
-    };
-    folded.map(note).collect()
-}
-
 /// That trials were run and none counts, and why the most of them do not.
 fn none_counts(run: &Run) -> Option<String> {
     if run.trials.is_empty() || run.trials.iter().any(Measured::counts) {
         return None;
     }
-    let reasons = run
-        .trials
-        .iter()
-        .filter_map(|trial| trial.discarded.first());
+    let trials = run.trials.iter();
+    let reasons = trials.filter_map(|trial| trial.discarded.first());
     let folded = folded(reasons.map(String::as_str));
     let most = folded.iter().max_by_key(|one| one.count)?;
     Some(format!(

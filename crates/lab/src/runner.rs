@@ -35,14 +35,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(crate) use child::Bounds;
-pub(crate) use client::{client_command, client_s, judge_answer, run_client};
+pub(crate) use client::{client_s, judge_answer, run_client};
 pub use error::RunnerError;
 pub(crate) use network::{check as check_network, check_link};
-pub use own_capacity::{Listener, OwnCapacities};
+pub use own_capacity::OwnCapacities;
 pub use prepare::{Prepared, RunRequest, prepare};
 pub use quota::check as check_quota;
 pub use start::{Start, Where, starts};
 pub use trial::Processes;
+pub(crate) use trial::seen;
 
 use loadline_record::MachineRecord;
 use thiserror::Error;
@@ -183,7 +184,7 @@ impl<'a> Runner<'a> {
                 }
             }
             while let Some(planned) = self.disturbed_of(block) {
-                observer.waits(&planned, &self.progress(&planned));
+                observer.waits(&planned, &self.progress());
                 self.took_s += trial_runner.wait_until_idle().as_secs_f64();
                 if let Some(ending) = self.run_one(&planned, trial_runner, observer)? {
                     return Ok(ending);
@@ -202,7 +203,7 @@ impl<'a> Runner<'a> {
     ) -> Result<Option<Ending>, RunnerError> {
         let before = self.recorded.get(&planned.number);
         let repeat = before.map_or(0, |before| before.repeat + 1);
-        observer.begins(planned, &self.progress(planned));
+        observer.begins(planned, &self.progress());
         let mut trial = match trial_runner.run(planned, repeat) {
             Ok(trial) => Trial { repeat, ..trial },
             Err(Stop::Interrupted) => return Ok(Some(Ending::Interrupted)),
@@ -218,7 +219,7 @@ impl<'a> Runner<'a> {
         trial.discarded.extend(other);
         self.store.append(&Line::Trial(Box::new(trial.clone())))?;
         self.count(&trial);
-        observer.recorded(&trial, &self.progress(planned));
+        observer.recorded(&trial, &self.progress());
         Ok(None)
     }
 
@@ -254,18 +255,10 @@ impl<'a> Runner<'a> {
     #[must_use]
     pub fn left_s(&self) -> f64 {
         let is_missing = |trial: &&PlannedTrial| !self.recorded.contains_key(&trial.number);
-        let missing: Vec<PlannedTrial> = self
-            .expansion
-            .trials
-            .iter()
-            .filter(is_missing)
-            .copied()
-            .collect();
-        let again: Vec<PlannedTrial> = self
-            .disturbed()
-            .take(self.repeats_left())
-            .copied()
-            .collect();
+        let missing = self.expansion.trials.iter().filter(is_missing);
+        let missing: Vec<PlannedTrial> = missing.copied().collect();
+        let again = self.disturbed().take(self.repeats_left());
+        let again: Vec<PlannedTrial> = again.copied().collect();
         let waits_s = IDLE_WAIT_MAX.as_secs_f64() * again.len() as f64;
         self.estimate_s(&missing) + self.estimate_s(&again) + waits_s
     }
@@ -331,12 +324,9 @@ impl<'a> Runner<'a> {
         self.expansion.estimate_s(self.plan, trials, overhead_s)
     }
 
-    fn progress(&self, planned: &PlannedTrial) -> RunProgress {
+    fn progress(&self) -> RunProgress {
         RunProgress {
             recorded: self.recorded.len(),
-            trials: self.expansion.trials.len(),
-            block: planned.block + 1,
-            blocks: self.expansion.block_count(),
             left_s: self.left_s(),
         }
     }

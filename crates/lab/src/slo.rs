@@ -231,11 +231,8 @@ mod tests {
 
     /// 10 s at 1000/s, every answer after 5 ms.
     fn record(change: impl FnOnce(&mut TrialRecord)) -> TrialRecord {
-        let mut histogram = latencies();
-        histogram.saturating_record_n(5_000, 10_000);
         let mut total = Results {
             seconds: 10.0,
-            latency: Distribution::new(histogram),
             ..Results::default()
         };
         (total.tally.offered, total.tally.sent) = (10_000, 10_000);
@@ -261,6 +258,7 @@ mod tests {
             }],
             ..TrialRecord::default()
         };
+        took(&mut record, &[(5_000, 10_000)]);
         record.verdict.lag_p99_us = Some(100);
         change(&mut record);
         record
@@ -374,10 +372,8 @@ mod tests {
     #[test]
     fn what_says_nothing() {
         let few = |record: &mut TrialRecord| {
-            let mut histogram = latencies();
-            histogram.saturating_record_n(5_000, 900);
+            took(record, &[(5_000, 900)]);
             let total = &mut record.groups[0].total;
-            total.latency = Distribution::new(histogram);
             (total.tally.offered, total.tally.completed) = (900, 900);
             (total.rates.offered_per_s, total.rates.completed_per_s) = (90.0, 90.0);
         };

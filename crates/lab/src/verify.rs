@@ -13,7 +13,7 @@ use std::path::{Component, Path};
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, LogIteratorError};
 use hdrhistogram::{AdditionError, Histogram};
 use loadline_record::distribution::{HistogramError, from_text};
-use loadline_record::{GroupRecord, TrialRecord, latencies};
+use loadline_record::{Distribution, GroupRecord, Results, Tally, TrialRecord, latencies};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -61,22 +61,8 @@ pub enum VerifyError {
         /// The file.
         file: String,
         /// What is wrong, and what would be right.
-        problem: DataError,
+        problem: String,
     },
-}
-
-/// Why a file has no data of a report.
-#[derive(Debug, Error)]
-pub enum DataError {
-    /// It has none.
-    #[error("no data; right would be a file of loadline lab report")]
-    None,
-    /// It is cut off.
-    #[error("its data has no end")]
-    NoEnd,
-    /// It is no JSON.
-    #[error("its data: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 impl Verification {
@@ -119,11 +105,12 @@ fn read(path: &Path) -> Result<String, FileError> {
     read.map(|_| text).map_err(FileError::of(path))
 }
 
-/// The data in a report.
-fn data_of(page: &str) -> Result<Value, DataError> {
-    let (_, rest) = page.split_once(DATA_BEGIN).ok_or(DataError::None)?;
-    let (json, _) = rest.split_once(DATA_END).ok_or(DataError::NoEnd)?;
-    Ok(serde_json::from_slice(json.as_bytes())?)
+/// The data in a report, or what is wrong with it.
+fn data_of(page: &str) -> Result<Value, String> {
+    let found = page.split_once(DATA_BEGIN);
+    let (_, rest) = found.ok_or("no data; right would be a file of loadline lab report")?;
+    let (json, _) = rest.split_once(DATA_END).ok_or("its data has no end")?;
+    serde_json::from_slice(json.as_bytes()).map_err(|error| format!("its data: {error}"))
 }
 
 /// Every value below `path`.
@@ -158,27 +145,25 @@ fn compare(path: &str, said: &Value, derived: &Value, outcome: &mut Verification
 
 /// The tables and pictures beside the data: of the same version, the whole file is the same.
 fn compare_pages(text: &str, derived: &str, outcome: &mut Verification) {
-    let generator = |page: &str| {
-        let line = page
-            .lines()
-            .find(|line| line.contains("name=\"generator\""));
-        line.map(str::to_owned)
-    };
     if generator(text) != generator(derived) {
         outcome
             .unchecked
             .push("tables and pictures: another version of Loadline made the report".to_owned());
         return;
     }
-    let mut lines = text.lines().zip(derived.lines()).enumerate();
-    if let Some((index, _)) = lines.find(|(_, (one, other))| one != other) {
+    let mut lines = text.lines().zip(derived.lines()).zip(1..);
+    if let Some((_, line)) = lines.find(|((one, other), _)| one != other) {
         outcome.differs(format!(
-            "line {} of the report is not the one that was derived",
-            index + 1
+            "line {line} of the report is not the one that was derived"
         ));
     } else if text.len() != derived.len() {
         outcome.differs("the report is not as long as the one that was derived".to_owned());
     }
+}
+
+fn generator(page: &str) -> Option<&str> {
+    let mut lines = page.lines();
+    lines.find(|line| line.contains("name=\"generator\""))
 }
 
 fn check_trial(folder: &Path, trial: &Trial, outcome: &mut Verification) {
@@ -247,6 +232,12 @@ fn sums(log: &str) -> Result<Sums, LogError> {
     Ok(sums)
 }
 
+/// Of a group or of a phase, which times of its responses.
+type Times = fn(&Results) -> &Distribution;
+
+/// Both, as an HDR log names them.
+const TIMES: [(&str, Times); 2] = [("latency", |it| &it.latency), ("service", |it| &it.service)];
+
 /// All intervals of a group together hold every answer, as all phases together do.
 fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Verification) {
     for (index, group) in load.groups.iter().enumerate() {
@@ -254,13 +245,13 @@ fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Verifica
             0 => String::new(),
             _ => group.name.replace([',', ' ', '\r', '\n'], "-") + ".",
         };
-        for (tag, is_service) in [("latency", false), ("service", true)] {
-            let Some(whole) = phases(group, is_service, |_| true) else {
+        for (tag, times) in TIMES {
+            let Some(whole) = phases(group, times, |_| true) else {
                 continue;
             };
             let empty = latencies();
             let logged = sums.get(&format!("{prefix}{tag}")).unwrap_or(&empty);
-            outcome.latencies += if is_service { 0 } else { logged.len() };
+            outcome.latencies += if tag == "latency" { logged.len() } else { 0 };
             if let Some(difference) = differ(logged, &whole) {
                 outcome.differs(format!(
                     "{name}: {tag} of {} in the HDR log and in the journal: {difference}",
@@ -274,36 +265,26 @@ fn check_log(name: &str, load: &TrialRecord, sums: &Sums, outcome: &mut Verifica
 /// The counted phases come to the totals.
 fn check_phases(name: &str, load: &TrialRecord, group: &GroupRecord, outcome: &mut Verification) {
     let is_counted = |index: usize| load.phases.get(index).is_some_and(|phase| phase.counted);
-    for is_service in [false, true] {
-        let total = match is_service {
-            true => &group.total.service,
-            false => &group.total.latency,
-        };
-        let Some(sum) = phases(group, is_service, is_counted) else {
+    for (_, times) in TIMES {
+        let Some(sum) = phases(group, times, is_counted) else {
             continue;
         };
-        if let Some(difference) = differ(&sum, total.histogram()) {
+        if let Some(difference) = differ(&sum, times(&group.total).histogram()) {
             let group = &group.name;
             outcome.differs(format!("{name}: {group}, phases and total: {difference}"));
         }
     }
-    let counted = || {
-        group
-            .phases
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| is_counted(*index))
-    };
-    for (what, of) in [
-        (
-            "offered",
-            (|tally| tally.offered) as fn(&loadline_record::Tally) -> u64,
-        ),
+    let all = group.phases.iter().enumerate();
+    let counted: Vec<_> = all.filter(|(index, _)| is_counted(*index)).collect();
+    type Count = fn(&Tally) -> u64;
+    let tallied: [(&str, Count); 4] = [
+        ("offered", |tally| tally.offered),
         ("completed", |tally| tally.completed),
         ("good", |tally| tally.good),
-        ("errors", loadline_record::Tally::errors_total),
-    ] {
-        let sum: u64 = counted().map(|(_, phase)| of(&phase.tally)).sum();
+        ("errors", Tally::errors_total),
+    ];
+    for (what, of) in tallied {
+        let sum: u64 = counted.iter().map(|(_, phase)| of(&phase.tally)).sum();
         let total = of(&group.total.tally);
         if sum != total && !group.phases.is_empty() {
             outcome.differs(format!(
@@ -317,22 +298,14 @@ fn check_phases(name: &str, load: &TrialRecord, group: &GroupRecord, outcome: &m
 /// Phases of a group together; `None`: it has none.
 fn phases(
     group: &GroupRecord,
-    is_service: bool,
+    times: Times,
     is_wanted: impl Fn(usize) -> bool,
 ) -> Option<Histogram<u64>> {
     let mut sum = latencies();
-    let wanted = group
-        .phases
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| is_wanted(*index));
-    for (_, phase) in wanted {
-        let of = if is_service {
-            &phase.service
-        } else {
-            &phase.latency
-        };
-        sum.add(of.histogram()).ok()?;
+    for (index, phase) in group.phases.iter().enumerate() {
+        if is_wanted(index) {
+            sum.add(times(phase).histogram()).ok()?;
+        }
     }
     (!group.phases.is_empty()).then_some(sum)
 }
@@ -342,7 +315,7 @@ fn differ(one: &Histogram<u64>, other: &Histogram<u64>) -> Option<String> {
     if one.len() != other.len() {
         return Some(format!("{} and {} samples", one.len(), other.len()));
     }
-    let spectra = [one, other].map(|it| spectrum(&loadline_record::Distribution::new(it.clone())));
+    let spectra = [one, other].map(|it| spectrum(&Distribution::new(it.clone())));
     let [one, other] = &spectra;
     let found = one.iter().zip(other).find(|(one, other)| one != other);
     found.map(|((percent, one), (_, other))| format!("p{percent} is {one} µs and {other} µs"))

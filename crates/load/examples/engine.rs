@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Message::Ready { .. } => control.start_at(monotonic_ns() + 10_000_000),
             Message::Interval(interval) => {
                 tally.merge(&interval.tally);
-                let _ = latency.add(&interval.latency); // the bounds are the same
+                let _ = latency.add(&interval.latency.0); // the bounds are the same
             }
             Message::Finished(finished) => report = Some(finished),
             Message::Steps(_) => {}

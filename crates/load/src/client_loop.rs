@@ -131,7 +131,7 @@ pub fn run<'p, C: ClientLoop<'p>>(
         clients.turn(u64::MAX, out)?;
     }
     let connections = clients.open_count();
-    out(Message::Ready { share, connections });
+    out(Message::Ready { connections });
 
     while !clients.time().is_started && !control.is_stopped() {
         let start_ns = control.start_ns();

@@ -27,10 +27,8 @@ impl Control {
     /// The moment from which everything is counted; `None`: not known yet.
     #[must_use]
     pub fn start_ns(&self) -> Option<u64> {
-        match self.start_ns.load(Ordering::Acquire) {
-            0 => None,
-            ns => Some(ns),
-        }
+        let ns = self.start_ns.load(Ordering::Acquire);
+        (ns > 0).then_some(ns)
     }
 
     /// The requests that the run was to have are done: virtual users, which have

@@ -76,10 +76,8 @@ fn fields(request: &Prepared, scheme: &'static str) -> (Http2Fields, usize) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             continue;
         };
-        let (name, value) = (
-            line[..colon].to_ascii_lowercase(),
-            line[colon + 1..].trim_ascii(),
-        );
+        let name = line[..colon].to_ascii_lowercase();
+        let value = line[colon + 1..].trim_ascii();
         match name.as_slice() {
             b"host" => fields.authority = value.to_vec(),
             // It is about the connection of HTTP/1 (RFC 9113 section 8.2.2).

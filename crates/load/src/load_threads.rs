@@ -155,13 +155,7 @@ impl LoadThreads {
                 })
             };
             let started = Builder::new().name(name).spawn(body);
-            match started {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    control.stop();
-                    return Err(error);
-                }
-            }
+            threads.push(started.inspect_err(|_| control.stop())?);
         }
         Ok(Self { threads })
     }
@@ -215,54 +209,45 @@ mod tests {
     use super::*;
 
     fn events_of(
-        work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()> + Send,
+        cpu: Option<usize>,
+        work: impl FnOnce(&mut dyn FnMut(Message)) -> io::Result<()>,
     ) -> Vec<RunEvent> {
         let (report, events) = channel();
-        run_thread("thread", None, &|event| report.send(event).unwrap(), work);
+        run_thread("thread", cpu, &|event| report.send(event).unwrap(), work);
         drop(report);
         events.iter().collect()
     }
 
-    #[test]
-    fn the_end_of_a_thread_is_reported_however_it_ends() {
-        let end = |events: Vec<RunEvent>| match events.into_iter().next_back() {
+    fn end(mut events: Vec<RunEvent>) -> Result<(), ThreadError> {
+        match events.pop() {
             Some(RunEvent::Ended { thread, result }) => {
                 assert_eq!(thread, "thread");
                 result
             }
             other => panic!("{other:?}"),
-        };
-        assert!(end(events_of(|_| Ok(()))).is_ok());
-        let failed = end(events_of(|_| Err(io::Error::other("no epoll"))));
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_thread_is_reported_however_it_ends() {
+        assert!(end(events_of(None, |_| Ok(()))).is_ok());
+        let failed = end(events_of(None, |_| Err(io::Error::other("no epoll"))));
         assert_eq!(failed.unwrap_err().to_string(), "no epoll");
-        assert!(end(events_of(|_| panic!("on purpose"))).is_err());
-        let share = Share::WHOLE;
-        let messages = events_of(|out| {
-            out(Message::Ready {
-                share,
-                connections: 3,
-            });
+        assert!(end(events_of(None, |_| panic!("on purpose"))).is_err());
+        let messages = events_of(None, |out| {
+            out(Message::Ready { connections: 3 });
             Ok(())
         });
         assert!(matches!(
             messages[0],
-            RunEvent::Message(Message::Ready { connections: 3, .. })
+            RunEvent::Message(Message::Ready { connections: 3 })
         ));
     }
 
     #[test]
     fn a_cpu_that_is_not_there_ends_the_thread_with_a_reason() {
-        let (report, events) = channel();
-        let cpu = Some(1023);
-        run_thread("thread", cpu, &|event| report.send(event).unwrap(), |_| {
-            Ok(())
-        });
-        match events.recv().unwrap() {
-            RunEvent::Ended { result, .. } => {
-                let reason = result.unwrap_err().to_string();
-                assert!(reason.contains("CPU 1023"), "{reason}");
-            }
-            other => panic!("{other:?}"),
-        }
+        let result = end(events_of(Some(1023), |_| Ok(())));
+        let reason = result.unwrap_err().to_string();
+        assert!(reason.contains("CPU 1023"), "{reason}");
     }
 }

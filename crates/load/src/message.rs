@@ -1,8 +1,14 @@
 //! What a thread reports: it is ready, what happened in an interval, how busy it was in all.
 
+use std::ops::{Deref, DerefMut};
+
 use hdrhistogram::Histogram;
+use loadline_record::distribution::{from_text, to_text};
+use loadline_record::histogram::{LATENCY_US_MAX, SIGNIFICANT_DIGITS};
 use loadline_record::{StepReport, Tally, latencies};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Share;
 
@@ -15,8 +21,6 @@ use crate::Share;
 pub enum Message {
     /// Connections are open as far as they can be; the thread waits for the start.
     Ready {
-        /// Whose.
-        share: Share,
         /// Connections that are open.
         connections: u64,
     },
@@ -29,7 +33,7 @@ pub enum Message {
 }
 
 /// One group of clients in at most one second of one phase, on one thread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Whole seconds since the start; what comes after the end belongs to the last one.
     pub second: u32,
@@ -48,27 +52,21 @@ pub struct Interval {
     /// The largest lag, in microseconds, of the requests sent while a connection was free for them.
     pub lag_max_us: u64,
     /// From due to the last byte, of complete answers.
-    #[serde(with = "as_text")]
-    pub latency: Histogram<u64>,
+    pub latency: TimeHistogram,
     /// From sent to the last byte, of complete answers.
-    #[serde(with = "as_text")]
-    pub service: Histogram<u64>,
+    pub service: TimeHistogram,
     /// From sent to the first byte, of complete answers.
-    #[serde(with = "as_text")]
-    pub first_byte: Histogram<u64>,
+    pub first_byte: TimeHistogram,
     /// From when a connection was begun to when it was there.
-    #[serde(with = "as_text")]
-    pub connect: Histogram<u64>,
+    pub connect: TimeHistogram,
     /// From then to the end of the handshake of TLS.
-    #[serde(with = "as_text")]
-    pub handshake: Histogram<u64>,
+    pub handshake: TimeHistogram,
     /// From due (or sent) to the failure, of requests that failed.
-    #[serde(with = "as_text")]
-    pub failure: Histogram<u64>,
+    pub failure: TimeHistogram,
 }
 
 /// How busy and how late a thread was: was it the limit? Times in nanoseconds, over the counted phases.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReport {
     /// Whose.
     pub share: Share,
@@ -105,92 +103,56 @@ pub struct ThreadReport {
     pub in_flight_ns: u128,
     /// Of each request sent while a connection was free for it: how much later than due, in
     /// microseconds.
-    #[serde(with = "as_text")]
-    pub lag: Histogram<u64>,
+    pub lag: TimeHistogram,
     /// Of a sample of the answers: how long after the kernel had received their end it was read, in
     /// microseconds.
-    #[serde(with = "as_text")]
-    pub read_lag: Histogram<u64>,
+    pub read_lag: TimeHistogram,
 }
 
-impl Default for Interval {
-    /// Nothing happened.
+/// Times in microseconds. In JSON a text: base64 of the compressed form, or nothing without a sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimeHistogram(pub Histogram<u64>);
+
+impl Default for TimeHistogram {
+    /// Nothing was recorded.
     fn default() -> Self {
-        Self {
-            second: 0,
-            phase: 0,
-            at_phase: 0,
-            group: 0,
-            after_end: false,
-            tally: Tally::default(),
-            in_flight_ns: 0,
-            lag_max_us: 0,
-            latency: latencies(),
-            service: latencies(),
-            first_byte: latencies(),
-            connect: latencies(),
-            handshake: latencies(),
-            failure: latencies(),
-        }
+        Self(latencies())
     }
 }
 
-impl Default for ThreadReport {
-    /// Nothing was measured.
-    fn default() -> Self {
-        Self {
-            share: Share::WHOLE,
-            name: String::new(),
-            group: 0,
-            wall_ns: 0,
-            cpu_ns: 0,
-            waited_ns: 0,
-            run_delay_ns: 0,
-            turns: 0,
-            events: 0,
-            after_end_ns: 0,
-            in_flight_max: 0,
-            held_back: 0,
-            connecting: 0,
-            held_ns: 0,
-            in_flight_ns: 0,
-            lag: latencies(),
-            read_lag: latencies(),
-        }
+impl Deref for TimeHistogram {
+    type Target = Histogram<u64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
-/// A histogram as base64 of its compressed form; one without a sample as an empty text.
-mod as_text {
-    use hdrhistogram::Histogram;
-    use serde::de::Error as _;
-    use serde::ser::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
+impl DerefMut for TimeHistogram {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
-    use loadline_record::distribution::{from_text, to_text};
-    use loadline_record::histogram::{LATENCY_US_MAX, SIGNIFICANT_DIGITS, latencies};
-
-    pub(super) fn serialize<S: Serializer>(
-        histogram: &Histogram<u64>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match histogram.is_empty() {
+impl Serialize for TimeHistogram {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.is_empty() {
             true => to.serialize_str(""),
-            false => to.serialize_str(&to_text(histogram).map_err(S::Error::custom)?),
+            false => to.serialize_str(&to_text(self).map_err(S::Error::custom)?),
         }
     }
+}
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Histogram<u64>, D::Error> {
+impl<'de> Deserialize<'de> for TimeHistogram {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if text.is_empty() {
-            return Ok(latencies());
+            return Ok(Self::default());
         }
         let histogram = from_text(&text).map_err(D::Error::custom)?;
         let bounds = (histogram.low(), histogram.high(), histogram.sigfig());
         match bounds == (1, LATENCY_US_MAX, SIGNIFICANT_DIGITS) {
-            true => Ok(histogram),
+            true => Ok(Self(histogram)),
             false => Err(D::Error::custom("a histogram with other bounds")),
         }
     }

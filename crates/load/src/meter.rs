@@ -3,6 +3,7 @@
 use loadline_sys::usage;
 
 use crate::recorder::record;
+use crate::schedule::ns;
 use crate::{Share, ThreadReport};
 
 /// Measures the thread between `begin` and `end`, and nothing outside of that; by default off.
@@ -14,7 +15,8 @@ pub struct Meter {
     held_since_ns: Option<u64>,
     last_in_flight: u64,
     last_ns: u64,
-    sums: ThreadReport,
+    /// What has been measured. The engine counts in it, too, what was given up at the end.
+    pub(crate) sums: ThreadReport,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +30,7 @@ impl Snapshot {
     fn take(now_ns: u64) -> Self {
         Self {
             at_ns: now_ns,
-            cpu_ns: u64::try_from(usage::thread_cpu().as_nanos()).unwrap_or(u64::MAX),
+            cpu_ns: ns(usage::thread_cpu()),
             run_delay_ns: usage::thread_run_delay_ns().unwrap_or(0),
         }
     }
@@ -114,21 +116,6 @@ impl Meter {
         {
             self.sums.held_ns += now_ns.saturating_sub(since_ns);
         }
-    }
-
-    /// The last answers were waited for, this long.
-    pub(crate) fn rested(&mut self, waited_ns: u64) {
-        self.sums.after_end_ns = waited_ns;
-    }
-
-    /// `requests` were given up: no connection was free.
-    pub(crate) fn held_back(&mut self, requests: u64) {
-        self.sums.held_back = requests;
-    }
-
-    /// `requests` were given up: their connections were being made.
-    pub(crate) fn connecting(&mut self, requests: u64) {
-        self.sums.connecting = requests;
     }
 
     /// What was measured.

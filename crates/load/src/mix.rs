@@ -55,16 +55,12 @@ impl Prepared {
 /// In which order requests are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MixOrder {
-    /// At random, by weight: `cumulative[i]` is the sum of the weights up to and with `i`.
-    Weighted {
-        /// Strictly increasing.
-        cumulative: Vec<f64>,
-    },
-    /// In turn, as the lines of a replayed log; from the begin again at the end.
-    InTurn {
-        /// Indexes into `Mix::requests`, one for each line.
-        sequence: Arc<[u32]>,
-    },
+    /// At random, by weight: number `i` is the sum of the weights up to and with that of request `i`.
+    /// Strictly increasing.
+    Weighted(Vec<f64>),
+    /// In turn, as the lines of a replayed log; from the begin again at the end. Indexes into
+    /// `Mix::requests`, one for each line.
+    InTurn(Arc<[u32]>),
 }
 
 /// The requests of a run.
@@ -80,9 +76,7 @@ pub struct Mix {
 
 /// The choices of one thread, repeatable by the seed.
 #[derive(Clone, Debug)]
-pub struct Chooser {
-    choice: Choice,
-}
+pub struct Chooser(Choice);
 
 #[derive(Clone, Debug)]
 enum Choice {
@@ -106,9 +100,7 @@ impl Mix {
         Self {
             requests: vec![request],
             expectations: vec![Expectation::default()],
-            order: MixOrder::Weighted {
-                cumulative: vec![1.0],
-            },
+            order: MixOrder::Weighted(vec![1.0]),
         }
     }
 
@@ -139,20 +131,20 @@ impl Mix {
     #[must_use]
     pub fn chooser(&self, share: Share, seed: u64) -> Chooser {
         let choice = match &self.order {
-            MixOrder::Weighted { cumulative } => match cumulative.as_slice() {
+            MixOrder::Weighted(cumulative) => match cumulative.as_slice() {
                 [] | [_] => Choice::Only,
                 [.., total] => Choice::Random {
                     generator: seed::generator(seed, Purpose::Choices, share),
                     total: *total,
                 },
             },
-            MixOrder::InTurn { sequence } if sequence.is_empty() => Choice::Only,
-            MixOrder::InTurn { sequence } => Choice::InTurn {
+            MixOrder::InTurn(sequence) if sequence.is_empty() => Choice::Only,
+            MixOrder::InTurn(sequence) => Choice::InTurn {
                 at: share.index as usize % sequence.len(),
                 step: share.of.max(1) as usize % sequence.len(),
             },
         };
-        Chooser { choice }
+        Chooser(choice)
     }
 }
 
@@ -160,14 +152,14 @@ impl Chooser {
     /// The index of the next request of `mix`, which has to be the one that made this chooser.
     #[inline]
     pub fn next(&mut self, mix: &Mix) -> u32 {
-        match (&mut self.choice, &mix.order) {
-            (Choice::Random { generator, total }, MixOrder::Weighted { cumulative }) => {
+        match (&mut self.0, &mix.order) {
+            (Choice::Random { generator, total }, MixOrder::Weighted(cumulative)) => {
                 // Above 0 and at most the total: exactly the last sum that is not below it.
                 let drawn = seed::unit_above_zero(generator) * *total;
                 let index = cumulative.partition_point(|sum| *sum < drawn);
                 index.min(cumulative.len().saturating_sub(1)) as u32
             }
-            (Choice::InTurn { at, step }, MixOrder::InTurn { sequence }) => {
+            (Choice::InTurn { at, step }, MixOrder::InTurn(sequence)) => {
                 let index = sequence.get(*at).copied().unwrap_or(0);
                 *at += *step;
                 if *at >= sequence.len() {
@@ -184,16 +176,6 @@ impl Chooser {
 mod tests {
     use super::*;
 
-    fn weighted(cumulative: &[f64]) -> MixOrder {
-        let cumulative = cumulative.to_vec();
-        MixOrder::Weighted { cumulative }
-    }
-
-    fn in_turn(sequence: &[u32]) -> MixOrder {
-        let sequence = Arc::from(sequence);
-        MixOrder::InTurn { sequence }
-    }
-
     fn mix(count: u32, order: MixOrder) -> Mix {
         Mix {
             requests: vec![Prepared::get("a", "/"); count as usize],
@@ -205,7 +187,7 @@ mod tests {
     #[test]
     fn requests_come_by_weight() {
         let weights = [5.0, 0.5, 3.0, 1.5];
-        let mix = mix(4, weighted(&[5.0, 5.5, 8.5, 10.0]));
+        let mix = mix(4, MixOrder::Weighted(vec![5.0, 5.5, 8.5, 10.0]));
         let mut chooser = mix.chooser(Share::WHOLE, 7);
         let draws = 100_000;
         let mut counts = [0_u32; 4];
@@ -226,7 +208,7 @@ mod tests {
     #[test]
     fn choices_repeat_by_the_seed_and_differ_by_share() {
         let cumulative: Vec<f64> = (1..=100).map(f64::from).collect();
-        let mix = mix(100, weighted(&cumulative));
+        let mix = mix(100, MixOrder::Weighted(cumulative));
         let drawn = |index, seed| -> Vec<u32> {
             let mut chooser = mix.chooser(Share { index, of: 2 }, seed);
             (0..50).map(|_| chooser.next(&mix)).collect()
@@ -239,7 +221,7 @@ mod tests {
     #[test]
     fn shares_take_turns_and_begin_anew_at_the_end() {
         let sequence = [10, 11, 12, 13, 14, 15, 16];
-        let mix = mix(17, in_turn(&sequence));
+        let mix = mix(17, MixOrder::InTurn(sequence.into()));
         for of in [1, 2, 3, 7, 20] {
             let mut choosers: Vec<Chooser> = (0..of)
                 .map(|index| mix.chooser(Share { index, of }, 0))
@@ -253,7 +235,11 @@ mod tests {
 
     #[test]
     fn one_request_or_none_needs_no_choice() {
-        for order in [weighted(&[2.5]), weighted(&[]), in_turn(&[])] {
+        for order in [
+            MixOrder::Weighted(vec![2.5]),
+            MixOrder::Weighted(vec![]),
+            MixOrder::InTurn([].into()),
+        ] {
             let mix = mix(1, order);
             assert_eq!(mix.chooser(Share { index: 3, of: 4 }, 1).next(&mix), 0);
         }
@@ -261,7 +247,7 @@ mod tests {
 
     #[test]
     fn method_and_version_are_known_where_all_have_the_same() {
-        let mut mix = mix(2, in_turn(&[0, 1]));
+        let mut mix = mix(2, MixOrder::InTurn([0, 1].into()));
         assert_eq!((mix.method(), mix.http()), (Some(Method::Get), Some("1.1")));
         for request in &mut mix.requests {
             request.last = Arc::from(&b"GET /\r HTTP/1.0\r\n\r\n"[..]);

@@ -36,8 +36,8 @@ use crate::{Arrivals, Schedule, Segment, Share};
 pub struct Pacer {
     course: Course,
     positions: Positions,
-    /// What `peek` shows.
-    due_ns: Option<u64>,
+    /// The due time before.
+    before_ns: u64,
 }
 
 /// Segments shorter than this are left to chance together.
@@ -62,41 +62,24 @@ impl Pacer {
                 left: 0,
             })),
         };
-        let mut pacer = Self {
+        Self {
             course,
             positions,
-            due_ns: Some(0),
-        };
-        pacer.advance();
-        pacer
-    }
-
-    /// When the next request is due; `None`: no more.
-    #[inline]
-    #[must_use]
-    pub fn peek(&self) -> Option<u64> {
-        self.due_ns
-    }
-
-    fn advance(&mut self) {
-        let before_ns = self.due_ns.unwrap_or(0);
-        // Rounding must not make time run backwards by a nanosecond.
-        self.due_ns = self
-            .positions
-            .next()
-            .map(|position| self.course.time_ns(position).max(before_ns));
+            before_ns: 0,
+        }
     }
 }
 
 impl Iterator for Pacer {
     type Item = u64;
 
-    /// Takes the next due time.
+    /// When the next request is due; `None`: no more.
     #[inline]
     fn next(&mut self) -> Option<u64> {
-        let due_ns = self.due_ns?;
-        self.advance();
-        Some(due_ns)
+        let position = self.positions.next()?;
+        // Rounding must not make time run backwards by a nanosecond.
+        self.before_ns = self.course.time_ns(position).max(self.before_ns);
+        Some(self.before_ns)
     }
 }
 

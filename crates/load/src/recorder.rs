@@ -19,7 +19,7 @@ pub struct GroupRecorder {
     earlier: Vec<Book>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
     touched: bool,
     lag_max_ns: u64,
@@ -28,14 +28,9 @@ struct Book {
 
 impl Book {
     fn new(phase: u16) -> Self {
-        Self {
-            touched: false,
-            lag_max_ns: 0,
-            sums: Interval {
-                phase,
-                ..Interval::default()
-            },
-        }
+        let mut book = Self::default();
+        book.sums.phase = phase;
+        book
     }
 }
 
@@ -114,9 +109,8 @@ impl GroupRecorder {
 
     /// Counts a request whose last attempt failed, `after_ns` after that was due.
     pub fn failed(&mut self, phase: u16, kind: ErrorKind, after_ns: u64) {
-        let book = self.book(phase);
-        book.sums.tally.error(kind);
-        record(&mut book.sums.failure, after_ns);
+        self.tally(phase).error(kind);
+        record(&mut self.book(phase).sums.failure, after_ns);
     }
 
     /// Adds to the requests in flight, summed over time: `requests` of them for `for_ns`. Not tied
@@ -149,17 +143,12 @@ impl GroupRecorder {
 
     #[cold]
     fn other_book(&mut self, phase: u16) -> &mut Book {
-        let index = match self
-            .earlier
-            .iter()
-            .position(|book| book.sums.phase == phase)
-        {
-            Some(index) => index,
-            None => {
-                self.earlier.push(Book::new(phase));
-                self.earlier.len() - 1
-            }
-        };
+        let mut earlier = self.earlier.iter();
+        let index = earlier.position(|book| book.sums.phase == phase);
+        let index = index.unwrap_or_else(|| {
+            self.earlier.push(Book::new(phase));
+            self.earlier.len() - 1
+        });
         self.earlier[index].touched = true;
         &mut self.earlier[index]
     }
@@ -173,8 +162,7 @@ impl GroupRecorder {
         out: &mut dyn FnMut(Message),
     ) {
         let group = self.group;
-        let begun = Book::new(phase);
-        let current = std::mem::replace(&mut self.current, begun);
+        let current = std::mem::replace(&mut self.current, Book::new(phase));
         let at_phase = current.sums.phase;
         for book in std::iter::once(current).chain(self.earlier.drain(..)) {
             if !book.touched {
@@ -271,14 +259,11 @@ mod tests {
         recorder.failed(2, ErrorKind::Timeout, 2_000_000_000);
         recorder.connected(2, 100_000);
         for is_resumed in [false, true, true] {
-            let took_ns = 900_000;
-            recorder.handshake(
-                2,
-                Handshake {
-                    took_ns,
-                    is_resumed,
-                },
-            );
+            let handshake = Handshake {
+                took_ns: 900_000,
+                is_resumed,
+            };
+            recorder.handshake(2, handshake);
         }
         let intervals = flushed(&mut recorder);
         let phases: Vec<u16> = intervals.iter().map(|interval| interval.phase).collect();
@@ -286,24 +271,16 @@ mod tests {
         assert!(intervals.iter().all(|interval| interval.at_phase == 2));
         let in_flight: Vec<u128> = intervals.iter().map(|one| one.in_flight_ns).collect();
         assert_eq!(in_flight, [3_000, 0]);
-        assert_eq!(intervals[0].lag_max_us, 70);
-        assert_eq!(intervals[0].tally.errors_of(ErrorKind::Timeout), 1);
-        assert_eq!(intervals[0].failure.len(), 1);
-        let tally = &intervals[0].tally;
+        let (now, late) = (&intervals[0], &intervals[1]);
+        assert_eq!(now.lag_max_us, 70);
+        assert_eq!(now.tally.errors_of(ErrorKind::Timeout), 1);
+        assert_eq!(now.failure.len(), 1);
+        let tally = &now.tally;
         let handshakes = (tally.handshakes_full, tally.handshakes_resumed);
         assert_eq!((tally.connections, handshakes), (1, (1, 2)));
-        assert!(
-            intervals[0]
-                .connect
-                .equivalent(intervals[0].connect.max(), 100)
-        );
-        assert!(
-            intervals[0]
-                .handshake
-                .equivalent(intervals[0].handshake.min(), 900)
-        );
+        assert!(now.connect.equivalent(now.connect.max(), 100));
+        assert!(now.handshake.equivalent(now.handshake.min(), 900));
         let times = |h: &Histogram<u64>| h.value_at_quantile(1.0);
-        let late = &intervals[1];
         assert!(late.latency.equivalent(times(&late.latency), 5_000));
         assert!(late.service.equivalent(times(&late.service), 4_000));
         assert!(late.first_byte.equivalent(times(&late.first_byte), 2_000));

@@ -209,31 +209,31 @@ impl Schedule {
     /// [`Schedule::after_warm_up`]) does not count.
     #[must_use]
     pub fn phases(&self, warm_up: Duration, split: Split) -> Vec<Phase> {
-        let mut phases = Vec::new();
-        let (mut begin_ns, mut counted) = (0_u64, Vec::new());
+        let (mut phases, mut begin_ns) = (Vec::new(), 0_u64);
+        let has_warm_up = !warm_up.is_zero();
         for (index, segment) in self.segments.iter().enumerate() {
             let end_ns = begin_ns.saturating_add(segment.len_ns);
-            let phase = Phase {
-                label: label(segment),
+            let counted = index > 0 || !has_warm_up;
+            phases.push(Phase {
+                label: match counted {
+                    true => label(segment),
+                    false => WARM_UP.to_owned(),
+                },
                 begin_ns,
                 end_ns,
                 rate: Some(mean_rate(segment.total(), segment.len_ns)),
-                counted: true,
-            };
-            if index == 0 && !warm_up.is_zero() {
-                phases.push(Phase {
-                    label: WARM_UP.to_owned(),
-                    counted: false,
-                    ..phase
-                });
-            } else {
-                counted.push((phase, *segment));
-            }
+                counted,
+            });
             begin_ns = end_ns;
         }
-        match split {
-            Split::Segments => phases.extend(counted.into_iter().map(|(phase, _)| phase)),
-            Split::Whole => phases.extend(whole(&counted)),
+        let first = usize::from(has_warm_up);
+        if split == Split::Whole && phases.len() > first + 1 {
+            phases.truncate(first + 1);
+            let counted = &mut phases[first];
+            let total = self.segments[first..].iter().map(Segment::total).sum();
+            counted.label = ALL.to_owned();
+            counted.end_ns = begin_ns;
+            counted.rate = Some(mean_rate(total, begin_ns - counted.begin_ns));
         }
         phases
     }
@@ -279,28 +279,11 @@ fn label(segment: &Segment) -> String {
     format!("{begin}..{}", rate_text(segment.rate_end))
 }
 
-/// One phase of several.
-fn whole(counted: &[(Phase, Segment)]) -> Option<Phase> {
-    let (first, _) = counted.first()?;
-    let (last, _) = counted.last()?;
-    let total = counted.iter().map(|(_, segment)| segment.total()).sum();
-    Some(Phase {
-        label: match counted {
-            [(phase, _)] => phase.label.clone(),
-            _ => ALL.to_owned(),
-        },
-        begin_ns: first.begin_ns,
-        end_ns: last.end_ns,
-        rate: Some(mean_rate(total, last.end_ns - first.begin_ns)),
-        counted: true,
-    })
-}
-
 fn mean_rate(total: f64, len_ns: u64) -> f64 {
-    if len_ns == 0 {
-        return 0.0;
+    match len_ns {
+        0 => 0.0,
+        _ => total * 1e9 / len_ns as f64,
     }
-    total * 1e9 / len_ns as f64
 }
 
 /// The rate, or 0 for what is none: a schedule's fields are public.
@@ -320,7 +303,7 @@ fn checked_ns(name: &str, duration: Duration) -> Result<u64, ValueError> {
     Err(format!("the {name} is {duration:?}: above 0, at most 100 days").into())
 }
 
-fn ns(duration: Duration) -> u64 {
+pub(crate) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -191,9 +191,3 @@ impl UnfitServer {
         ))
     }
 }
-
-impl From<UnfitServer> for io::Error {
-    fn from(error: UnfitServer) -> Self {
-        Self::other(error)
-    }
-}

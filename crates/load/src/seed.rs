@@ -13,26 +13,20 @@ use crate::Share;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// When requests are due.
-    Arrivals,
+    Arrivals = 1,
     /// Which request comes next.
-    Choices,
+    Choices = 2,
     /// What users with a scenario do; the share stands for the user.
-    Users,
+    Users = 3,
     /// How long a request waits before it is tried again.
-    Retries,
+    Retries = 4,
 }
 
 /// The generator of one share for one purpose.
 #[must_use]
 pub fn generator(seed: u64, purpose: Purpose, share: Share) -> Pcg64Mcg {
-    let purpose = match purpose {
-        Purpose::Arrivals => 1,
-        Purpose::Choices => 2,
-        Purpose::Users => 3,
-        Purpose::Retries => 4,
-    };
     let share = u64::from(share.of) << 32 | u64::from(share.index);
-    let stream = mixed(mixed(mixed(seed) ^ purpose) ^ share);
+    let stream = mixed(mixed(mixed(seed) ^ purpose as u64) ^ share);
     let (high, low) = (mixed(stream), mixed(stream ^ GAMMA));
     Pcg64Mcg::new(u128::from(high) << 64 | u128::from(low))
 }

@@ -11,6 +11,12 @@ pub struct Share {
     pub of: u32,
 }
 
+impl Default for Share {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
 impl Share {
     /// All of it.
     pub const WHOLE: Self = Self { index: 0, of: 1 };

@@ -65,10 +65,9 @@ impl<R: BufRead> Reader<R> {
         }
         if self.line.last() != Some(&b'\n') {
             let is_long = self.line.len() as u64 == LINE_BYTES_MAX;
-            return Err(if is_long {
-                WireError::TooLong
-            } else {
-                WireError::Cut
+            return Err(match is_long {
+                true => WireError::TooLong,
+                false => WireError::Cut,
             });
         }
         Ok(Some(serde_json::from_slice(&self.line)?))
@@ -79,16 +78,17 @@ impl<R: BufRead> Reader<R> {
 mod tests {
     use hdrhistogram::Histogram;
     use loadline_record::histogram::LATENCY_US_MAX;
-    use loadline_record::{ErrorKind, StepReport, Tally, latencies};
+    use loadline_record::{ErrorKind, StepReport, Tally};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::message::TimeHistogram;
     use crate::{Interval, Share, ThreadReport};
 
-    fn histograms() -> impl Strategy<Value = Histogram<u64>> {
+    fn histograms() -> impl Strategy<Value = TimeHistogram> {
         let value = prop_oneof![1..1_000_u64, 1..LATENCY_US_MAX, Just(LATENCY_US_MAX)];
         prop::collection::vec((value, 1..u64::from(u32::MAX)), 0..20).prop_map(|counts| {
-            let mut histogram = latencies();
+            let mut histogram = TimeHistogram::default();
             for (value, count) in counts {
                 histogram.saturating_record_n(value, count);
             }
@@ -120,8 +120,7 @@ mod tests {
     }
 
     fn messages() -> impl Strategy<Value = Message> {
-        let ready = (shares(), any::<u64>())
-            .prop_map(|(share, connections)| Message::Ready { share, connections });
+        let ready = any::<u64>().prop_map(|connections| Message::Ready { connections });
         let numbers = (any::<[u16; 3]>(), any::<(u32, bool, u64, u128)>());
         let interval = (numbers, tallies(), prop::array::uniform6(histograms())).prop_map(
             |((indexes, (second, after_end, lag_max_us, in_flight_ns)), tally, times)| {
@@ -225,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_largest_message_fits() {
-        let mut full = latencies();
+        let mut full = TimeHistogram::default();
         let mut value = 1;
         while value < LATENCY_US_MAX {
             full.saturating_record_n(value, (value << 32) | ((0x5555_5555 ^ value) << 1));
@@ -258,7 +257,7 @@ mod tests {
         let mut foreign = Histogram::<u64>::new_with_bounds(1, 1000, 2).unwrap();
         foreign.saturating_record(5);
         let report = ThreadReport {
-            lag: foreign,
+            lag: TimeHistogram(foreign),
             ..ThreadReport::default()
         };
         let mut pipe = Vec::new();

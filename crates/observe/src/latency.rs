@@ -85,17 +85,11 @@ fn counts_json(counts: &HistogramCounts) -> Value {
 /// The histograms of requests and of jobs.
 pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
     let name = "request_duration_seconds";
-    text.family(
-        name,
-        "histogram",
-        "Time from a request's head to the end of its response",
-    );
+    let help = "Time from a request's head to the end of its response";
+    text.family(name, "histogram", help);
     for ((listener, mount), counts) in labels.named(timings) {
-        let labels = format!(
-            "listener=\"{}\",mount=\"{}\"",
-            escaped(&listener),
-            escaped(&mount)
-        );
+        let (listener, mount) = (escaped(&listener), escaped(&mount));
+        let labels = format!("listener=\"{listener}\",mount=\"{mount}\"");
         show_one(text, name, &labels, &counts);
     }
     if timings.jobs.count() > 0 {

@@ -34,10 +34,8 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     let mut sizes = object(sizes.map(|(role, count)| (format!("{role}s"), (*count).into())));
     sizes.insert("connections".into(), counts.connections.into());
     sizes.insert("connections at most".into(), options.connections_max.into());
-    sizes.insert(
-        "requests with apps".into(),
-        counts.app_requests_in_progress.into(),
-    );
+    let with_apps = counts.app_requests_in_progress;
+    sizes.insert("requests with apps".into(), with_apps.into());
     let quantile = |share| sample.latencies.quantile_us(share);
     json!({
         "at_ms": sample.at_ms,
@@ -108,30 +106,19 @@ pub(crate) fn show_load(text: &mut Exposition, sample: &Sample, stations: &Stati
         text.single("load_ratio_high", "gauge", help, interval.high);
     }
     let help = "Requests a second that the server can carry, estimated";
-    text.single(
-        "capacity_requests_per_second",
-        "gauge",
-        help,
-        load.capacity_per_s,
-    );
-    for (name, help, values) in [
-        (
-            "station_demand_seconds",
-            "Time that a request takes of a station",
-            &load.demands_s,
-        ),
-        (
-            "station_utilisation",
-            "Share of a station that is busy",
-            &load.utilisations,
-        ),
-    ] {
+    let per_s = load.capacity_per_s;
+    text.single("capacity_requests_per_second", "gauge", help, per_s);
+    let mut show = |name: &str, help: &str, values: &[f64]| {
         text.family(name, "gauge", help);
         for (station, value) in stations.list().iter().zip(values) {
             let labels = format!("{{station=\"{}\"}}", station.name);
             text.sample(name, &labels, *value);
         }
-    }
+    };
+    let help = "Time that a request takes of a station";
+    show("station_demand_seconds", help, &load.demands_s);
+    let help = "Share of a station that is busy";
+    show("station_utilisation", help, &load.utilisations);
 }
 
 /// Requests by the power of two of their microseconds.

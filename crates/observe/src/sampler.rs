@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
 use loadline_proto::CloseReason;
 use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Counts, Role, Snapshot};
+use loadline_sys::clock::unix_ms;
 
 use crate::reading::Reading;
 use crate::stations::Stations;
@@ -263,13 +264,6 @@ fn threads(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
     all.into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-fn unix_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use loadline_server::{RowSnapshot, ServerOptions};
@@ -339,23 +333,14 @@ mod tests {
         assert_eq!(numbers, [1, 2]);
         assert_eq!(sampler.after(Some(1)).count(), 1);
         assert_eq!(sampler.after(Some(2)).count(), 0);
-        assert_eq!(
-            sampler.after(Some(77)).count(),
-            2,
-            "another server's number"
-        );
+        // Another server's number.
+        assert_eq!(sampler.after(Some(77)).count(), 2);
         let newest = sampler.newest().unwrap();
-        assert_eq!(
-            (newest.counts.requests(), newest.counts.connections),
-            (200, 7)
-        );
-        let used: Vec<_> = newest.use_of.iter().map(|(name, _)| *name).collect();
+        let (counts, uses) = (&newest.counts, &newest.use_of);
+        assert_eq!((counts.requests(), counts.connections), (200, 7));
+        let used: Vec<_> = uses.iter().map(|(name, _)| *name).collect();
         assert_eq!(used, ["loops", "workers", "cpus"]);
-        assert!(
-            (newest.use_of[1].1 - 0.5).abs() < 0.01,
-            "{:?}",
-            newest.use_of
-        );
+        assert!((uses[1].1 - 0.5).abs() < 0.01, "{uses:?}");
         let load = newest.load.as_ref().unwrap();
         assert_eq!(stations.list()[load.limit].name, "workers");
         assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");

@@ -76,10 +76,8 @@ impl Figure {
     #[must_use]
     pub fn new(name: &'static str, value: u64) -> Self {
         Self {
-            name,
-            value,
-            text: None,
             metric: Metric::of(name),
+            ..Self::gauge(name, value)
         }
     }
 
@@ -147,10 +145,8 @@ mod tests {
     #[test]
     fn times_are_seconds_and_what_rises_is_a_total() {
         let wait = Metric::of("queue_wait_us");
-        assert_eq!(
-            (wait.name.as_str(), wait.kind),
-            ("queue_wait_seconds_total", "counter")
-        );
+        let found = (wait.name.as_str(), wait.kind);
+        assert_eq!(found, ("queue_wait_seconds_total", "counter"));
         assert_eq!(wait.scaled(1_500_000), 1.5);
         assert_eq!(Metric::of("connections").name, "connections");
         assert_eq!(Metric::of("bytes_in").name, "bytes_in_total");

@@ -121,10 +121,8 @@ impl Status {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let shown = self.shown.get();
-        shown
-            .map(|shown| shown.control.snapshot())
-            .unwrap_or_default()
+        let snapshot = self.shown.get().map(|shown| shown.control.snapshot());
+        snapshot.unwrap_or_default()
     }
 
     /// With the samples up to now; `None` before the server runs.
@@ -182,11 +180,9 @@ impl StatusSource for Status {
             object.insert("role".into(), row.role.name().into());
             Value::Object(object)
         });
-        let timings = self
-            .shown
-            .get()
-            .map(|shown| (shown, shown.control.timings()));
-        let timings = timings.as_ref().map(|(shown, timings)| (*shown, timings));
+        let shown = self.shown.get();
+        let timings = shown.map(|shown| shown.control.timings());
+        let labelled = shown.zip(timings.as_ref());
         let mut page = json!({
             "server": self.server_json(),
             "total": counts_json(&snapshot.total),
@@ -195,8 +191,8 @@ impl StatusSource for Status {
             "memory_used_bytes": snapshot.memory_used_bytes,
             "socket_buffers_estimated_bytes": snapshot.socket_buffers_estimated_bytes,
             "threads": threads.collect::<Vec<_>>(),
-            "latencies": timings.map(|(shown, timings)| latency::json(&shown.labels, timings)),
-            "job_times": timings.and_then(|(_, timings)| latency::jobs_json(timings)),
+            "latencies": labelled.map(|(shown, timings)| latency::json(&shown.labels, timings)),
+            "job_times": timings.as_ref().and_then(latency::jobs_json),
             "last": self.with_newest(|_, sample| live::last_json(sample)),
             "load": self.with_newest(|shown, sample| live::load_json(sample, &shown.stations)),
         });
@@ -219,11 +215,8 @@ impl StatusSource for Status {
         let mut text = Exposition::default();
         let up_s = self.began.elapsed().as_secs_f64();
         text.single("up_seconds", "gauge", "Time since the server began", up_s);
-        text.family(
-            "threads",
-            "gauge",
-            "Threads that there are, by what they do",
-        );
+        let help = "Threads that there are, by what they do";
+        text.family("threads", "gauge", help);
         for role in [Role::Acceptor, Role::Loop, Role::Worker, Role::Thread] {
             let labels = format!("{{role=\"{}\"}}", role.name());
             text.sample("threads", &labels, snapshot.threads(role) as f64);
@@ -323,34 +316,23 @@ fn show_memory(text: &mut Exposition, snapshot: &Snapshot) {
     let mut show = |name: &str, help: &str, bytes: u64| {
         text.single(name, "gauge", help, bytes as f64);
     };
-    let used = snapshot.memory_used_bytes;
-    show(
-        "memory_used_bytes",
-        "Memory that counts towards the budget",
-        used,
-    );
+    let help = "Memory that counts towards the budget";
+    show("memory_used_bytes", help, snapshot.memory_used_bytes);
     if let Some(bytes) = snapshot.memory_budget_bytes {
         show("memory_budget_bytes", "The budget of memory", bytes);
     }
-    show(
-        "socket_buffers_estimated_bytes",
-        "What the kernel may keep for connections beside the budget, estimated",
-        snapshot.socket_buffers_estimated_bytes,
-    );
+    let help = "What the kernel may keep for connections beside the budget, estimated";
+    let bytes = snapshot.socket_buffers_estimated_bytes;
+    show("socket_buffers_estimated_bytes", help, bytes);
 }
 
 fn show_section(text: &mut Exposition, section: &Section) {
     let figures = section.figures().unwrap_or_default();
     for it in figures.into_iter().filter(|it| it.text.is_none()) {
-        let Figure {
-            name,
-            value,
-            metric,
-            ..
-        } = it;
+        let metric = it.metric;
         let full = format!("{}_{}", section.name, metric.name);
-        let help = format!("{} {name}", section.name).replace('_', " ");
-        text.single(&full, metric.kind, &help, metric.scaled(value));
+        let help = format!("{} {}", section.name, it.name).replace('_', " ");
+        text.single(&full, metric.kind, &help, metric.scaled(it.value));
     }
 }
 

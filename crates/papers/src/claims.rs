@@ -29,7 +29,7 @@ mod taken;
 mod tests;
 mod value;
 
-pub(crate) use table::ClaimNote;
+pub(crate) use table::{ClaimRow, of_paper, taken};
 pub(crate) use taken::Taken;
 
 use evidence::Layout;
@@ -62,16 +62,6 @@ pub fn judged(run: &Run) -> Vec<Claim> {
 #[must_use]
 pub fn contains(text: &str, wanted: &str) -> bool {
     text.to_lowercase().contains(&wanted.to_lowercase())
-}
-
-/// What is said of each claim of a paper beside what is measured, in their order.
-pub(crate) fn notes(paper: &str) -> Vec<ClaimNote> {
-    table::notes(paper)
-}
-
-/// What each claim of a paper takes: its text, and cells.
-pub(crate) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
-    table::taken(paper)
 }
 
 /// The run as it would be if every server had carried all that its CPU time left room for, where the

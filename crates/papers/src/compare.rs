@@ -31,8 +31,8 @@ use loadline_lab::report::order::Order;
 use loadline_lab::report::{Fact, Report, words};
 use quantity::SERIES;
 
-use crate::PaperError;
 use crate::packed::packed;
+use crate::{PaperError, distinct};
 
 /// `lab/compare.toml`, with its reduced and its full grid (see [`crate::Grid`]).
 #[must_use]
@@ -201,12 +201,7 @@ impl<'r> Of<'r> {
         let title = self.series.iter().find(|it| it.name == series);
         let title = title.map_or_else(String::new, |it| it.title.clone());
         let cells = || self.cells.iter().filter(|cell| cell.series == series);
-        let mut keys: Vec<Levels> = Vec::new();
-        for key in cells().map(levels_of_load) {
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
+        let keys = distinct(cells().map(levels_of_load));
         let load = |key: Levels| {
             let here: Vec<&Cell<'r>> = cells().filter(|it| levels_of_load(it) == key).collect();
             let servers = self.order.levels(series, "server", &here);
@@ -340,14 +335,7 @@ fn correct(servers: &mut [ServerResult]) {
         let ratios = figure.ratios.iter();
         ratios.map(|ratio| (figure.quantity, ratio.to.clone()))
     });
-    let mut families: Vec<(Quantity, String)> = families.collect();
-    let mut seen = Vec::new();
-    families.retain(|family| {
-        let is_new = !seen.contains(family);
-        seen.push(family.clone());
-        is_new
-    });
-    for (quantity, to) in families {
+    for (quantity, to) in distinct(families) {
         let figures = servers.iter_mut().flat_map(|server| &mut server.figures);
         let of_quantity = figures.filter(|figure| figure.quantity == quantity);
         let ratios = of_quantity.flat_map(|figure| &mut figure.ratios);

@@ -154,11 +154,7 @@ mod tests {
 
     use super::*;
     use crate::PAPERS;
-
-    fn plan(paper: &Paper, grid: &Grid) -> Plan {
-        let text = grid.plan_text(&paper.text(), paper.name).unwrap();
-        Plan::parse(&text, paper.name, Path::new("/")).unwrap()
-    }
+    use crate::tests::{full, plan};
 
     /// The cells of a plan, as series and levels in words.
     fn cells(plan: &Plan) -> Vec<(String, loadline_lab::journal::Levels)> {
@@ -190,11 +186,7 @@ mod tests {
     #[test]
     fn a_focused_plan_has_what_its_claim_takes_and_nothing_else() {
         for paper in &PAPERS {
-            for full in [false, true] {
-                let whole = Grid {
-                    full,
-                    ..Grid::default()
-                };
+            for whole in [Grid::default(), full()] {
                 let all = cells(&plan(paper, &whole));
                 for (index, (text, taken)) in claims::taken(paper.name).into_iter().enumerate() {
                     let plan = focused(paper, &whole, &text.to_uppercase()).unwrap();

@@ -39,12 +39,7 @@ impl Grid {
 
     fn plain(&self, text: &str) -> Result<String, GridError> {
         let mut plan: Table = text.parse()?;
-        self.resolve(&mut plan)?;
-        Ok(toml::to_string(&plan)?)
-    }
-
-    fn resolve(&self, plan: &mut Table) -> Result<(), GridError> {
-        self.take_full(plan)?;
+        self.take_full(&mut plan)?;
         let Some(Value::Array(series)) = plan.get_mut("series") else {
             return Err(GridError::NoSeries);
         };
@@ -73,7 +68,7 @@ impl Grid {
             let is_left = |goal: &Value, key| goal.get(key).is_none_or(|name| is_one(name, &left));
             goals.retain(|goal| is_left(goal, "series") && is_left(goal, "over_series"));
         }
-        Ok(())
+        Ok(toml::to_string(&plan)?)
     }
 
     /// Removes the table `full`; under `--full`, what stands there goes over what stands beside it.

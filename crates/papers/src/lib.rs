@@ -28,3 +28,14 @@ pub use focus::focused;
 pub use grid::Grid;
 pub use paper::{PAPERS, Paper};
 pub use times::{PaperTime, sum_said};
+
+/// Each of them once, in the order in which they first come.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found
+}

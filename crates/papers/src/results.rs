@@ -13,7 +13,7 @@ use loadline_lab::report::{Report, Verdict, shell};
 
 pub use pictures::Picture;
 
-use crate::claims::{self, ClaimNote};
+use crate::claims::{self, ClaimRow};
 
 /// A run on the page.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Entry {
     /// Figures of its paper that are not drawn, with why.
     pub left_out: Vec<String>,
     /// What is said of each claim beside what was measured.
-    notes: Vec<ClaimNote>,
+    notes: &'static [ClaimRow],
     /// Whether it is of the whole grid, which may be published, or of no paper.
     is_full: bool,
 }
@@ -41,7 +41,7 @@ impl Entry {
             report,
             pictures,
             left_out,
-            notes: claims::notes(&run.head.name),
+            notes: claims::of_paper(&run.head.name),
         }
     }
 }
@@ -136,7 +136,7 @@ fn heading(report: &Report) -> String {
 fn section(entry: &Entry, folder: &str, page: &mut String) {
     let report = &entry.report;
     let _ = writeln!(page, "\n## {}\n", heading(report));
-    match paragraph::of(&report.claims, &entry.notes) {
+    match paragraph::of(&report.claims, entry.notes) {
         text if text.is_empty() => _ = writeln!(page, "{}\n", report.answer),
         text => _ = writeln!(page, "{text}\n"),
     }

@@ -9,16 +9,25 @@ use loadline_lab::report::Report;
 
 use super::*;
 
-fn plan(paper: &Paper, grid: &Grid) -> Plan {
+pub(crate) fn plan(paper: &Paper, grid: &Grid) -> Plan {
     let text = grid.plan_text(&paper.text(), paper.name).unwrap();
     Plan::parse(&text, paper.name, Path::new("/")).unwrap()
 }
 
-fn full() -> Grid {
+pub(crate) fn full() -> Grid {
     Grid {
         full: true,
         ..Grid::default()
     }
+}
+
+/// A run of a paper's reduced grid, in which nothing was measured yet.
+pub(crate) fn begun(paper: &str) -> Run {
+    let plan = Paper::named(paper).unwrap().text();
+    let mut run = Run::default();
+    run.head.name = paper.to_owned();
+    run.head.plan_toml = Grid::default().plan_text(&plan, paper).unwrap();
+    run
 }
 
 /// Levels of a factor of the first series of this name.
@@ -209,11 +218,7 @@ fn a_part_can_be_chosen() {
 fn a_page_of_a_run_without_data_says_so_of_each_claim() {
     for paper in &PAPERS {
         let plan = plan(paper, &Grid::default());
-        let mut run = Run::default();
-        run.head.name = paper.name.to_owned();
-        run.head.plan_toml = Grid::default()
-            .plan_text(&paper.text(), paper.name)
-            .unwrap();
+        let run = begun(paper.name);
         let claims = claims::judged(&run);
         let count = claims.len();
         let report = Report::new(&run, &plan.charts, claims);
@@ -271,31 +276,10 @@ fn papers_have_names() {
     );
 }
 
-/// Paper and number of each row of `lab/papers/published.csv`.
-fn published() -> Vec<(String, f64)> {
-    let rows = include_str!("../../../lab/papers/published.csv")
-        .lines()
-        .skip(1);
-    let row = |line: &str| {
-        // Within quotes, commas are text.
-        let parts = line.split('"').enumerate();
-        let parts = parts.map(|(at, part)| match at % 2 {
-            0 => part.to_owned(),
-            _ => part.replace(',', ";"),
-        });
-        let line: String = parts.collect();
-        let columns: Vec<&str> = line.split(',').collect();
-        assert_eq!(columns.len(), 9, "{line}");
-        (columns[0].to_owned(), columns[6].parse().unwrap())
-    };
-    rows.map(row).collect()
-}
-
 /// Curves that are laid beside ours stand in the plans, so that they can be read there; they are those
 /// of the table.
 #[test]
 fn curves_laid_beside_are_the_published_ones() {
-    let published = published();
     for paper in &PAPERS {
         let plan = plan(paper, &Grid::default());
         for reference in plan.charts.iter().flat_map(|chart| &chart.reference) {
@@ -306,8 +290,8 @@ fn curves_laid_beside_are_the_published_ones() {
                     let mut units = units.iter();
                     units.any(|unit| (row * unit - value).abs() <= 1e-6 * value)
                 };
-                let mut rows = published.iter();
-                let is_there = rows.any(|(of, row)| of == paper.name && is_it(*row));
+                let mut rows = published::ROWS.iter();
+                let is_there = rows.any(|row| row.paper == paper.name && is_it(row.value));
                 assert!(is_there, "{}: {value}", reference.label);
             }
         }

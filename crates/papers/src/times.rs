@@ -75,14 +75,11 @@ pub fn sum_said(grid: &Grid) -> Result<String, PaperError> {
 mod tests {
     use super::*;
     use crate::focused;
+    use crate::tests::full;
 
     #[test]
     fn all_papers_take_less_than_two_hours_and_in_full_less_than_ten_without_the_long_run() {
-        for (full, most_h) in [(false, 2.0), (true, 10.0)] {
-            let grid = Grid {
-                full,
-                ..Grid::default()
-            };
+        for (grid, most_h) in [(Grid::default(), 2.0), (full(), 10.0)] {
             let times = PAPERS.iter().map(|it| PaperTime::of(it, &grid).unwrap());
             let times: Vec<PaperTime> = times.collect();
             let sum_s: f64 = times.iter().map(|it| it.all_s - it.long_run_s).sum();

@@ -13,6 +13,7 @@
 
 mod sample;
 
+use std::cmp::Ordering;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -28,7 +29,8 @@ use crate::{ErrorKind, GroupRecord, Results, TrialRecord};
 pub struct Assertion {
     text: String,
     quantity: Quantity,
-    comparison: Comparison,
+    /// How what was measured may stand to the bound.
+    orders: &'static [Ordering],
     /// In the unit of what is compared: microseconds, per second, a part of 1, a count.
     bound: f64,
     scale: Scale,
@@ -111,16 +113,6 @@ enum Stage {
     Good,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Equal,
-    NotEqual,
-}
-
 /// What kind of number is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
@@ -146,28 +138,15 @@ impl Statistic {
     }
 }
 
-impl Comparison {
-    /// Longer ones first: `<=` begins with `<`.
-    const SIGNS: [(&'static str, Self); 6] = [
-        ("<=", Self::LessOrEqual),
-        (">=", Self::GreaterOrEqual),
-        ("==", Self::Equal),
-        ("!=", Self::NotEqual),
-        ("<", Self::Less),
-        (">", Self::Greater),
-    ];
-
-    fn holds(self, measured: f64, bound: f64) -> bool {
-        match self {
-            Self::Less => measured < bound,
-            Self::LessOrEqual => measured <= bound,
-            Self::Greater => measured > bound,
-            Self::GreaterOrEqual => measured >= bound,
-            Self::Equal => measured == bound,
-            Self::NotEqual => measured != bound,
-        }
-    }
-}
+/// Comparisons, and the orders that they allow. Longer ones first: `<=` begins with `<`.
+const COMPARISONS: [(&str, &[Ordering]); 6] = [
+    ("<=", &[Ordering::Less, Ordering::Equal]),
+    (">=", &[Ordering::Greater, Ordering::Equal]),
+    ("==", &[Ordering::Equal]),
+    ("!=", &[Ordering::Less, Ordering::Greater]),
+    ("<", &[Ordering::Less]),
+    (">", &[Ordering::Greater]),
+];
 
 impl Stage {
     const ALL: [(&'static str, Self); 4] = [
@@ -211,10 +190,8 @@ impl FromStr for Assertion {
             format!("'{text}': no comparison: one of <, <=, >, >=, == or != is needed")
         })?;
         let (left, right) = text.split_at(begin);
-        let sign = Comparison::SIGNS
-            .iter()
-            .find(|(sign, _)| right.starts_with(sign));
-        let (sign, comparison) = sign.ok_or_else(|| {
+        let found = COMPARISONS.iter().find(|(sign, _)| right.starts_with(sign));
+        let (sign, orders) = found.ok_or_else(|| {
             let seen: String = right.chars().take(2).collect();
             format!(
                 "'{text}': unknown comparison '{}': <, <=, >, >=, == and != are known",
@@ -227,7 +204,7 @@ impl FromStr for Assertion {
         Ok(Self {
             text: text.trim().to_owned(),
             quantity,
-            comparison: *comparison,
+            orders: *orders,
             bound,
             scale,
         })
@@ -288,15 +265,12 @@ fn single(word: &str) -> Result<Option<Quantity>, AssertionError> {
             let plural = word.strip_suffix('s').unwrap_or(word);
             let is_named = |kind: &ErrorKind| {
                 let name = kind.name().replace('_', "-");
-                let short = name.strip_prefix("status-");
-                [word, plural]
-                    .iter()
-                    .any(|word| *word == name || Some(*word) == short)
+                let short = name.strip_prefix("status-").unwrap_or(&name);
+                let is_it = |word: &str| word == name || word == short;
+                is_it(word) || is_it(plural)
             };
-            return Ok(ErrorKind::ALL
-                .into_iter()
-                .find(is_named)
-                .map(Quantity::ErrorsOf));
+            let kind = ErrorKind::ALL.into_iter().find(is_named);
+            return Ok(kind.map(Quantity::ErrorsOf));
         }
     };
     Ok(Some(quantity))
@@ -311,10 +285,8 @@ fn statistic(word: &str) -> Result<Option<Statistic>, AssertionError> {
         "median" => Statistic::Percentile(50.0),
         _ => {
             let digits = word.strip_prefix('p').unwrap_or_default();
-            if !digits.starts_with(|first: char| first.is_ascii_digit()) {
-                return Ok(None);
-            }
-            let Ok(percent) = digits.parse::<f64>() else {
+            let is_number = digits.starts_with(|first: char| first.is_ascii_digit());
+            let (true, Ok(percent)) = (is_number, digits.parse::<f64>()) else {
                 return Ok(None);
             };
             if !(percent > 0.0 && percent < 100.0) {
@@ -405,12 +377,13 @@ impl Assertion {
         let Quantity::Time(times, Statistic::Percentile(percent)) = self.quantity else {
             return None;
         };
-        let is_upper = matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual);
+        let allows = |order| self.orders.contains(&order);
+        let is_upper = allows(Ordering::Less) && !allows(Ordering::Greater);
         if times == Times::Lag || !is_upper {
             return None;
         }
         let sample = Sample::of(times, record, results);
-        let is_beyond = |us: u64| !self.comparison.holds(us as f64, self.bound);
+        let is_beyond = |us: u64| !self.holds(us as f64);
         let buckets = sample.times.iter_recorded();
         let slow = buckets.filter(|bucket| is_beyond(bucket.value_iterated_to()));
         let slow: u64 = slow.map(|bucket| bucket.count_at_value()).sum();
@@ -429,23 +402,24 @@ impl Assertion {
             Some(group) => self.measured(record, &group.total),
             None => Err(Lack::of("nothing was measured".to_owned())),
         };
-        match measured {
+        let (holds, is_known, why) = match measured {
             Ok((measured, remark)) => {
-                let holds = self.comparison.holds(measured, self.bound);
-                let verb = if holds { "holds" } else { "does not hold" };
-                let shown = self.shown(measured);
-                AssertionFinding {
-                    holds,
-                    is_known: true,
-                    line: format!("{} {verb}: it was {shown}{remark}", self.text),
-                }
+                let why = format!("it was {}{remark}", self.shown(measured));
+                (self.holds(measured), true, why)
             }
-            Err(Lack { why, is_known }) => AssertionFinding {
-                holds: false,
-                is_known,
-                line: format!("{} does not hold: {why}", self.text),
-            },
+            Err(Lack { why, is_known }) => (false, is_known, why),
+        };
+        let verb = if holds { "holds" } else { "does not hold" };
+        AssertionFinding {
+            holds,
+            is_known,
+            line: format!("{} {verb}: {why}", self.text),
         }
+    }
+
+    fn holds(&self, measured: f64) -> bool {
+        let order = measured.partial_cmp(&self.bound);
+        order.is_some_and(|order| self.orders.contains(&order))
     }
 
     /// What was measured, and what has to be said of it.

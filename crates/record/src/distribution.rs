@@ -113,11 +113,7 @@ pub fn percentile_us(histogram: &Histogram<u64>, percent: f64) -> Option<u64> {
 /// samples the next rank would be taken.
 #[must_use]
 pub fn value_at_percent(histogram: &Histogram<u64>, percent: f64) -> u64 {
-    let count = histogram.len();
-    if count == 0 {
-        return 0;
-    }
-    value_at_rank(histogram, rank(count, percent)).unwrap_or(0)
+    value_at_rank(histogram, rank(histogram.len(), percent)).unwrap_or(0)
 }
 
 /// Which of `count` samples in order a percentile is, from 1.

@@ -21,6 +21,16 @@ pub struct StepReport {
 }
 
 impl StepReport {
+    /// Adds those of another process; of the first failures the one that is known already stays.
+    pub fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.failures += other.failures;
+        self.successes += other.successes;
+        if self.first_failure.is_none() {
+            self.first_failure.clone_from(&other.first_failure);
+        }
+    }
+
     /// Whether it failed, and never once ended well.
     #[must_use]
     pub fn never_succeeded(&self) -> bool {

@@ -176,11 +176,8 @@ impl Tally {
 
     #[inline]
     fn count_status(&mut self, status: u16) {
-        let class = usize::from(status / 100);
-        if let Some(count) = class
-            .checked_sub(1)
-            .and_then(|index| self.statuses.get_mut(index))
-        {
+        let index = usize::from(status / 100).wrapping_sub(1); // of no class below 100
+        if let Some(count) = self.statuses.get_mut(index) {
             *count += 1;
         }
         add(&mut self.status_codes, status, 1);
@@ -230,37 +227,50 @@ impl Tally {
 
     /// Adds what another thread or stretch of time counted.
     pub fn merge(&mut self, other: &Self) {
-        self.offered += other.offered;
-        self.sent += other.sent;
-        self.completed += other.completed;
-        self.good += other.good;
-        self.in_goal += other.in_goal;
-        self.retries += other.retries;
-        self.connections += other.connections;
-        self.handshakes_full += other.handshakes_full;
-        self.handshakes_resumed += other.handshakes_resumed;
-        self.unfinished += other.unfinished;
-        self.bytes_received += other.bytes_received;
-        self.content_bytes += other.content_bytes;
-        self.bytes_sent += other.bytes_sent;
-        self.closes += other.closes;
-        self.held += other.held;
-        self.stalls += other.stalls;
-        self.stalled_ns += other.stalled_ns;
+        self.combine(other, |sum, part| *sum += part);
         for &(status, count) in &other.status_codes {
             add(&mut self.status_codes, status, count);
         }
         for &(status, count) in &other.unexpected_statuses {
             add(&mut self.unexpected_statuses, status, count);
         }
-        for (sum, part) in self.statuses.iter_mut().zip(other.statuses) {
-            *sum += part;
-        }
-        for (sum, part) in self.errors.iter_mut().zip(other.errors) {
-            *sum += part;
-        }
-        for (sum, part) in self.retried.iter_mut().zip(other.retried) {
-            *sum += part;
+    }
+
+    /// These counts without a part of them; those by exact status stay.
+    #[must_use]
+    pub(crate) fn without(&self, part: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.combine(part, |count, part| *count = count.saturating_sub(part));
+        rest
+    }
+
+    /// Changes each count, but those by exact status, by that of another tally.
+    fn combine(&mut self, other: &Self, change: impl Fn(&mut u64, u64)) {
+        let counts = [
+            (&mut self.offered, other.offered),
+            (&mut self.sent, other.sent),
+            (&mut self.completed, other.completed),
+            (&mut self.good, other.good),
+            (&mut self.in_goal, other.in_goal),
+            (&mut self.retries, other.retries),
+            (&mut self.connections, other.connections),
+            (&mut self.handshakes_full, other.handshakes_full),
+            (&mut self.handshakes_resumed, other.handshakes_resumed),
+            (&mut self.unfinished, other.unfinished),
+            (&mut self.bytes_received, other.bytes_received),
+            (&mut self.content_bytes, other.content_bytes),
+            (&mut self.bytes_sent, other.bytes_sent),
+            (&mut self.closes, other.closes),
+            (&mut self.held, other.held),
+            (&mut self.stalls, other.stalls),
+            (&mut self.stalled_ns, other.stalled_ns),
+        ];
+        let statuses = self.statuses.iter_mut().zip(other.statuses);
+        let errors = self.errors.iter_mut().zip(other.errors);
+        let retried = self.retried.iter_mut().zip(other.retried);
+        let by_kind = statuses.chain(errors).chain(retried);
+        for (count, other) in counts.into_iter().chain(by_kind) {
+            change(count, other);
         }
     }
 }

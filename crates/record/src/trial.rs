@@ -550,6 +550,18 @@ impl TrialRecord {
             .or_else(|| self.groups.get(plain))
     }
 
+    /// The groups beside one of them.
+    pub(crate) fn others(&self, one: &GroupRecord) -> impl Iterator<Item = &GroupRecord> {
+        let is_other = move |group: &&GroupRecord| !std::ptr::eq(*group, one);
+        self.groups.iter().filter(is_other)
+    }
+
+    /// How long the threads waited after the end for what was still out.
+    pub(crate) fn wait_s(&self) -> f64 {
+        let waits = self.threads.iter().map(|thread| thread.after_end_s);
+        waits.fold(0.0, f64::max)
+    }
+
     /// The phase at the middle of a second of the series, or the last one if it ended before;
     /// `None`: there is none.
     #[must_use]

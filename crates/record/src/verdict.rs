@@ -204,11 +204,10 @@ fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
             ));
             continue;
         }
-        let most = match is_in_time {
+        let most = percent(match is_in_time {
             true => BUSY_SHARE_LIMIT,
             false => BUSY_SHARE_MAX,
-        };
-        let most = percent(most);
+        });
         let sentence = format!("{reason}); more than {most} is too much.");
         verdict.reasons.push(sentence);
     }
@@ -278,10 +277,8 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
         plan.sent,
         plan.offered
     );
-    let is_held_back = plan
-        .held_back_share
-        .is_some_and(|share| share >= HELD_BACK_SHARE_MIN);
-    if is_held_back {
+    let held_back = plan.held_back_share;
+    if held_back.is_some_and(|share| share >= HELD_BACK_SHARE_MIN) {
         verdict.notes.push(format!(
             "{fact}: held back by the bound of requests in flight, since all {} connections were \
              waiting for the server. It responds no faster, or more --connections are needed.",
@@ -296,10 +293,9 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
 }
 
 fn judge_throttling(evidence: &Evidence, verdict: &mut Verdict) {
-    let Some(throttled_s) = evidence.throttled_s else {
-        return;
-    };
-    if throttled_s > evidence.seconds * THROTTLED_SHARE_MAX {
+    if let Some(throttled_s) = evidence.throttled_s
+        && throttled_s > evidence.seconds * THROTTLED_SHARE_MAX
+    {
         verdict.reasons.push(format!(
             "The CPU quota of the control group held the client for {throttled_s:.2} s of {:.1} s \
              (summed over CPUs).",
@@ -336,10 +332,9 @@ fn check_little(evidence: &LittleEvidence) -> LittleRecord {
     let (mean_s, stdev_s) = (evidence.service_mean_s, evidence.service_stdev_s);
     let expected = evidence.completed as f64 / seconds * mean_s;
     let expected_max = expected + evidence.others_s_max / seconds;
-    let met_s = if mean_s > 0.0 {
-        (mean_s * mean_s + stdev_s * stdev_s) / mean_s
-    } else {
-        0.0
+    let met_s = match mean_s > 0.0 {
+        true => (mean_s * mean_s + stdev_s * stdev_s) / mean_s,
+        false => 0.0,
     };
     let tolerance = LITTLE_TOLERANCE + met_s / seconds;
     let low = expected * (1.0 - tolerance) - LITTLE_REQUESTS_MAX;

@@ -46,19 +46,15 @@ impl WatchedRecord {
             let mut counted = phases.iter().filter(|phase| phase.counted);
             counted.any(|phase| phase.begin_s <= at_s && at_s < phase.end_s)
         };
-        let looks = || self.series.iter().zip(self.series.iter().skip(1));
         let of = |is_wanted: &dyn Fn(f64) -> bool| -> Vec<(f64, f64, &str)> {
-            looks()
-                .filter(|(before, look)| is_wanted((before.at_s + look.at_s) / 2.0))
-                .filter_map(|(_, look)| {
-                    let delay_share = look.busiest_delay_share.unwrap_or(0.0);
-                    Some((
-                        look.busiest_share?,
-                        delay_share,
-                        look.busiest_thread.as_deref()?,
-                    ))
-                })
-                .collect()
+            let pairs = self.series.windows(2);
+            let pairs = pairs.filter(|pair| is_wanted((pair[0].at_s + pair[1].at_s) / 2.0));
+            let busiest = pairs.filter_map(|pair| {
+                let (look, name) = (&pair[1], pair[1].busiest_thread.as_deref()?);
+                let delay_share = look.busiest_delay_share.unwrap_or(0.0);
+                Some((look.busiest_share?, delay_share, name))
+            });
+            busiest.collect()
         };
         let mut found = of(&is_counted);
         if found.is_empty() {

@@ -148,7 +148,8 @@ impl<T: Text> Field for Preset<T> {
     }
 }
 
-/// Declares options: a struct with clap's attributes, whose fields can be set and read by name.
+/// Declares options: a struct with clap's attributes, a [`clap::Args`], whose fields can be set and read
+/// by name.
 ///
 /// A field is a `bool`, an `Option`, a `Vec` or a [`Preset`], or a struct of the same kind with
 /// `#[command(flatten)]`.
@@ -157,6 +158,7 @@ macro_rules! spec {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
         $($(#[$of_field:meta])* $field_vis:vis $field:ident: $type:ty,)*
     }) => {
+        #[derive(clap::Args, Clone, Debug, PartialEq)]
         $(#[$meta])*
         $vis struct $name {
             $($(#[$of_field])* $field_vis $field: $type,)*

@@ -13,8 +13,11 @@
     reason = "the comments of options are texts for a terminal, too"
 )]
 
-/// Gives a type its form as text: how it is read, and how it is shown.
+/// Gives a type its form as text: how it is read, and how it is shown, if not as what it wraps.
 macro_rules! as_text {
+    ($type:ty, $read:expr) => {
+        as_text!($type, $read, |it, f| std::fmt::Display::fmt(&it.0, f));
+    };
     ($type:ty, $read:expr, $show:expr) => {
         impl std::str::FromStr for $type {
             type Err = $crate::ValueError;
@@ -40,6 +43,8 @@ pub mod load;
 pub mod rules;
 pub mod serve;
 mod table;
+#[cfg(test)]
+mod tests;
 pub mod values;
 
 #[doc(hidden)]
@@ -88,16 +93,9 @@ pub fn fill<S: Spec>(table: &Table) -> Result<S, SpecError> {
             Value::Several(texts) if texts.is_empty() => Some(Ok(())),
             value => spec.set("", name, value),
         };
-        match filled {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(error.of(name, value)),
-            None => {
-                return Err(SpecError::of(
-                    name,
-                    ValueError::new("no such option", similar(name, &names::<S>())),
-                ));
-            }
-        }
+        let unknown = || SpecError::new(name, "no such option", similar(name, &names::<S>()));
+        let set = filled.ok_or_else(unknown)?;
+        set.map_err(|error| error.of(name, value))?;
     }
     Ok(spec)
 }

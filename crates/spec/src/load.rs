@@ -17,8 +17,8 @@ pub use steps::{RATE_MAX, STEPS_MAX, Steps, checked_rate};
 pub use tls::TlsClientSpec;
 pub use values::CLIENTS_MAX;
 
+use clap::ValueHint;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueHint};
 
 use crate::field::Preset;
 use crate::values::{AnyTime, Auto, Count, FilePath, RunTime, Size, SomeTime, Timeout};
@@ -42,7 +42,6 @@ pub const PROCESSES_MAX: usize = 256;
 
 spec! {
     /// The options of `loadline load`.
-    #[derive(Args, Clone, Debug, PartialEq)]
     pub struct LoadSpec {
         /// Where requests go: http://HOST:PORT/PATH, or https. Of several, each is requested equally often.
         #[arg(value_name = "URL", value_hint = ValueHint::Url)]
@@ -80,7 +79,6 @@ spec! {
 
 spec! {
     /// How many clients, and for how long.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Clients")]
     pub struct ClientSpec {
         /// Connections: in a closed loop, one for each client; in an open loop, the bound of requests in
@@ -141,7 +139,6 @@ spec! {
 
 spec! {
     /// Requests by the clock.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Open loop")]
     pub struct PaceSpec {
         /// Requests a second, whatever the server does: 5000, 20k or 0.5.
@@ -198,7 +195,6 @@ spec! {
 
 spec! {
     /// What is sent.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub struct RequestSpec {
         /// A file of URLs, one a line, with weights and methods (docs/load-inputs.md).
@@ -259,7 +255,6 @@ spec! {
 
 spec! {
     /// What responses have to be.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Expected responses")]
     pub struct ExpectSpec {
         /// Statuses that are good: 200,304 or 2xx [default: 2xx].
@@ -282,7 +277,6 @@ spec! {
 
 spec! {
     /// Clients that do more than send the same again.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Users and players")]
     pub struct UserSpec {
         /// Users who take the steps of a scenario (docs/scenarios.md), in place of plain
@@ -315,7 +309,6 @@ spec! {
 
 spec! {
     /// The path between client and server; foreseen.
-    #[derive(Args, Clone, Debug, PartialEq)]
     pub struct LinkSpec {
         /// What it carries: 10Mbps.
         #[arg(long, hide = true, value_name = "RATE")]
@@ -333,7 +326,6 @@ spec! {
 
 spec! {
     /// Slow and hostile clients, beside the others and reported apart.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Slow and hostile clients")]
     pub struct HostileSpec {
         /// Connections that stay open without a request.
@@ -364,7 +356,6 @@ spec! {
 
 spec! {
     /// What the load uses of this machine.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "This machine")]
     pub struct MachineSpec {
         /// Threads that send, in each process; auto is half of the CPUs, or one for each CPU of

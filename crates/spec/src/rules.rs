@@ -78,6 +78,14 @@ pub fn refuse(own: &[(&str, &str)], problem: &'static str, given: &Table) -> Res
     }
 }
 
+/// Refuses the first of these options that is given, and says why.
+pub(crate) fn exclude(options: &[&'static str], why: &str, given: &Table) -> Result<(), SpecError> {
+    match first_of(given, options) {
+        Some(option) => Err(unfit(option, why.to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// The first of these options that is given.
 #[must_use]
 pub fn first_of(given: &Table, options: &[&'static str]) -> Option<&'static str> {

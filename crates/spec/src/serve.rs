@@ -16,8 +16,8 @@ pub use acme::{AcmeSpec, DirectoryUrl, DomainName, Email, LETS_ENCRYPT};
 pub use tls::{CertificateSource, ClientCertificate, TlsProfile, TlsSpec};
 pub use values::{FileName, Listen, LogLevel, Named, Secret, StatusPath, UnixMode};
 
+use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueHint};
 use loadline_base::choices::{
     Accept, AccessFormat, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo,
     ForwardedField, Http2, LOOPS_MAX, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX,
@@ -31,7 +31,6 @@ use values::named;
 
 spec! {
     /// The options of `loadline serve`.
-    #[derive(Args, Clone, Debug, PartialEq)]
     pub struct ServeSpec {
         /// The directory to serve.
         #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
@@ -80,7 +79,6 @@ spec! {
 
 spec! {
     /// Which thread does what.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Architecture")]
     pub struct ArchitectureSpec {
         /// How connections are divided among threads; auto is the proactor, or the reactor without
@@ -155,7 +153,6 @@ spec! {
 
 spec! {
     /// How many connections, and for how long.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Connections")]
     pub struct ConnectionSpec {
         /// Connections of the whole server (reactor, proactor, thread-per-connection, thread-pool if it
@@ -191,7 +188,6 @@ spec! {
 
 spec! {
     /// How much memory all of it may take.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Memory")]
     pub struct MemorySpec {
         /// Memory for connections, their buffers, threads and the file cache. When it runs short, idle
@@ -216,7 +212,6 @@ const SOCKET_BUFFER_MOST: u64 = 1 << 30;
 
 spec! {
     /// What a request may cost.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Requests")]
     pub struct RequestSpec {
         /// Accepted requests get their response within this time. Requests that would take longer are
@@ -282,7 +277,6 @@ spec! {
 
 spec! {
     /// Which files, and how.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Content")]
     pub struct ContentSpec {
         /// A file that is served for its directory; may be given several times, the first that
@@ -348,7 +342,6 @@ spec! {
 
 spec! {
     /// The papers' business processing time.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Made-up work")]
     pub struct WorkSpec {
         /// Made-up work added to each request, on a worker if there is one.
@@ -364,7 +357,6 @@ spec! {
 
 spec! {
     /// What it says about itself, and how it ends.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Running")]
     pub struct RunningSpec {
         /// Write a line for each request to a file, or to standard output with -.
@@ -417,7 +409,6 @@ spec! {
 
 spec! {
     /// Which connections come from proxies, and how these name their clients.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Behind a proxy")]
     pub struct ProxySpec {
         /// A proxy that is trusted to name its clients: an address, a network (10.0.0.0/8), or unix
@@ -439,7 +430,6 @@ spec! {
 
 spec! {
     /// Accounts, and what they may cost.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Accounts")]
     pub struct AccountsSpec {
         /// Serve accounts under /accounts/, stored in sqlite:FILE, mysql://USER:PASSWORD@HOST/NAME

@@ -56,9 +56,7 @@ impl Candidate {
 }
 
 /// Trials that a confirmation takes at least.
-pub(super) fn trials_min() -> f64 {
-    f64::from(HOLDS_NEEDED + FAILS_NEEDED)
-}
+pub(super) const TRIALS_MIN: f64 = (HOLDS_NEEDED + FAILS_NEEDED) as f64;
 
 impl Confirm {
     pub(super) fn learn(&mut self, stage: Stage, seconds: f64, holds: bool) {

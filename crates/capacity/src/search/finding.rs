@@ -111,6 +111,22 @@ pub struct Row {
     pub seconds: f64,
 }
 
+impl Row {
+    /// That of a rate, among rows in the order of the rates; a new one, if there is none.
+    pub(super) fn of_rate(rows: &mut Vec<Self>, rate_per_s: f64) -> &mut Self {
+        let place = rows.partition_point(|row| row.rate_per_s < rate_per_s);
+        let found_per_s = rows.get(place).map(|row| row.rate_per_s);
+        if found_per_s != Some(rate_per_s) {
+            let row = Self {
+                rate_per_s,
+                ..Self::default()
+            };
+            rows.insert(place, row);
+        }
+        &mut rows[place]
+    }
+}
+
 /// A dip is so far below the interval that noise does not reach there.
 const DIP_SHARE_MAX: f64 = 0.9;
 /// One failure is no dip.
@@ -185,19 +201,7 @@ fn confirmed(search: &Search) -> Option<Confirmed> {
 fn rows(search: &Search) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for tried in &search.tried {
-        let rate_per_s = tried.trial.rate_per_s;
-        let place = rows.partition_point(|row| row.rate_per_s < rate_per_s);
-        if rows
-            .get(place)
-            .is_none_or(|row| row.rate_per_s != rate_per_s)
-        {
-            let row = Row {
-                rate_per_s,
-                ..Row::default()
-            };
-            rows.insert(place, row);
-        }
-        let row = &mut rows[place];
+        let row = Row::of_rate(&mut rows, tried.trial.rate_per_s);
         match tried.outcome {
             Outcome::Holds => row.held += 1,
             Outcome::Fails => row.failed += 1,

@@ -1,7 +1,7 @@
 //! The first look: upwards from low in large steps, so that a server whose latency falls with the
 //! rate before it rises is seen, and not bisected blindly.
 
-use super::{RATE_FLOOR_PER_S, Stage};
+use super::{RATE_FLOOR_PER_S, Row, Stage};
 
 /// From one rate to the next.
 pub(super) const FACTOR: f64 = 1.6;
@@ -17,17 +17,10 @@ const TRIALS_MAX: u32 = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     begin_per_s: f64,
-    rates: Vec<Rate>,
+    rates: Vec<Row>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    per_s: f64,
-    held: u32,
-    failed: u32,
-}
-
-impl Rate {
+impl Row {
     /// By the majority; a draw has not held.
     fn holds(&self) -> bool {
         self.held > self.failed
@@ -35,7 +28,7 @@ impl Rate {
 
     /// The next rate on the way down.
     fn down_per_s(&self) -> f64 {
-        self.per_s / FACTOR.powi(2)
+        self.rate_per_s / FACTOR.powi(2)
     }
 
     fn is_settled(&self) -> bool {
@@ -57,17 +50,7 @@ impl Sweep {
     }
 
     pub(super) fn learn(&mut self, rate_per_s: f64, holds: bool) {
-        let place = self.rates.partition_point(|rate| rate.per_s < rate_per_s);
-        let is_new = (self.rates.get(place)).is_none_or(|rate| rate.per_s != rate_per_s);
-        if is_new {
-            let rate = Rate {
-                per_s: rate_per_s,
-                held: 0,
-                failed: 0,
-            };
-            self.rates.insert(place, rate);
-        }
-        let rate = &mut self.rates[place];
+        let rate = Row::of_rate(&mut self.rates, rate_per_s);
         if holds {
             rate.held += 1;
         } else {
@@ -92,8 +75,8 @@ impl Sweep {
             };
         };
         let fails = self.rates.iter().rev().take_while(|rate| !rate.holds());
-        let up_per_s = (highest.per_s * FACTOR).min(rate_max_per_s);
-        let can_rise = up_per_s > highest.per_s && up_per_s < ceiling_per_s;
+        let up_per_s = (highest.rate_per_s * FACTOR).min(rate_max_per_s);
+        let can_rise = up_per_s > highest.rate_per_s && up_per_s < ceiling_per_s;
         if fails.count() < FAILS_MAX && can_rise {
             return Some((up_per_s, Stage::Sweep));
         }
@@ -112,22 +95,22 @@ impl Sweep {
         let is_contradicted = fails_below().next().is_some();
         let top = &self.rates[top];
         let top = (is_contradicted && !top.is_settled()).then_some(top);
-        top.or(doubtful).map(|rate| rate.per_s)
+        top.or(doubtful).map(|rate| rate.rate_per_s)
     }
 
     fn top(&self) -> Option<usize> {
-        self.rates.iter().rposition(Rate::holds)
+        self.rates.iter().rposition(Row::holds)
     }
 
     /// The highest rate that held.
     pub(super) fn held_per_s(&self) -> Option<f64> {
-        self.top().map(|index| self.rates[index].per_s)
+        self.top().map(|index| self.rates[index].rate_per_s)
     }
 
     /// The lowest rate above it, which has failed.
     pub(super) fn failed_above_per_s(&self) -> Option<f64> {
         let above = self.rates.get(self.top()? + 1);
-        above.map(|rate| rate.per_s)
+        above.map(|rate| rate.rate_per_s)
     }
 
     /// Whether no rate holds, down to the lowest.
@@ -141,6 +124,6 @@ impl Sweep {
     pub(super) fn above_dips_per_s(&self) -> f64 {
         let below = &self.rates[..self.top().unwrap_or(0)];
         let dip = below.iter().rfind(|rate| !rate.holds());
-        dip.map_or(0.0, |rate| rate.per_s)
+        dip.map_or(0.0, |rate| rate.rate_per_s)
     }
 }

@@ -159,15 +159,28 @@ fn run_measured(
     luck: &mut Luck,
     shares: impl Fn(&Try, bool, &mut Luck) -> Vec<Share>,
 ) -> Search {
-    let mut search = Search::new(limits).unwrap();
-    while let Step::Try(trial) = search.next() {
-        let holds = server.holds(&trial, luck);
+    run_trials(limits, |trial| {
+        let holds = server.holds(trial, luck);
         let outcome = match holds {
             true => Outcome::Holds,
             false => Outcome::Fails,
         };
-        let shares = shares(&trial, holds, luck);
-        search.record(outcome, shares, trial.seconds + 2.0);
+        (outcome, shares(trial, holds, luck))
+    })
+}
+
+/// Outcomes by rate, without chance.
+fn run_with(limits: Limits, mut outcome: impl FnMut(f64) -> Outcome) -> Search {
+    run_trials(limits, |trial| (outcome(trial.rate_per_s), Vec::new()))
+}
+
+/// To its end; each trial comes to what `of` says.
+fn run_trials(limits: Limits, mut of: impl FnMut(&Try) -> (Outcome, Vec<Share>)) -> Search {
+    let overhead_s = limits.overhead_s;
+    let mut search = Search::new(limits).unwrap();
+    while let Step::Try(trial) = search.next() {
+        let (outcome, shares) = of(&trial);
+        search.record(outcome, shares, trial.seconds + overhead_s);
         assert!(search.spent_s() <= search.limits.budget_s);
         assert!(search.tried().len() < 1000);
     }
@@ -175,11 +188,14 @@ fn run_measured(
 }
 
 /// What came of all seeds.
+#[derive(Default)]
 struct Campaign {
     held: usize,
     found: usize,
     confirmed: usize,
+    by_shares: usize,
     widths: Vec<f64>,
+    errors: Vec<f64>,
     spent_s: Vec<f64>,
 }
 
@@ -206,29 +222,29 @@ fn campaign_measured(
     server: impl Fn(&mut Luck) -> Box<dyn Server>,
     shares: impl Fn(&Try, bool, &mut Luck) -> Vec<Share>,
 ) -> Campaign {
-    let mut campaign = Campaign {
-        held: 0,
-        found: 0,
-        confirmed: 0,
-        widths: Vec::new(),
-        spent_s: Vec::new(),
-    };
+    let mut campaign = Campaign::default();
     for seed in 0..SEEDS {
         let mut luck = Luck(Pcg64Mcg::seed_from_u64(seed));
         let server = server(&mut luck);
         let finding = run_measured(&*server, limits(), &mut luck, &shares).finding();
-        let truth = server.capacity_per_s();
-        let interval = finding.interval.unwrap();
-        campaign.held += usize::from(interval.contains(truth));
-        campaign.found += usize::from(finding.bound == Bound::Found);
-        campaign.confirmed += usize::from(finding.confirmed.is_some());
-        campaign.widths.push((interval.high - interval.low) / truth);
-        campaign.spent_s.push(finding.spent_s);
+        campaign.add(&finding, server.capacity_per_s());
     }
     campaign
 }
 
 impl Campaign {
+    fn add(&mut self, finding: &Finding, truth: f64) {
+        let interval = finding.interval.unwrap();
+        let error = finding.capacity_per_s.map(|found| found / truth - 1.0);
+        self.held += usize::from(interval.contains(truth));
+        self.found += usize::from(finding.bound == Bound::Found);
+        self.confirmed += usize::from(finding.confirmed.is_some());
+        self.by_shares += usize::from(finding.basis == Basis::Shares);
+        self.widths.push((interval.high - interval.low) / truth);
+        self.errors.extend(error);
+        self.spent_s.push(finding.spent_s);
+    }
+
     fn check(&self, name: &str) {
         let width = median(&self.widths).unwrap();
         println!(
@@ -401,15 +417,6 @@ fn rates_that_may_not_be_tried() {
     assert!(is_noted(&finding, "were not to be tried"));
 }
 
-/// Outcomes by rate, without chance.
-fn run_with(limits: Limits, outcome: impl Fn(f64) -> Outcome) -> Search {
-    let mut search = Search::new(limits).unwrap();
-    while let Step::Try(trial) = search.next() {
-        search.record(outcome(trial.rate_per_s), Vec::new(), trial.seconds + 2.0);
-    }
-    search
-}
-
 #[test]
 fn a_client_that_is_the_limit() {
     let search = run_with(limits(), |rate_per_s| match rate_per_s {
@@ -464,16 +471,14 @@ fn discarded_trials_are_repeated_and_then_given_up() {
     assert!(search.finding().notes[0].contains("say nothing about the server"));
     // One now and then does no harm.
     let mut number = 0;
-    let mut search = Search::new(limits()).unwrap();
-    while let Step::Try(trial) = search.next() {
+    let search = run_with(limits(), |rate_per_s| {
         number += 1;
-        let outcome = match trial.rate_per_s {
+        match rate_per_s {
             _ if number % 4 == 0 => Outcome::Discarded,
             ..3000.0 => Outcome::Holds,
             _ => Outcome::Fails,
-        };
-        search.record(outcome, Vec::new(), trial.seconds + 2.0);
-    }
+        }
+    });
     assert_eq!(search.finding().bound, Bound::Found);
 }
 

@@ -200,11 +200,22 @@ fn unused_threads_are_given_up() {
 #[test]
 fn a_pool_whose_threads_are_all_stuck_grows() {
     let mut sizer = Sizer::new(BOUNDS, 2);
-    for _ in 0..20 {
-        let size = sizer.size();
-        sizer.decide(&stuck(size, size + 500));
+    let size = follow(&mut sizer, 20, |size| stuck(size, size + 500));
+    assert_eq!(size, BOUNDS.max);
+}
+
+/// The size after so many intervals, in each of which a pool does what `of` says of its size.
+fn follow(sizer: &mut Sizer, intervals: usize, of: impl Fn(usize) -> Measured) -> usize {
+    for _ in 0..intervals {
+        sizer.decide(&of(sizer.size()));
     }
-    assert_eq!(sizer.size(), BOUNDS.max);
+    sizer.size()
+}
+
+fn waits(jobs: u64, wait_us: u64) -> Waits {
+    let mut waits = Waits::default();
+    (0..jobs).for_each(|_| waits.record(wait_us));
+    waits
 }
 
 /// So many jobs are there in an interval, none of which ends.
@@ -227,11 +238,9 @@ fn stuck(size: usize, jobs: usize) -> Measured {
 
 /// So many jobs end in an interval, of a hundred that are there.
 fn waited(jobs: u64, size: usize) -> Measured {
-    let mut waits = Waits::default();
-    (0..jobs).for_each(|_| waits.record(100_000));
     Measured {
         jobs,
-        waits,
+        waits: waits(jobs, 100_000),
         ..stuck(size, 100)
     }
 }
@@ -240,12 +249,7 @@ fn waited(jobs: u64, size: usize) -> Measured {
 fn a_pool_that_has_grown_for_stuck_threads_grows_again_however_late_the_next_job_comes() {
     for rest in [0, 3, 10, 1000] {
         let mut sizer = Sizer::new(BOUNDS, 2);
-        let mut after = |intervals, jobs| {
-            for _ in 0..intervals {
-                sizer.decide(&stuck(sizer.size(), jobs));
-            }
-            sizer.size()
-        };
+        let mut after = |intervals, jobs| follow(&mut sizer, intervals, |size| stuck(size, jobs));
         assert_eq!(after(20, 4), 4);
         assert_eq!(after(rest, 4), 4, "all have a thread, for {rest} intervals");
         assert_eq!(after(20, 5), 5, "after {rest} intervals");
@@ -266,32 +270,23 @@ fn a_pool_whose_threads_get_stuck_while_fewer_are_tried_grows_again() {
         }
     }
     assert!(fewest < 8, "fewer are tried");
-    for _ in 0..40 {
-        sizer.decide(&stuck(sizer.size(), 100));
-    }
-    assert_eq!(sizer.size(), BOUNDS.max);
+    let size = follow(&mut sizer, 40, |size| stuck(size, 100));
+    assert_eq!(size, BOUNDS.max);
 }
 
 #[test]
 fn a_settled_pool_whose_threads_all_get_stuck_later_grows() {
     let mut sizer = settled_before_a_station();
     let settled = sizer.size();
-    for _ in 0..20 {
-        sizer.decide(&stuck(sizer.size(), 100));
-    }
-    assert_eq!(sizer.size(), settled, "two seconds may be chance");
-    for _ in 0..50 {
-        sizer.decide(&stuck(sizer.size(), 100));
-    }
-    assert_eq!(sizer.size(), BOUNDS.max);
+    let mut after = |intervals| follow(&mut sizer, intervals, |size| stuck(size, 100));
+    assert_eq!(after(20), settled, "two seconds may be chance");
+    assert_eq!(after(50), BOUNDS.max);
 }
 
 /// A pool before a slow station, at which more threads bring nothing.
 fn settled_before_a_station() -> Sizer {
     let mut sizer = Sizer::new(BOUNDS, 8);
-    for _ in 0..200 {
-        sizer.decide(&waited(4, sizer.size()));
-    }
+    follow(&mut sizer, 200, |size| waited(4, size));
     assert_eq!((sizer.size(), sizer.useful_max()), (8, 8));
     sizer
 }
@@ -299,39 +294,27 @@ fn settled_before_a_station() -> Sizer {
 #[test]
 fn a_settled_pool_whose_threads_were_given_up_grows_under_the_next_load() {
     let mut sizer = settled_before_a_station();
-    for _ in 0..900 {
-        sizer.decide(&stuck(sizer.size(), 0));
-    }
-    assert!(sizer.size() <= 2, "unused: {}", sizer.size());
-    for _ in 0..100 {
-        let size = sizer.size();
-        sizer.decide(&waited(size as u64, size));
-    }
-    assert!(sizer.size() >= 8, "{}", sizer.size());
+    let size = follow(&mut sizer, 900, |size| stuck(size, 0));
+    assert!(size <= 2, "unused: {size}");
+    let size = follow(&mut sizer, 100, |size| waited(size as u64, size));
+    assert!(size >= 8, "{size}");
 }
 
 #[test]
 fn a_settled_pool_of_few_jobs_grows_where_more_threads_come_to_help() {
     let mut sizer = settled_before_a_station();
-    for _ in 0..800 {
-        let size = sizer.size();
-        sizer.decide(&waited(size as u64 * 3 / 8, size));
-    }
-    assert!(sizer.size() > 8, "{}", sizer.size());
+    let size = follow(&mut sizer, 800, |size| waited(size as u64 * 3 / 8, size));
+    assert!(size > 8, "{size}");
 }
 
 #[test]
 fn a_search_whose_load_ends_keeps_the_least_size() {
     let mut sizer = Sizer::new(Bounds { min: 16, max: 64 }, 16);
-    for _ in 0..3 {
-        sizer.decide(&waited(40, sizer.size()));
-    }
+    follow(&mut sizer, 3, |size| waited(40, size));
     for _ in 0..10 {
-        let mut waits = Waits::default();
-        waits.record(0);
         let decision = sizer.decide(&Measured {
             jobs: 1,
-            waits,
+            waits: waits(1, 0),
             busy_us: 10_000,
             ..stuck(sizer.size(), 1)
         });
@@ -345,21 +328,13 @@ fn threads_are_no_more_than_the_jobs_of_one_time() {
     for _ in 0..100 {
         let size = sizer.size();
         // Whatever their number, threads that are woken wait for the CPU; more of them seem to help.
-        let mut waits = Waits::default();
-        (0..100).for_each(|_| waits.record(50_000 / size as u64));
         sizer.decide(&Measured {
-            interval_us: 100_000,
-            size,
             cpus: f64::INFINITY,
             jobs: 100,
-            waits,
+            waits: waits(100, 50_000 / size as u64),
             busy_us: 100_000,
             cpu_us: 90_000,
-            others_cpu_us: 0,
-            ready_us: 0,
-            busy_max: size.min(20),
-            present_max: 20,
-            queue_depth: 20_usize.saturating_sub(size),
+            ..stuck(size, 20)
         });
         assert!(sizer.size() <= 20, "{}", sizer.size());
     }

@@ -6,6 +6,7 @@
 //! to take one alternative for every condition. Conditions have noise of their own: the degrees of
 //! freedom of their mean are Satterthwaite's (1946).
 
+use super::steps::{Best, reach};
 use super::{Interval, Range, Steps, mean};
 
 /// Runs of alternatives under one condition, the same blocks in the same order for each.
@@ -65,11 +66,14 @@ impl PooledBest {
         };
         let (error, freedom) = error(&steps);
         let half = (1.0 - level) / 2.0;
-        let reach = |ways: f64| super::steps::reach(half / ways, freedom) * error;
+        let reach = |ways: f64| reach(half / ways, freedom) * error;
         let (below, above) = (reach(count(|it| &it.these)), reach(count(|it| &it.others)));
         let bests = conditions.iter().zip(&steps);
         let bests: Vec<Best> = bests
-            .map(|(condition, steps)| Best::of(steps, condition.these.len()))
+            .map(|(condition, steps)| {
+                let (these, others) = steps.means().split_at(condition.these.len());
+                Best::of(these, others)
+            })
             .collect();
         let mean_of = |end: fn(&Best) -> f64| mean(&bests.iter().map(end).collect::<Vec<_>>());
         let (low, value, high) = (
@@ -79,9 +83,14 @@ impl PooledBest {
         );
         let ratio = |log: f64| if is_most { log.exp() } else { (-log).exp() };
         let (low, high) = if is_most { (low, high) } else { (high, low) };
+        let said = |best: &Best| BestOfCondition {
+            this: best.this,
+            other: best.other,
+            ratio: ratio(best.value),
+        };
         let is_exact = |steps: &Steps| steps.means().iter().all(Range::is_exact);
         Some(Self {
-            conditions: bests.iter().map(|best| best.said(ratio)).collect(),
+            conditions: bests.iter().map(said).collect(),
             value: ratio(value),
             interval: Interval {
                 low: ratio(low),
@@ -114,44 +123,6 @@ fn error(conditions: &[Steps]) -> (f64, f64) {
         false => least.fold(f64::INFINITY, f64::min),
     };
     (sum.sqrt(), freedom)
-}
-
-/// Logarithms of the ratio under one condition.
-struct Best {
-    this: usize,
-    other: usize,
-    low: f64,
-    value: f64,
-    high: f64,
-}
-
-impl Best {
-    fn of(steps: &Steps, these: usize) -> Self {
-        let (these, others) = steps.means().split_at(these);
-        let most = |side: &[Range], end: fn(&Range) -> f64| -> f64 {
-            side.iter().map(end).fold(f64::NEG_INFINITY, f64::max)
-        };
-        let at = |side: &[Range]| {
-            let best = side.iter().map(|mean| mean.value).enumerate();
-            let best = best.max_by(|(_, one), (_, other)| one.total_cmp(other));
-            best.map_or(0, |(index, _)| index)
-        };
-        Self {
-            this: at(these),
-            other: at(others),
-            low: most(these, |mean| mean.low) - most(others, |mean| mean.high),
-            value: most(these, |mean| mean.value) - most(others, |mean| mean.value),
-            high: most(these, |mean| mean.high) - most(others, |mean| mean.low),
-        }
-    }
-
-    fn said(&self, ratio: impl Fn(f64) -> f64) -> BestOfCondition {
-        BestOfCondition {
-            this: self.this,
-            other: self.other,
-            ratio: ratio(self.value),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -44,9 +44,6 @@ pub struct Optimum {
     pub level: f64,
     /// the last level that belongs to it.
     pub high: f64,
-    /// Whether the interval leaves out both ends of what was measured: only then is it an optimum
-    /// rather than the end of the range.
-    pub is_inside: bool,
 }
 
 /// The best of some levels over the best of others.
@@ -153,37 +150,28 @@ impl Steps {
         is_other: &dyn Fn(f64) -> bool,
         level: f64,
     ) -> Option<BestRatio> {
-        let of = |is_wanted: &dyn Fn(f64) -> bool| -> Vec<usize> {
-            let all = 0..self.x.len();
-            all.filter(|index| is_wanted(self.x[*index])).collect()
+        let side = |is_wanted: &dyn Fn(f64) -> bool| -> (Vec<f64>, Vec<Range>) {
+            let levels = self.x.iter().zip(&self.means);
+            let wanted = levels.filter(|(x, _)| is_wanted(**x));
+            wanted.map(|(x, mean)| (*x, *mean)).unzip()
         };
-        let (these, others) = (of(is_this), of(is_other));
-        let value_of = |index: &usize| self.means[*index].value;
-        let best = |all: &[usize]| {
-            let most = all.iter().copied();
-            most.max_by(|one, other| value_of(one).total_cmp(&value_of(other)))
-        };
-        let (this, other) = (best(&these)?, best(&others)?);
-        let reach = |alternatives: usize| self.reach((1.0 - level) / 2.0, alternatives);
-        let error = self.error();
-        let (below, above) = (reach(these.len()) * error, reach(others.len()) * error);
-        let most = |of: fn(&Range) -> f64, all: &[usize]| {
-            let values = all.iter().map(|index| of(&self.means[*index]));
-            values.fold(f64::NEG_INFINITY, f64::max)
-        };
-        let low = most(|mean| mean.low, &these) - most(|mean| mean.high, &others) - below;
-        let high = most(|mean| mean.high, &these) - most(|mean| mean.low, &others) + above;
-        let ends = these.iter().chain(&others);
+        let ((x, these), (other_x, others)) = (side(is_this), side(is_other));
+        if these.is_empty() || others.is_empty() {
+            return None;
+        }
+        let best = Best::of(&these, &others);
+        let reach = |side: &[Range]| self.reach((1.0 - level) / 2.0, side.len()) * self.error();
+        let (low, high) = (best.low - reach(&these), best.high + reach(&others));
         Some(BestRatio {
-            this: self.x[this],
-            other: self.x[other],
-            value: (value_of(&this) - value_of(&other)).exp(),
+            this: x[best.this],
+            other: other_x[best.other],
+            value: best.value.exp(),
             interval: Interval {
                 low: low.exp(),
                 high: high.exp(),
                 level,
             },
-            is_widened: !ends.map(|index| &self.means[*index]).all(Range::is_exact),
+            is_widened: !these.iter().chain(&others).all(Range::is_exact),
         })
     }
 
@@ -258,7 +246,6 @@ impl Steps {
             low: self.x[low],
             high: self.x[high],
             level,
-            is_inside: low > 0 && high + 1 < values.len(),
         }
     }
 
@@ -284,6 +271,37 @@ impl Steps {
 
     fn blocks(&self) -> f64 {
         self.logs[0].len() as f64
+    }
+}
+
+/// The best of some levels and of some others, and the logarithm of their ratio.
+pub(super) struct Best {
+    /// Its index.
+    pub(super) this: usize,
+    pub(super) other: usize,
+    pub(super) low: f64,
+    pub(super) value: f64,
+    pub(super) high: f64,
+}
+
+impl Best {
+    /// By the means of logarithms; there is one at least on either side.
+    pub(super) fn of(these: &[Range], others: &[Range]) -> Self {
+        let most = |side: &[Range], end: fn(&Range) -> f64| -> f64 {
+            side.iter().map(end).fold(f64::NEG_INFINITY, f64::max)
+        };
+        let at = |side: &[Range]| {
+            let best = side.iter().map(|mean| mean.value).enumerate();
+            let best = best.max_by(|(_, one), (_, other)| one.total_cmp(other));
+            best.map_or(0, |(index, _)| index)
+        };
+        Self {
+            this: at(these),
+            other: at(others),
+            low: most(these, |mean| mean.low) - most(others, |mean| mean.high),
+            value: most(these, |mean| mean.value) - most(others, |mean| mean.value),
+            high: most(these, |mean| mean.high) - most(others, |mean| mean.low),
+        }
     }
 }
 
@@ -354,9 +372,8 @@ mod tests {
     fn an_optimum_inside_and_at_the_end() {
         let found = steps(&HILL, 3, 0.02, 1).optimum(LEVEL);
         assert_eq!((found.at, found.low, found.high), (8.0, 8.0, 8.0));
-        assert!(found.is_inside);
         let rising = steps(&HILL[..4], 3, 0.02, 1).optimum(LEVEL);
-        assert_eq!((rising.at, rising.is_inside), (8.0, false));
+        assert_eq!((rising.at, rising.high), (8.0, 8.0));
         // With noise as large as the hill, the interval is wide instead of wrong.
         let noisy = steps(&HILL, 3, 0.4, 2).optimum(LEVEL);
         assert!(noisy.low <= 8.0 && noisy.high >= 8.0 && noisy.low < noisy.high);

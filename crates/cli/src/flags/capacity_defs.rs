@@ -10,7 +10,15 @@ use loadline_spec::load::CLIENTS_MAX;
 use loadline_spec::load::values::{Cpus, Pid, Rate};
 use loadline_spec::values::{Count, RunTime, SomeTime};
 
-pub(crate) const CAPACITY_EXIT_CODES: &str = "\
+pub(crate) const CAPACITY_MORE: &str = "\
+Examples:
+  loadline lab capacity --slo 'p99 < 50ms, errors < 0.1%' http://127.0.0.1:8080/
+      the highest rate that a running server holds
+  loadline lab capacity --slo 'p99.9 < 20ms' --server-pid 4711 -c 2000 http://127.0.0.1:8080/
+      the same with 2000 connections, and what limits the server
+  loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
+      a fresh server for each trial, on CPUs of its own where there are several
+
 Exit codes:
   0    an interval as narrow as wanted was found
   1    something failed while running
@@ -19,15 +27,6 @@ Exit codes:
   4    the budget was too small: the result says what is known
   5    the client, or --to, was the limit: the capacity is at least what the result says
   130  interrupted: the result has what was found so far";
-
-pub(crate) const CAPACITY_MORE: &str = "\
-Examples:
-  loadline lab capacity --slo 'p99 < 50ms, errors < 0.1%' http://127.0.0.1:8080/
-      the highest rate that a running server holds
-  loadline lab capacity --slo 'p99.9 < 20ms' --server-pid 4711 -c 2000 http://127.0.0.1:8080/
-      the same with 2000 connections, and what limits the server
-  loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
-      a fresh server for each trial, on CPUs of its own where there are several";
 
 fn cpu_quota(text: &str) -> Result<f64, ValueError> {
     let cpus: f64 = text

@@ -1,11 +1,11 @@
 //! The options as they are typed: names, groups, texts of the help. What they mean is in `high`.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use loadline_spec::serve::ServeSpec;
 
 use super::lab_defs::{LAB_EXIT_CODES, LabCommand};
 use super::load_defs::{LOAD_EXIT_CODES, LOAD_MORE, LoadFlags};
-use super::precompress_defs::{PRECOMPRESS_EXIT_CODES, PRECOMPRESS_MORE, PrecompressFlags};
+use super::precompress_defs::{PRECOMPRESS_MORE, PrecompressFlags};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -65,24 +65,20 @@ pub(crate) enum Command {
     #[command(after_help = format!("{SERVE_MORE}\n\n{EXIT_CODES}"))]
     Serve(Box<ServeSpec>),
     /// Compress the files of a directory ahead, for serve or another server to send.
-    #[command(after_help = format!("{PRECOMPRESS_MORE}\n\n{PRECOMPRESS_EXIT_CODES}"))]
+    #[command(after_help = PRECOMPRESS_MORE)]
     Precompress(PrecompressFlags),
     /// Send requests and measure how the server responds.
     #[command(after_help = format!("{LOAD_MORE}\n\n{LOAD_EXIT_CODES}"))]
     Load(Box<LoadFlags>),
     /// Run experiments: plans of many trials, with any server.
-    Lab(LabFlags),
+    Lab {
+        /// What to do.
+        #[command(subcommand)]
+        command: LabCommand,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell to print it for.
         shell: clap_complete::Shell,
     },
-}
-
-/// The commands of `loadline lab`.
-#[derive(Args, Debug)]
-pub(crate) struct LabFlags {
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) command: LabCommand,
 }

@@ -130,11 +130,8 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
     }
     if tls.https_redirect && !spec.listen.iter().any(|it| matches!(it, Listen::Tcp(_))) {
         let problem = "there is no http address to be redirected";
-        return Err(SpecError::new(
-            "https-redirect",
-            problem,
-            "--listen 0.0.0.0:80",
-        ));
+        let right = "--listen 0.0.0.0:80";
+        return Err(SpecError::new("https-redirect", problem, right));
     }
     Ok(())
 }
@@ -226,25 +223,17 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
         && options.latency_goal.is_none()
     {
         let problem = "a pool without a latency goal accepts what its --queue-max allows";
-        return Err(
-            SpecError::new("connections-max", problem, "--latency-goal 1s").with_value(most),
-        );
+        let error = SpecError::new("connections-max", problem, "--latency-goal 1s");
+        return Err(error.with_value(most));
     }
     if options.blocks_on_loops() {
+        let (queue, pools, io) = (options.queue, options.worker_pools, options.socket_io);
         let chosen = [
-            ("queue", options.queue.name(), Queue::WorkStealing.name()),
-            (
-                "worker-pools",
-                options.worker_pools.name(),
-                WorkerPools::PerLoop.name(),
-            ),
-            (
-                "socket-io",
-                options.socket_io.name(),
-                SocketIo::Worker.name(),
-            ),
+            ("queue", queue.name(), queue == Queue::WorkStealing),
+            ("worker-pools", pools.name(), pools == WorkerPools::PerLoop),
+            ("socket-io", io.name(), io == SocketIo::Worker),
         ];
-        if let Some((option, value, _)) = chosen.iter().find(|(_, is, idle)| is == idle) {
+        if let Some((option, value, _)) = chosen.iter().find(|(.., is_idle)| *is_idle) {
             let error = SpecError::new(option, "there are no workers", "--workers 1 or more");
             return Err(error.with_value(value));
         }

@@ -10,8 +10,8 @@ use loadline_accounts::Database;
 use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
 use loadline_proto::{Limits, TrustedProxies};
 use loadline_server::{
-    Architecture, DESCRIPTORS_RESERVED, OptionError, QUEUE_MAX, ServerOptions, SizeRange, SocketIo,
-    THREADS_MAX, WorkerPools, fixed_memory_bytes,
+    Architecture, DESCRIPTORS_RESERVED, QUEUE_MAX, ServerOptions, SizeRange, SocketIo, THREADS_MAX,
+    WorkerPools, fixed_memory_bytes,
 };
 use loadline_spec::serve::{ArchitectureSpec, Listen, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
@@ -116,11 +116,11 @@ pub(crate) fn plan(mut flags: ServeSpec, machine: &Machine) -> Result<Plan, Fail
     fit::check(&flags, architecture)?;
     let options = options(&flags, architecture, machine);
     fit::check_chosen(&flags, &options)?;
-    options.validate().map_err(refused)?;
+    options.validate().map_err(Failure::usage)?;
     let open_files_max = open_files_max(&flags, machine);
     options
         .validate_descriptors(machine.descriptors_max, open_files_max)
-        .map_err(refused)?;
+        .map_err(Failure::usage)?;
     let (memory_bytes_max, cache_bytes_max) = memory(&flags, &options, machine)?;
     Ok(Plan {
         memory_bytes_max,
@@ -166,10 +166,6 @@ fn choose(typed: &ArchitectureSpec, machine: &Machine) -> (Architecture, Option<
             Some(why) => (Architecture::Reactor, Some(why.clone())),
         },
     }
-}
-
-fn refused(error: OptionError) -> Failure {
-    Failure::usage(error.to_string())
 }
 
 /// Files that the cache may hold open: an eighth of the descriptors.
@@ -300,7 +296,7 @@ fn or_auto<const LEAST: usize, const MOST: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flags::{Typed, defs::Command, read};
+    use crate::flags::serve_spec;
     use loadline_apps::CacheLimits;
 
     const MACHINE: Machine = Machine {
@@ -317,13 +313,7 @@ mod tests {
     };
 
     fn planned(line: &str, machine: &Machine) -> Result<Plan, Failure> {
-        let words = ["loadline", "serve"]
-            .into_iter()
-            .chain(line.split_ascii_whitespace());
-        match read(words.map(Into::into))? {
-            Typed::Command(Command::Serve(flags)) => plan(*flags, machine),
-            other => panic!("{other:?}"),
-        }
+        plan(serve_spec(line)?, machine)
     }
 
     #[test]
@@ -402,26 +392,16 @@ mod tests {
             ("--workers 0", 0, None),
             ("", 4, range(256)),
             ("--loops 8 --worker-pools per-loop", 4, range(32)),
+            ("--architecture thread-pool --threads 300", 300, None),
+            ("--architecture thread-pool", 4, range(256)),
+            ("--architecture thread-pool --latency-goal off", 256, None),
         ] {
             let options = planned(line, &MACHINE).unwrap().options;
-            assert_eq!(
-                (options.workers, options.changing_sizes()),
-                (size, sizes),
-                "{line}"
-            );
-        }
-        for (line, size, sizes) in [
-            ("--threads 300", 300, None),
-            ("", 4, range(256)),
-            ("--latency-goal off", 256, None),
-        ] {
-            let line = format!("--architecture thread-pool {line}");
-            let options = planned(&line, &MACHINE).unwrap().options;
-            assert_eq!(
-                (options.threads, options.changing_sizes()),
-                (size, sizes),
-                "{line}"
-            );
+            let found = match options.architecture {
+                Architecture::ThreadPool => options.threads,
+                _ => options.workers,
+            };
+            assert_eq!((found, options.changing_sizes()), (size, sizes), "{line}");
         }
     }
 
@@ -482,10 +462,8 @@ mod tests {
         assert_eq!(planned("--memory-max off", found), (None, 128 * MIB));
         let given = planned("--memory-max 100M --cache-bytes 1M", found);
         assert_eq!(given, (Some(100 * MIB), MIB));
-        assert_eq!(
-            planned("--memory-max 64M", found),
-            (Some(64 * MIB), 16 * MIB)
-        );
+        let given = planned("--memory-max 64M", found);
+        assert_eq!(given, (Some(64 * MIB), 16 * MIB));
         assert_eq!(planned("", None), (None, 128 * MIB));
         // Threads that were asked for fit in any case.
         let line = "--architecture thread-pool --threads 1000";

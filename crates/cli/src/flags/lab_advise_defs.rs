@@ -7,13 +7,6 @@ use loadline_lab::advice::Goal;
 use loadline_lab::journal::Level;
 use loadline_spec::{ValueError, one_of};
 
-pub(crate) const LAB_ADVISE_EXIT_CODES: &str = "\
-Exit codes:
-  0    the advice was printed
-  1    a file cannot be written
-  2    bad usage: an option, or a folder without a run
-  3    no advice: the workload was not measured, or not often enough";
-
 pub(crate) const LAB_ADVISE_MORE: &str = "\
 Examples:
   loadline lab advise runs/service-time --for service_us=200
@@ -21,7 +14,13 @@ Examples:
   loadline lab advise runs/P1 --series reactors --for service_us=200
       of one series of a run that has several
   loadline lab advise runs/compare --series rate --for rate_per_s=5000 --goal latency
-      by the 99th percentile of the latency instead of the throughput";
+      by the 99th percentile of the latency instead of the throughput
+
+Exit codes:
+  0    the advice was printed
+  1    a file cannot be written
+  2    bad usage: an option, or a folder without a run
+  3    no advice: the workload was not measured, or not often enough";
 
 /// The options of `loadline lab advise`.
 #[derive(Args, Clone, Debug)]

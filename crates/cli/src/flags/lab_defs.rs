@@ -7,17 +7,17 @@ use loadline_spec::ValueError;
 use loadline_spec::load::values::Cpus;
 use loadline_spec::values::Count;
 
-use super::capacity_defs::{CAPACITY_EXIT_CODES, CAPACITY_MORE, CapacityFlags};
-use super::lab_advise_defs::{LAB_ADVISE_EXIT_CODES, LAB_ADVISE_MORE, LabAdviseFlags};
-use super::lab_link_defs::{LAB_LINK_EXIT_CODES, LAB_LINK_MORE, LabLinkFlags, RelayFlags};
+use super::capacity_defs::{CAPACITY_MORE, CapacityFlags};
+use super::lab_advise_defs::{LAB_ADVISE_MORE, LabAdviseFlags};
+use super::lab_link_defs::{LAB_LINK_MORE, LabLinkFlags, RelayFlags};
 use super::lab_paper_defs::{
     LAB_COMPARE_MORE, LAB_PAPER_MORE, LabCompareFlags, LabPaperFlags, RunningFlags,
 };
 use super::lab_report_defs::{
-    LAB_REPORT_EXIT_CODES, LAB_REPORT_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabVerifyFlags,
+    LAB_REPORT_MORE, LAB_RESULTS_MORE, LAB_VERIFY_EXIT_CODES, LabReportFlags, LabResultsFlags,
+    LabVerifyFlags,
 };
-use super::lab_results_defs::{LAB_RESULTS_EXIT_CODES, LAB_RESULTS_MORE, LabResultsFlags};
-use super::lab_server_defs::{LAB_SERVER_EXIT_CODES, LAB_SERVER_MORE, LabServerFlags};
+use super::lab_server_defs::{LAB_SERVER_MORE, LabServerFlags};
 
 pub(crate) const LAB_EXIT_CODES: &str = "\
 Exit codes:
@@ -44,10 +44,10 @@ pub(crate) enum LabCommand {
     #[command(after_help = format!("{LAB_RUN_MORE}\n\n{LAB_EXIT_CODES}"))]
     Run(LabRunFlags),
     /// Find the highest rate at which a server holds an SLO (docs/capacity.md).
-    #[command(after_help = format!("{CAPACITY_MORE}\n\n{CAPACITY_EXIT_CODES}"))]
+    #[command(after_help = CAPACITY_MORE)]
     Capacity(Box<CapacityFlags>),
     /// Make one HTML file of a run: charts, tables, claims (docs/report.md).
-    #[command(after_help = format!("{LAB_REPORT_MORE}\n\n{LAB_REPORT_EXIT_CODES}"))]
+    #[command(after_help = LAB_REPORT_MORE)]
     Report(LabReportFlags),
     /// Compute every number of a report again from the raw files, and compare.
     #[command(after_help = LAB_VERIFY_EXIT_CODES)]
@@ -59,16 +59,16 @@ pub(crate) enum LabCommand {
     #[command(after_help = format!("{LAB_COMPARE_MORE}\n\n{LAB_EXIT_CODES}"))]
     Compare(LabCompareFlags),
     /// Say which server to use for a workload that was measured, and how to start it (docs/advice.md).
-    #[command(after_help = format!("{LAB_ADVISE_MORE}\n\n{LAB_ADVISE_EXIT_CODES}"))]
+    #[command(after_help = LAB_ADVISE_MORE)]
     Advise(LabAdviseFlags),
     /// Summarise several runs on one page of Markdown: charts, claims, machine (docs/papers.md).
-    #[command(after_help = format!("{LAB_RESULTS_MORE}\n\n{LAB_RESULTS_EXIT_CODES}"))]
+    #[command(after_help = LAB_RESULTS_MORE)]
     Results(LabResultsFlags),
     /// Print how a server of a plan is started, as JSON, and write its configuration (docs/lab.md).
-    #[command(after_help = format!("{LAB_SERVER_MORE}\n\n{LAB_SERVER_EXIT_CODES}"))]
+    #[command(after_help = LAB_SERVER_MORE)]
     Server(LabServerFlags),
     /// List slow networks that plans may name, or measure one against its settings (docs/links.md).
-    #[command(after_help = format!("{LAB_LINK_MORE}\n\n{LAB_LINK_EXIT_CODES}"))]
+    #[command(after_help = LAB_LINK_MORE)]
     Link(LabLinkFlags),
     /// Carries the packets of a trial over a link; started by the run itself.
     #[command(hide = true)]

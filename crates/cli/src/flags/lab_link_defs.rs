@@ -7,14 +7,6 @@ use loadline_lab::link::LinkSpec;
 use loadline_spec::load::values::Cpus;
 use loadline_spec::values::Time;
 
-pub(crate) const LAB_LINK_EXIT_CODES: &str = "\
-Exit codes:
-  0    the link is as set, or links were listed
-  1    links are not testable on this machine, or a measurement failed
-  2    bad usage: an option, or a link
-  3    something of the link is not as set
-  130  interrupted";
-
 pub(crate) const LAB_LINK_MORE: &str = "\
 Examples:
   loadline lab link
@@ -22,7 +14,14 @@ Examples:
   loadline lab link delay=75ms,bandwidth=2Mbit,loss=1%
       75 ms in each direction, so a round trip of 150 ms: ping, what comes through, a bulk transfer
   loadline lab link dsl,loss=0.5%,up.bandwidth=1Mbit
-      a link by name, with other loss and, from the client to the server, another bandwidth";
+      a link by name, with other loss and, from the client to the server, another bandwidth
+
+Exit codes:
+  0    the link is as set, or links were listed
+  1    links are not testable on this machine, or a measurement failed
+  2    bad usage: an option, or a link
+  3    something of the link is not as set
+  130  interrupted";
 
 /// The options of `loadline lab link`.
 #[derive(Args, Clone, Debug)]

@@ -4,18 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-pub(crate) const LAB_SERVER_EXIT_CODES: &str = "\
-Exit codes:
-  0    printed
-  1    its configuration cannot be written
-  2    bad usage: an option, a plan, a server that the plan does not have";
-
 pub(crate) const LAB_SERVER_MORE: &str = "\
 Examples:
   loadline lab server
       the servers of loadline lab compare: their names, and whether they are installed
   loadline lab server nginx-tuned --port 8080 --root site --dir /tmp/nginx
-      writes its configuration into that folder, and prints the command line that starts it";
+      writes its configuration into that folder, and prints the command line that starts it
+
+Exit codes:
+  0    printed
+  1    its configuration cannot be written
+  2    bad usage: an option, a plan, a server that the plan does not have";
 
 /// The options of `loadline lab server`.
 #[derive(Args, Clone, Debug)]

@@ -28,11 +28,8 @@ fn idle_timeouts(connections: &ConnectionSpec) -> Result<(u64, u64), SpecError> 
     };
     let proxy_idle_ms = ms("proxy-idle-timeout", of_proxies)?;
     if proxy_idle_ms < idle_ms {
-        let error = SpecError::new(
-            "proxy-idle-timeout",
-            "shorter than for other connections",
-            "at least --idle-timeout",
-        );
+        let problem = "shorter than for other connections";
+        let error = SpecError::new("proxy-idle-timeout", problem, "at least --idle-timeout");
         return Err(error.with_value(of_proxies));
     }
     Ok((idle_ms, proxy_idle_ms))
@@ -51,11 +48,8 @@ pub(crate) fn limits(flags: &ServeSpec) -> Result<Limits, SpecError> {
     let head_bytes_max = bytes(*requests.head_max);
     let target_bytes_max = bytes(*requests.target_max);
     if target_bytes_max >= head_bytes_max {
-        let error = SpecError::new(
-            "target-max",
-            "does not fit into the head",
-            format!("less than --head-max {head_bytes_max}"),
-        );
+        let right = format!("less than --head-max {head_bytes_max}");
+        let error = SpecError::new("target-max", "does not fit into the head", right);
         return Err(error.with_value(target_bytes_max));
     }
     Ok(Limits {

@@ -12,7 +12,6 @@ pub(crate) mod lab_defs;
 pub(crate) mod lab_link_defs;
 pub(crate) mod lab_paper_defs;
 pub(crate) mod lab_report_defs;
-pub(crate) mod lab_results_defs;
 pub(crate) mod lab_server_defs;
 pub(crate) mod limits;
 pub(crate) mod load_defs;
@@ -70,6 +69,17 @@ fn command_named(arguments: &[OsString]) -> String {
     match names.is_empty() {
         true => "serve".to_owned(), // the options of a server are what is asked for most
         false => names.join(" "),
+    }
+}
+
+/// What is typed behind `loadline serve`.
+#[cfg(test)]
+pub(crate) fn serve_spec(line: &str) -> Result<loadline_spec::serve::ServeSpec, Failure> {
+    let words = ["loadline", "serve"].into_iter();
+    let words = words.chain(line.split_ascii_whitespace());
+    match read(words.map(Into::into))? {
+        Typed::Command(Command::Serve(spec)) => Ok(*spec),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -185,26 +195,19 @@ fn one_line(error: &clap::Error, command: &str) -> String {
 }
 
 fn missing_argument(option: &str, command: &str) -> String {
-    match command {
-        "precompress" => {
-            "the directory is missing; right would be loadline precompress DIR".to_owned()
+    let (what, right) = match command {
+        "precompress" => ("the directory", "DIR"),
+        "lab run" => (option, "PLAN --out DIR"),
+        "lab capacity" => {
+            let right = "--slo 'p99 < 50ms' URL, or -- and how a server is started";
+            (option, right)
         }
-        "lab run" => {
-            format!("{option} is missing; right would be loadline lab run PLAN --out DIR")
-        }
-        "lab capacity" => format!(
-            "{option} is missing; right would be loadline lab capacity --slo 'p99 < 50ms' URL, or -- \
-             and how a server is started"
-        ),
-        "lab paper" => "the paper is missing; right would be loadline lab paper P1".to_owned(),
-        "lab server" => format!(
-            "{option} is missing; right would be loadline lab server NAME --root DIR --dir DIR"
-        ),
-        of_lab if of_lab.starts_with("lab ") => {
-            format!("the folder of the run is missing; right would be loadline {of_lab} RUN")
-        }
-        _ => format!("{option} is missing: the options given need it"),
-    }
+        "lab paper" => ("the paper", "P1"),
+        "lab server" => (option, "NAME --root DIR --dir DIR"),
+        of_lab if of_lab.starts_with("lab ") => ("the folder of the run", "RUN"),
+        _ => return format!("{option} is missing: the options given need it"),
+    };
+    format!("{what} is missing; right would be loadline {command} {right}")
 }
 
 fn missing_command(command: &str) -> &'static str {
@@ -291,25 +294,13 @@ mod tests {
         let name = match (option.get_long(), value) {
             (Some(long), Some(value)) => format!("{short}--{long} {value}"),
             (Some(long), None) => format!("{short}--{long}"),
-            (None, _) => match option.get_id().as_str() {
-                "root" => "DIR".to_owned(),
-                "plan" => "PLAN".to_owned(),
-                "run" => "RUN".to_owned(),
-                "paper" => "PAPER".to_owned(),
-                "url" if !is_several => "URL".to_owned(),
-                "link" => "LINK".to_owned(),
-                "command" => "-- COMMAND...".to_owned(),
-                _ => "URL...".to_owned(),
-            },
+            (None, Some(value)) if option.is_last_set() => format!("-- {value}..."),
+            (None, Some(value)) if is_several => format!("{value}..."),
+            (None, value) => value.unwrap_or_default().to_owned(),
         };
         let help = option.get_help().unwrap().to_string();
-        let (help, noted) = match help.split_once(" [default: ") {
-            Some((help, noted)) => (
-                help.to_owned(),
-                noted.trim_end_matches("].").trim_end_matches(']'),
-            ),
-            None => (help.clone(), ""),
-        };
+        let (help, noted) = help.split_once(" [default: ").unwrap_or((&help, ""));
+        let noted = noted.trim_end_matches("].").trim_end_matches(']');
         let default = match option.get_default_values() {
             [default] if takes => format!("`{}`", default.to_string_lossy()),
             _ => noted.to_owned(),

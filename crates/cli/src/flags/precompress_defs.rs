@@ -9,18 +9,17 @@ use loadline_apps::precompress::TypePattern;
 use loadline_spec::ValueError;
 use loadline_spec::values::{Auto, Count, Size};
 
-pub(crate) const PRECOMPRESS_EXIT_CODES: &str = "\
-Exit codes:
-  0  every file has the variants that make it smaller
-  1  something failed: standard error says which files are without
-  2  bad usage: an option, a directory";
-
 pub(crate) const PRECOMPRESS_MORE: &str = "\
 Examples:
   loadline precompress public
       writes app.js.br, app.js.zst and app.js.gz beside public/app.js, and so on; what is up to date stays
   loadline precompress public --encodings gzip --types text/html,text/css
-      writes only .gz, and only for these";
+      writes only .gz, and only for these
+
+Exit codes:
+  0  every file has the variants that make it smaller
+  1  something failed: standard error says which files are without
+  2  bad usage: an option, a directory";
 
 /// The options of `loadline precompress`.
 #[derive(Args, Clone, Debug)]

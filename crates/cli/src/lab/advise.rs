@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use loadline_capacity::stats::Comparison;
-use loadline_lab::advice::{Advice, Change, Choice, Goal, Question, advise, text};
+use loadline_lab::advice::{Advice, Choice, Goal, Question, advise, text};
 use loadline_lab::analysis::Run;
 use loadline_lab::journal::Levels;
 use loadline_lab::report::{quantity, shell};
@@ -48,11 +48,8 @@ fn page(advice: &Advice) -> String {
         true => "",
         false => "none is distinguishably the best. The best mean has ",
     };
-    let mut page = format!(
-        "For {}: {clear}{}",
-        text(&advice.workload),
-        named(&advice.best, goal)
-    );
+    let (workload, best) = (text(&advice.workload), named(&advice.best, goal));
+    let mut page = format!("For {workload}: {clear}{best}");
     page += &match advice.rests_on.as_slice() {
         [first, _, ..] => format!(" at {}.\n", text(first)),
         _ => ".\n".to_owned(),
@@ -105,38 +102,25 @@ fn comparison(advice: &Advice) -> String {
         false => format!("Runner-up: {runner_up}; the advice is {margin} times as good.\n"),
     };
     for choice in advice.tied.iter().skip(usize::from(is_tied)) {
-        let _ = writeln!(
-            page,
-            "Nor is it distinguishable from {}.",
-            named(choice, advice.goal)
-        );
+        let choice = named(choice, advice.goal);
+        let _ = writeln!(page, "Nor is it distinguishable from {choice}.");
     }
     let limited =
         advice.best.is_client_limited || advice.tied.iter().any(|it| it.is_client_limited);
     if limited {
         page += "Where the client was the limit, what the server's CPU time leaves room for, an estimate, counts too.\n";
     }
-    let _ = writeln!(
-        page,
-        "Differences below {:.1} % count as none here.",
-        advice.matters * 100.0
-    );
-    page
+    let least = advice.matters * 100.0;
+    page + &format!("Differences below {least:.1} % count as none here.\n")
 }
 
 fn margin(comparison: &Comparison) -> String {
-    let interval = comparison.interval.map_or_else(
-        || " (no interval)".to_owned(),
-        |it| {
-            format!(
-                " ({:.2} to {:.2}, {:.0} % interval)",
-                it.low,
-                it.high,
-                it.level * 100.0
-            )
-        },
-    );
-    format!("{:.2}{interval}", comparison.ratio)
+    let ratio = comparison.ratio;
+    let Some(it) = comparison.interval else {
+        return format!("{ratio:.2} (no interval)");
+    };
+    let (low, high, level) = (it.low, it.high, it.level * 100.0);
+    format!("{ratio:.2} ({low:.2} to {high:.2}, {level:.0} % interval)")
 }
 
 fn changes(advice: &Advice) -> String {
@@ -145,18 +129,9 @@ fn changes(advice: &Advice) -> String {
     }
     let mut page = "What would change that:\n".to_owned();
     for change in &advice.would_change {
-        let Change {
-            factor,
-            level,
-            best,
-            comparison,
-        } = change;
-        let _ = writeln!(
-            page,
-            "  {factor} = {level}: {} is {} times as good there",
-            text(best),
-            margin(comparison)
-        );
+        let (best, margin) = (text(&change.best), margin(&change.comparison));
+        let (factor, level) = (&change.factor, &change.level);
+        page += &format!("  {factor} = {level}: {best} is {margin} times as good there\n");
     }
     page
 }
@@ -174,10 +149,8 @@ fn start(choice: &Choice) -> String {
         }
         return page;
     };
-    let mut line = vec!["loadline", "serve", "DIR", "--listen=127.0.0.1:8080"]
-        .into_iter()
-        .map(str::to_owned)
-        .collect::<Vec<_>>();
+    let begin = ["loadline", "serve", "DIR", "--listen=127.0.0.1:8080"];
+    let mut line = begin.map(str::to_owned).to_vec();
     line.extend(written_out(&resolved).iter().map(|word| for_others(word)));
     format!("Start it with\n  {}\n", shell(&line))
 }
@@ -221,11 +194,7 @@ fn written_out(plan: &Plan) -> Vec<String> {
 
 /// What `loadline serve` made of its options on the CPUs of the trial, where `auto` is by this machine; `None`: it was another server.
 fn resolved(choice: &Choice) -> Option<Plan> {
-    let is_loadline = choice
-        .command
-        .first()
-        .is_some_and(|name| name == "loadline");
-    if !is_loadline {
+    if choice.command.first().map(String::as_str) != Some("loadline") {
         return None;
     }
     let machine = Machine {

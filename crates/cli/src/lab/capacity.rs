@@ -166,10 +166,8 @@ fn trials(flags: &CapacityFlags, load: LoadSpec) -> Result<(Box<dyn Trials>, Str
         },
         interrupt::is_over,
     );
-    Ok((
-        Box::new(fresh.map_err(Failure::usage)?),
-        flags.command.join(" "),
-    ))
+    let fresh = fresh.map_err(Failure::usage)?;
+    Ok((Box::new(fresh), flags.command.join(" ")))
 }
 
 fn placement(flags: &CapacityFlags) -> Placement {
@@ -291,14 +289,10 @@ impl SearchObserver for Lines {
             Outcome::Discarded => "discarded",
             Outcome::ClientLimited => "client-limited",
         };
-        let p99_us = evidence
-            .measured
-            .as_ref()
-            .and_then(|one| one.latency_p99_us);
-        let reason = evidence
-            .reasons
-            .first()
-            .map_or(String::new(), |reason| format!(": {reason}"));
+        let measured = evidence.measured.as_ref();
+        let p99_us = measured.and_then(|one| one.latency_p99_us);
+        let reason = evidence.reasons.first();
+        let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
         let left_s = (self.budget_s - search.spent_s()).max(0.0).round();
         crate::say(&format!(
             "{:>3} {:<7} {}/s for {}: {outcome}, p99 {}, {} left{reason}",

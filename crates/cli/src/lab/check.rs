@@ -27,12 +27,9 @@ pub(super) fn check(prepared: &Prepared) -> Result<(), Failure> {
     let (mut loads, mut servers) = (BTreeSet::new(), BTreeSet::new());
     for cell in &prepared.expansion.cells {
         let named = |failure: Failure| {
-            Failure::usage(format!(
-                "series {}: {}: {}",
-                prepared.plan.series[cell.series].name,
-                levels_text(&cell.levels),
-                failure.message
-            ))
+            let series = &prepared.plan.series[cell.series].name;
+            let levels = levels_text(&cell.levels);
+            Failure::usage(format!("series {series}: {levels}: {}", failure.message))
         };
         let load = load_of(prepared, cell, &names).map_err(|error| named(error.into()))?;
         if loads.insert(given(&load)) {

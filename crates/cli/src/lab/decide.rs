@@ -84,10 +84,6 @@ fn words(verdict: &Verdict) -> String {
         true => "decided",
         false => "not decided",
     };
-    format!(
-        "{what}, {:.3} to {:.3} ({:.1} % interval)",
-        ratio.low,
-        ratio.high,
-        ratio.level * 100.0
-    )
+    let (low, high, level) = (ratio.low, ratio.high, ratio.level * 100.0);
+    format!("{what}, {low:.3} to {high:.3} ({level:.1} % interval)")
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use loadline_lab::link::PRESETS;
-use loadline_lab::runner::link_check::{LinkCheck, Row, check_link};
+use loadline_lab::runner::link_check::{LinkCheck, check_link};
 use loadline_lab::runner::relay::{RelayOptions, relay};
 use loadline_spec::load::values::Cpus;
 
@@ -64,16 +64,10 @@ fn page(check: &LinkCheck) -> String {
             (Some(wanted), false) => format!("{wanted:.2}"),
             (None, _) => "-".to_owned(),
         };
-        let Row {
-            name,
-            unit,
-            measured,
-            ..
-        } = row;
-        let mark = if row.holds == Some(false) {
-            "  off"
-        } else {
-            ""
+        let (name, unit, measured) = (&row.name, &row.unit, row.measured);
+        let mark = match row.holds {
+            Some(false) => "  off",
+            _ => "",
         };
         let _ = writeln!(page, "{name:16} {wanted:>14} {measured:>14.2} {unit}{mark}");
     }

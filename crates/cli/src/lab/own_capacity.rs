@@ -5,7 +5,7 @@ use std::path::Path;
 use loadline_lab::cells::{Cell, levels_text};
 use loadline_lab::expand::OVERHEAD_S;
 use loadline_lab::journal::Trial;
-use loadline_lab::runner::{Listener, OwnCapacities, Prepared, Processes, Stop};
+use loadline_lab::runner::{OwnCapacities, Prepared, Processes, Stop};
 use loadline_record::report::number::{rate, span_s};
 
 use crate::interrupt;
@@ -26,12 +26,11 @@ pub(super) fn measure(prepared: &mut Prepared, out: &Path, say: &dyn Fn(&str)) -
         ));
         let trial_runner = Processes::new(&prepared.plan, &own.expansion, out, interrupt::is_over);
         let mut trial_runner = trial_runner.map_err(Stop::Failed)?;
-        let mut lines = Lines(say);
         own.measure(
             &mut trial_runner,
             store,
             &mut prepared.capacities,
-            &mut lines,
+            &mut |cell, trial, per_s| say(&line(cell, trial, per_s)),
         )?;
     }
     for (index, cell) in own.expansion.cells.iter().enumerate() {
@@ -57,18 +56,15 @@ pub(super) fn description(prepared: &Prepared) -> String {
     )
 }
 
-struct Lines<'a>(&'a dyn Fn(&str));
-
-impl Listener for Lines<'_> {
-    fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>) {
-        let levels = levels_text(&cell.levels);
-        let what = match per_s {
-            Some(per_s) if trial.client_limited => {
-                format!("at least {}/s, the client was at its end", rate(per_s))
-            }
-            Some(per_s) => format!("{}/s", rate(per_s)),
-            None => format!("discarded: {}", trial.discarded.join(" ")),
-        };
-        (self.0)(&format!("closed loop of {levels}: {what}"));
-    }
+/// What a trial has carried, if it counts.
+fn line(cell: &Cell, trial: &Trial, per_s: Option<f64>) -> String {
+    let levels = levels_text(&cell.levels);
+    let what = match per_s {
+        Some(per_s) if trial.client_limited => {
+            format!("at least {}/s, the client was at its end", rate(per_s))
+        }
+        Some(per_s) => format!("{}/s", rate(per_s)),
+        None => format!("discarded: {}", trial.discarded.join(" ")),
+    };
+    format!("closed loop of {levels}: {what}")
 }

@@ -109,20 +109,13 @@ pub(super) fn compare(flags: &LabCompareFlags) -> Result<(), Failure> {
     let markdown = out.join("compare.md");
     replace(&markdown, &format!("# {}\n\n{page}", report.title))?;
     let json = out.join("compare.json");
-    replace(
-        &json,
-        &compare::json(&run, &report).map_err(Failure::failed)?,
-    )?;
-    let mut said = format!(
-        "\ntables: {}\nfigures: {}\n",
-        markdown.display(),
-        json.display()
-    );
+    let figures = compare::json(&run, &report).map_err(Failure::failed)?;
+    replace(&json, &figures)?;
+    let (tables, figures) = (markdown.display(), json.display());
+    let mut said = format!("\ntables: {tables}\nfigures: {figures}\n");
     if let Some(file) = &flags.page {
-        let charts = flags
-            .figures
-            .as_deref()
-            .map(|folder| charts(file, folder, &report));
+        let folder = flags.figures.as_deref();
+        let charts = folder.map(|folder| charts(file, folder, &report));
         let page = charts.unwrap_or_default() + page.trim_end();
         marks.insert("--page", file, &page)?;
         said += &format!("page: {}\n", file.display());

@@ -19,19 +19,15 @@ use crate::print;
 /// Writes the report and whatever else was asked for.
 pub(super) fn report(flags: &LabReportFlags) -> Result<(), Failure> {
     let (run, report) = derived(&flags.run)?;
-    let path = flags
-        .output
-        .clone()
-        .unwrap_or_else(|| flags.run.join(REPORT));
+    let path = flags.output.clone();
+    let path = path.unwrap_or_else(|| flags.run.join(REPORT));
     replace(&path, &page(&report).map_err(Failure::failed)?)?;
     let mut said = format!("{}\nreport: {}\n", report.answer, path.display());
     if let Some(folder) = &flags.figures {
         fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
         for figure in &report.figures {
-            replace(
-                &folder.join(format!("{}.svg", figure.id)),
-                &svg::draw(figure),
-            )?;
+            let picture = folder.join(format!("{}.svg", figure.id));
+            replace(&picture, &svg::draw(figure))?;
         }
         let count = report.figures.len();
         said += &format!("figures: {count} in {}\n", folder.display());
@@ -53,10 +49,8 @@ pub(super) fn report(flags: &LabReportFlags) -> Result<(), Failure> {
 /// Derives the report again and says whether it is the same.
 pub(super) fn check(flags: &LabVerifyFlags) -> Result<(), Failure> {
     let (_, report) = derived(&flags.run)?;
-    let path = flags
-        .report
-        .clone()
-        .unwrap_or_else(|| flags.run.join(REPORT));
+    let path = flags.report.clone();
+    let path = path.unwrap_or_else(|| flags.run.join(REPORT));
     let outcome = verify(&flags.run, &path, &report).map_err(Failure::usage)?;
     let mut said = String::new();
     for text in &outcome.unchecked {

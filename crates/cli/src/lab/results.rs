@@ -8,7 +8,7 @@ use super::marks::{Marks, relative};
 use super::report::derived;
 use crate::failure::Failure;
 use crate::files::replace;
-use crate::flags::lab_results_defs::LabResultsFlags;
+use crate::flags::lab_report_defs::LabResultsFlags;
 
 /// What the README has before and behind the summary.
 const MARKS: Marks<'_> = Marks {

@@ -174,12 +174,8 @@ fn most_frequent<'r>(reasons: impl Iterator<Item = &'r String>) -> String {
 fn description(prepared: &Prepared) -> String {
     let (plan, expansion) = (&prepared.plan, &prepared.expansion);
     let recorded = |number: u32| prepared.recorded.iter().any(|trial| trial.number == number);
-    let missing: Vec<_> = expansion
-        .trials
-        .iter()
-        .filter(|trial| !recorded(trial.number))
-        .copied()
-        .collect();
+    let trials = expansion.trials.iter().copied();
+    let missing: Vec<_> = trials.filter(|trial| !recorded(trial.number)).collect();
     let estimate_s = expansion.estimate_s(plan, &missing, loadline_lab::expand::OVERHEAD_S);
     let mut text = format!(
         "{}: {} cells, {} trials in {} blocks, {} recorded, about {} left\n",
@@ -225,9 +221,6 @@ fn terminal_width() -> Option<usize> {
         return None;
     }
     let found = terminal_size::terminal_size_of(io::stderr());
-    Some(
-        found.map_or(WIDTH_DEFAULT, |(terminal_size::Width(width), _)| {
-            usize::from(width)
-        }),
-    )
+    let width = found.map(|(terminal_size::Width(width), _)| usize::from(width));
+    Some(width.unwrap_or(WIDTH_DEFAULT))
 }

@@ -47,12 +47,9 @@ impl Outputs {
             parsed.map_err(|why| Failure::usage(format!("--assert {why}")))
         };
         refuse_same(flags)?;
+        let assertions = flags.assert.iter().map(assertion);
         Ok(Self {
-            assertions: flags
-                .assert
-                .iter()
-                .map(assertion)
-                .collect::<Result<_, _>>()?,
+            assertions: assertions.collect::<Result<_, _>>()?,
             style: flags.style,
             json: Output::open("--json", flags.json.as_deref())?,
             csv: Output::open("--csv", flags.csv.as_deref())?,
@@ -190,15 +187,12 @@ fn verdict(
         let message = "interrupted: this is what was measured so far";
         return fail(Exit::Interrupted, message);
     }
-    if let Some(record) = records
-        .iter()
-        .find(|record| record.everything.completed == 0)
-    {
-        let message = match record.everything.errors_total() {
+    let mut tallies = records.iter().map(|record| &record.everything);
+    if let Some(all) = tallies.find(|all| all.completed == 0) {
+        let message = match all.errors_total() {
             0 => "no response came, and no error: nothing was due, or the run was too short",
             _ => "no response came; the errors are in the result",
         };
-        let all = &record.everything;
         // Idle and slow clients may run without plain clients, and so without responses; but they
         // have connections.
         if all.offered > 0 || (all.connections == 0 && all.errors_total() > 0) {

@@ -8,7 +8,8 @@ use loadline_load::judge::{broken, connect_fault};
 use loadline_load::secure_link::{Broken, Handshake, SecureLink};
 use loadline_proto::{Connector, LayerFailure};
 use loadline_record::ErrorKind;
-use loadline_sys::{connect, socket};
+use loadline_sys::connect::{self, Unread};
+use loadline_sys::socket;
 
 use crate::{Order, VirtualUser};
 
@@ -178,25 +179,18 @@ impl Link {
             }
             return received.map_err(|error| broken(&error));
         };
-        loop {
-            let left = &secure.plain[secure.taken..];
-            if !left.is_empty() {
+        match secure.fill(&mut buffer[..most], self.socket.as_fd())? {
+            Unread::None => {
+                self.is_readable = false;
+                Ok(None)
+            }
+            Unread::End => Ok(Some(0)),
+            Unread::Some => {
+                let left = &secure.plain[secure.taken..];
                 let count = left.len().min(most);
                 buffer[..count].copy_from_slice(&left[..count]);
                 secure.taken += count;
-                return Ok(Some(count));
-            }
-            if secure.layer.has_ended() {
-                return Ok(Some(0));
-            }
-            match socket::receive(self.socket.as_fd(), &mut buffer[..most]) {
-                Ok(None) => {
-                    self.is_readable = false;
-                    return Ok(None);
-                }
-                Ok(Some(0)) => return Ok(Some(0)),
-                Ok(Some(count)) => secure.take_in(&mut buffer[..count], self.socket.as_fd())?,
-                Err(error) => return Err(broken(&error)),
+                Ok(Some(count))
             }
         }
     }
@@ -204,25 +198,12 @@ impl Link {
     /// Whether receiving would bring the end at once. For one that is half-closed: what its layer has
     /// sealed is read, since only there it shows whether bytes or the layer's own end come first.
     pub(super) fn is_over(&mut self, buffer: &mut [u8]) -> Result<bool, ErrorKind> {
-        let Some(secure) = &mut self.secure else {
-            let unread = connect::unread(self.socket.as_fd());
-            let unread = unread.map_err(|error| broken(&error))?;
-            return Ok(unread == connect::Unread::End);
+        let socket = self.socket.as_fd();
+        let unread = match &mut self.secure {
+            None => connect::unread(socket).map_err(|error| broken(&error))?,
+            Some(secure) => secure.fill(buffer, socket)?,
         };
-        loop {
-            if secure.taken < secure.plain.len() {
-                return Ok(false);
-            }
-            if secure.layer.has_ended() {
-                return Ok(true);
-            }
-            match socket::receive(self.socket.as_fd(), buffer) {
-                Ok(None) => return Ok(false),
-                Ok(Some(0)) => return Ok(true),
-                Ok(Some(count)) => secure.take_in(&mut buffer[..count], self.socket.as_fd())?,
-                Err(error) => return Err(broken(&error)),
-            }
-        }
+        Ok(unread == Unread::End)
     }
 
     /// Says that nothing more will be sent.
@@ -245,6 +226,24 @@ impl Link {
 }
 
 impl Secure {
+    /// Reads from the socket until something has come through the layer, or its end.
+    fn fill(&mut self, buffer: &mut [u8], socket: BorrowedFd<'_>) -> Result<Unread, ErrorKind> {
+        loop {
+            if self.taken < self.plain.len() {
+                return Ok(Unread::Some);
+            }
+            if self.layer.has_ended() {
+                return Ok(Unread::End);
+            }
+            match socket::receive(socket, buffer) {
+                Ok(None) => return Ok(Unread::None),
+                Ok(Some(0)) => return Ok(Unread::End),
+                Ok(Some(count)) => self.take_in(&mut buffer[..count], socket)?,
+                Err(error) => return Err(broken(&error)),
+            }
+        }
+    }
+
     /// Takes in what was received; all that came before it was taken.
     fn take_in(&mut self, bytes: &mut [u8], socket: BorrowedFd<'_>) -> Result<(), ErrorKind> {
         self.plain.clear();

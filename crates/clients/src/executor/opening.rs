@@ -16,16 +16,13 @@ use crate::{Event, Order};
 const OPENING_MAX: u32 = 256;
 
 impl Executor<'_> {
-    /// Asks for the first orders, before the start; members that prepare wait for their turn.
-    pub(crate) fn ask_all_beforehand(&mut self) {
-        for index in 0..self.member_count() {
-            self.ask_beforehand(index);
-        }
-    }
-
-    fn ask_beforehand(&mut self, index: u32) {
-        if self.will_prepare(index) {
-            return;
+    /// Asks for a first order, before the start; a member that prepares waits for its turn.
+    pub(super) fn ask_beforehand(&mut self, index: u32) {
+        if let Some(member) = &mut self.members[index as usize]
+            && member.user.prepares()
+        {
+            member.doing = Doing::Unprepared;
+            return self.preparing.push(index);
         }
         let order = self.call(index, |user, context| user.next_order(context));
         let (Some(order), Some(member)) = (order, &mut self.members[index as usize]) else {
@@ -60,10 +57,8 @@ impl Executor<'_> {
             true => &self.plan.sources,
             false => &user_group.sources,
         };
-        let source = match sources.len() as u64 {
-            0 => None,
-            count => sources.get((member.number % count) as usize).copied(),
-        };
+        let at = member.number % sources.len().max(1) as u64;
+        let source = sources.get(at as usize).copied();
         member.doing = Doing::Connecting;
         member.link = None;
         let socket = match connect::connect(&address, source, user_group.receive_buffer_bytes) {
@@ -178,12 +173,12 @@ impl Executor<'_> {
         None
     }
 
-    /// A member no longer opens a connection.
-    pub(super) fn no_longer_opening(&mut self, doing: &Doing, is_preparing: bool) {
-        if !self.time.is_started
-            && !is_preparing
-            && matches!(doing, Doing::Connecting | Doing::Handshaking)
-        {
+    /// A member that was doing this no longer prepares, or opens a connection before the start.
+    pub(super) fn end_turn(&mut self, doing: &Doing, was_preparing: bool) {
+        let was_opening = matches!(doing, Doing::Connecting | Doing::Handshaking);
+        if was_preparing {
+            self.preparing.end();
+        } else if was_opening && !self.time.is_started {
             self.opening.end();
         }
     }

@@ -9,19 +9,6 @@ use super::visit::GoesOn;
 const PREPARING_MAX: u32 = 16;
 
 impl Executor<'_> {
-    /// Has a member wait for its turn, if it prepares.
-    pub(super) fn will_prepare(&mut self, index: u32) -> bool {
-        let Some(member) = &mut self.members[index as usize] else {
-            return false;
-        };
-        if member.user.prepares() {
-            member.doing = Doing::Unprepared;
-            self.preparing.push(index);
-            return true;
-        }
-        false
-    }
-
     /// Goes on with those that wait for their turn, within the bound.
     pub(super) fn prepare_more(&mut self) {
         while let Some(index) = self.preparing.next(PREPARING_MAX) {
@@ -40,8 +27,10 @@ impl Executor<'_> {
         if let Some(member) = &mut self.members[index as usize] {
             member.doing = Doing::Prepared;
             member.until_ns = u64::MAX;
+            if std::mem::take(&mut member.is_preparing) {
+                self.preparing.end();
+            }
         }
-        self.no_longer_preparing(index);
         None
     }
 
@@ -50,13 +39,5 @@ impl Executor<'_> {
         self.failure.get_or_insert(why);
         self.retire(index);
         None
-    }
-
-    pub(super) fn no_longer_preparing(&mut self, index: u32) {
-        if let Some(member) = &mut self.members[index as usize]
-            && std::mem::take(&mut member.is_preparing)
-        {
-            self.preparing.end();
-        }
     }
 }

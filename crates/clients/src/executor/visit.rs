@@ -50,17 +50,17 @@ impl Executor<'_> {
                 let order = std::mem::replace(order, Order::Done);
                 self.begin(index, order)
             }
-            Doing::Queued => self.connect(index), // the start came before its turn
+            // The start may come before the turn of one that is queued or unprepared.
+            Doing::Queued => self.connect(index),
             Doing::Opened(Ok(())) => self.notify(index, Event::Connected),
             Doing::Opened(Err(kind)) => {
                 let kind = *kind;
                 self.failed(index, kind)
             }
-            Doing::Unprepared => self.ask(index), // the start came before its turn
             Doing::Prepared if member.link.as_ref().is_some_and(|link| link.is_half_closed) => {
                 self.closed(index)
             }
-            Doing::Prepared => self.ask(index),
+            Doing::Unprepared | Doing::Prepared => self.ask(index),
         }
     }
 
@@ -234,26 +234,22 @@ impl Executor<'_> {
         let member = self.members[index as usize].as_ref();
         let link = member.and_then(|member| member.link.as_ref());
         let is_cut = link.is_some_and(Link::is_cut);
-        self.drop_link(index);
         self.notify(index, if is_cut { Event::Cut } else { Event::Closed })
     }
 
     /// The connection did not come to be, or broke.
     pub(super) fn failed(&mut self, index: u32, kind: ErrorKind) -> Option<GoesOn> {
-        self.drop_link(index);
         self.notify(index, Event::Failed(kind))
     }
 
-    fn drop_link(&mut self, index: u32) {
-        if let Some(member) = &mut self.members[index as usize] {
-            member.link = None;
-        }
-    }
-
-    /// The order at hand has come to this event; the next one is asked for.
+    /// The order at hand has come to this event, which may be the end of the connection; the next one
+    /// is asked for.
     pub(super) fn notify(&mut self, index: u32, event: Event<'_>) -> Option<GoesOn> {
         if let Some(member) = &mut self.members[index as usize] {
             member.doing = Doing::Nothing;
+            if matches!(event, Event::Closed | Event::Cut | Event::Failed(_)) {
+                member.link = None;
+            }
         }
         self.call(index, |user, context| user.on_event(event, context))?;
         Some(GoesOn)

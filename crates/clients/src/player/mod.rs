@@ -156,14 +156,13 @@ impl Player {
             self.next_byte = 0;
         }
         let first_byte = self.next_byte;
-        let last_byte = first_byte.saturating_add(bytes - 1);
         let end_byte = self.length.unwrap_or(u64::MAX).saturating_sub(1);
+        let last_byte = first_byte.saturating_add(bytes - 1).min(end_byte);
         self.look = Look {
             first_byte,
-            last_byte: last_byte.min(end_byte),
+            last_byte,
             ..Look::default()
         };
-        let last_byte = self.look.last_byte;
         Order::Send(range::asking(caller.request(), first_byte, last_byte))
     }
 
@@ -218,13 +217,13 @@ impl Behaviour for Player {
             return Some(Order::SleepUntil { ns: room_ns });
         }
         if let Some(due_ns) = self.room_ns.take() {
-            caller.due(due_ns, context);
+            caller.exchange.due(due_ns, context);
         }
         None
     }
 
     fn next_order(&mut self, caller: &mut Caller, context: &mut UserContext<'_>) -> Order {
-        match caller.exchange().is_out() {
+        match caller.exchange.is_out() {
             true => self.listen(caller, context),
             false => self.ask(caller, context),
         }

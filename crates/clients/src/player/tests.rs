@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use loadline_load::Prepared;
-use loadline_proto::Method;
 use loadline_record::Tally;
 
 use super::*;
@@ -59,25 +58,18 @@ impl Link {
 
 /// A player that has done nothing yet.
 fn player() -> Harness<Calling<Player>> {
-    let text = "GET /film HTTP/1.1\r\nHost: here\r\n\r\n";
     let spec = RequestSpec {
-        request: Prepared {
-            keep: Arc::from(text.as_bytes()),
-            last: Arc::from(text.as_bytes()),
-            method: Method::Get,
-            expectation: 0,
-            server: 0,
-        },
+        request: Prepared::get("here", "/film"),
         expectation: Expectation {
             statuses: vec![206],
             ..Expectation::default()
         },
         timeout_ns: 5 * NS_PER_S,
     };
-    Harness::new(Calling {
-        caller: Caller::new(Arc::new(spec), Player::WAITS_AT_END),
+    Harness::new(Box::new(Calling {
+        caller: Caller::new(Arc::new(spec)),
         behaviour: Player::new(RATE),
-    })
+    }))
 }
 
 /// Plays for some seconds; returns the player as well, and when it has sent requests.

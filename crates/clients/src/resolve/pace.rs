@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loadline_spec::{SpecError, ValueError};
+use loadline_spec::SpecError;
 
 use loadline_load::replay::Timing;
 use loadline_load::schedule::{Split, closed_phases};
@@ -31,7 +31,7 @@ pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
         (None, Some(_)) => DURATION_MOST,
     };
     let step_duration = pace.step_duration.map_or(STEP_DURATION, |time| *time);
-    let (schedule, split) = match (pace.rate, pace.steps, pace.ramp) {
+    let (option, schedule, split) = match (pace.rate, pace.steps, pace.ramp) {
         (Some(rate), _, _) => {
             let schedule = match pace.burst {
                 None => Schedule::constant(*rate, duration),
@@ -40,15 +40,15 @@ pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
                     Schedule::bursts(base, *rate, *burst.on, *burst.off, duration)
                 }
             };
-            (refused("rate", schedule)?, Split::Whole)
+            ("rate", schedule, Split::Whole)
         }
         (_, Some(steps), _) => {
             let schedule = Schedule::steps(steps, step_duration);
-            (refused("steps", schedule)?, Split::Segments)
+            ("steps", schedule, Split::Segments)
         }
         (_, _, Some(ramp)) => {
             let schedule = Schedule::ramp(ramp.from, ramp.to, duration);
-            (refused("ramp", schedule)?, Split::Whole)
+            ("ramp", schedule, Split::Whole)
         }
         (None, None, None) => {
             let think = clients.think.map_or(Duration::ZERO, |time| *time);
@@ -59,6 +59,7 @@ pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
             return Ok((closed, closed_phases(warm_up, duration)));
         }
     };
+    let schedule = schedule.map_err(|error| SpecError::of(option, error))?;
     let schedule = schedule.after_warm_up(warm_up);
     let phases = schedule.phases(warm_up, split);
     let open = Loop::Open {
@@ -92,10 +93,6 @@ pub(super) fn replay_pace(spec: &LoadSpec, timing: Timing) -> (Loop, Vec<Phase>)
         overflow: spec.pace.overflow.unwrap_or(Overflow::Queue),
     };
     (timed, phases)
-}
-
-fn refused(option: &str, schedule: Result<Schedule, ValueError>) -> Result<Schedule, SpecError> {
-    schedule.map_err(|error| SpecError::of(option, error))
 }
 
 /// Whole nanoseconds.

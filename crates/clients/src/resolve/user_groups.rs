@@ -145,8 +145,7 @@ fn users(
         ));
     };
     let url = Url::parse(url)?;
-    if url.target.contains('?') {
-        let query = url.target.split_once('?').map_or("", |(_, query)| query);
+    if let Some((_, query)) = url.target.split_once('?') {
         return Err(SpecError::new(
             "scenario",
             format!("the URL has a query, ?{query}"),

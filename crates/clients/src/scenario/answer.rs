@@ -52,13 +52,10 @@ pub(super) fn check_status(status: u16, expected: &[u16]) -> Result<(), Problem>
     let Some(kind) = judge::status_fault(status, expected) else {
         return Ok(());
     };
+    let listed: Vec<String> = expected.iter().map(u16::to_string).collect();
     let wanted = match expected {
         [] => "200 to 299".to_owned(),
-        list => list
-            .iter()
-            .map(u16::to_string)
-            .collect::<Vec<_>>()
-            .join(" or "),
+        _ => listed.join(" or "),
     };
     Err((kind, format!("the status {status}, not {wanted}")))
 }

@@ -6,9 +6,11 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use loadline_proto::Method;
+use loadline_record::StepReport;
 use loadline_spec::values::duration;
 use loadline_spec::{SpecError, ValueError};
 use serde::Deserialize;
@@ -17,7 +19,7 @@ use toml::Spanned;
 use url::form_urlencoded::byte_serialize;
 
 use super::capture::Capture;
-use super::script::{Content, Script, Step, StepCounts, Think};
+use super::script::{Content, Script, Step, Think, has_header};
 use super::table;
 use super::template::{Names, Template};
 
@@ -177,11 +179,10 @@ fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
     for (name, value) in &table.variables {
         names.constant(name, value.get_ref()).map_err(at(value))?;
     }
-    let mut rows = Vec::new();
-    if let Some(users) = &table.users {
-        let users = users_table(&users.file, folder, &mut names)?;
-        rows = users.rows;
-    }
+    let rows = match &table.users {
+        Some(users) => user_rows(&users.file, folder, &mut names)?,
+        None => Vec::new(),
+    };
     if let Some(repeat) = &table.repeat
         && *repeat.get_ref() == 0
     {
@@ -192,10 +193,9 @@ fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
         let right = "[[step]] with path = \"/\"";
         return Err((0..0, ValueError::new("no steps", right)));
     }
-    let follow_max = table.follow.as_ref().map_or(0, follow_max);
     let common = Common {
         headers: &table.headers,
-        follow_max,
+        follow_max: table.follow.as_ref().map_or(0, follow_max),
         folder,
     };
     let setup_count = table.setup.len();
@@ -235,17 +235,22 @@ fn wrong<T, P>(
     Err((place.span(), ValueError::new(problem, right)))
 }
 
-fn users_table(file: &Spanned<String>, folder: &Path, names: &mut Names) -> Located<table::Table> {
+fn user_rows(
+    file: &Spanned<String>,
+    folder: &Path,
+    names: &mut Names,
+) -> Located<Vec<Vec<String>>> {
     let path = folder.join(file.get_ref());
     let text = read_text(&path, USERS_BYTES_MAX).map_err(at(file))?;
-    let users = table::parse(&text)
-        .map_err(|(line, error)| at(file)(format!("{}:{line}: {error}", path.display()).into()))?;
+    let in_line = |(line, error): (usize, ValueError)| {
+        at(file)(format!("{}:{line}: {error}", path.display()).into())
+    };
+    let users = table::parse(&text).map_err(in_line)?;
     for (index, column) in users.columns.iter().enumerate() {
-        names
-            .column(column, index)
-            .map_err(|error| at(file)(format!("{}:1: {error}", path.display()).into()))?;
+        let named = names.column(column, index);
+        named.map_err(|error| in_line((1, error)))?;
     }
-    Ok(users)
+    Ok(users.rows)
 }
 
 /// What the file says for all steps.
@@ -266,20 +271,20 @@ impl Common<'_> {
 
     fn named_step(&self, table: StepTable, name: String, names: &mut Names) -> Located<Step> {
         let content = content(&table, names, self.folder)?;
+        let (contains, status) = (&table.expect.contains, &table.expect.status);
+        let contains = contains.as_ref().map(|text| template(text, names));
         let step = Step {
-            counts: StepCounts::new(name.clone()),
-            name,
+            counts: Mutex::new(StepReport {
+                name,
+                ..StepReport::default()
+            }),
             method: method(table.method.as_ref(), &content)?,
             path: path(&table.path, names)?,
             headers: self.headers(&table, &content, names)?,
             content,
             think: think(table.think.as_ref())?,
-            statuses: table
-                .expect
-                .status
-                .as_ref()
-                .map_or(Ok(Vec::new()), statuses)?,
-            contains: template(table.expect.contains.as_ref(), names)?,
+            statuses: status.as_ref().map_or(Ok(Vec::new()), statuses)?,
+            contains: contains.transpose()?,
             follow_max: table.follow.as_ref().map_or(self.follow_max, follow_max),
             captures: captures(&table.capture, names)?,
         };
@@ -298,16 +303,13 @@ impl Common<'_> {
     ) -> Located<Vec<(String, Template)>> {
         let mut headers: Vec<(String, Template)> = Vec::new();
         for (name, value) in table.headers.iter().chain(self.headers) {
-            if has(&headers, name) {
+            if has_header(&headers, name) {
                 continue;
             }
             check_header(name, value)?;
-            headers.push((
-                name.clone(),
-                names.template(value.get_ref()).map_err(at(value))?,
-            ));
+            headers.push((name.clone(), template(value, names)?));
         }
-        if matches!(content, Content::Form(_)) && !has(&headers, "Content-Type") {
+        if matches!(content, Content::Form(_)) && !has_header(&headers, "Content-Type") {
             let kind = names
                 .template("application/x-www-form-urlencoded")
                 .unwrap_or_default();
@@ -315,12 +317,6 @@ impl Common<'_> {
         }
         Ok(headers)
     }
-}
-
-fn has(headers: &[(String, Template)], name: &str) -> bool {
-    headers
-        .iter()
-        .any(|(one, _)| one.eq_ignore_ascii_case(name))
 }
 
 fn check_header(name: &str, value: &Spanned<String>) -> Located<()> {
@@ -365,18 +361,13 @@ fn content(table: &StepTable, names: &Names, folder: &Path) -> Located<Content> 
         return Ok(Content::Form(fields));
     }
     if let Some(body) = &table.body {
-        return Ok(Content::Text(
-            names.template(body.get_ref()).map_err(at(body))?,
-        ));
+        return Ok(Content::Text(template(body, names)?));
     }
-    match &table.body_file {
-        Some(file) => {
-            let path = folder.join(file.get_ref());
-            let bytes = read_bytes(&path, BODY_BYTES_MAX).map_err(at(file))?;
-            Ok(Content::File(bytes))
-        }
-        None => Ok(Content::Nothing),
+    if let Some(file) = &table.body_file {
+        let bytes = read_bytes(&folder.join(file.get_ref()), BODY_BYTES_MAX);
+        return Ok(Content::File(bytes.map_err(at(file))?));
     }
+    Ok(Content::Nothing)
 }
 
 /// POST if there is content, otherwise GET, unless it is said.
@@ -398,15 +389,11 @@ fn method(named: Option<&Spanned<String>>, content: &Content) -> Located<Method>
 }
 
 fn path(text: &Spanned<String>, names: &Names) -> Located<Template> {
-    let template = names.template(text.get_ref()).map_err(at(text))?;
-    let is_absolute = template
-        .first_text()
-        .is_none_or(|first| first.starts_with('/'));
-    let is_clean = template.texts().all(|part| {
-        part.bytes()
-            .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'#')
-    });
-    if !is_absolute || !is_clean {
+    let template = template(text, names)?;
+    let first = template.first_text();
+    let is_absolute = first.is_none_or(|first| first.starts_with('/'));
+    let is_clean = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    if !is_absolute || !template.texts().flat_map(str::bytes).all(is_clean) {
         return wrong(
             text,
             format!("`{}` is not a path", text.get_ref()),
@@ -417,9 +404,8 @@ fn path(text: &Spanned<String>, names: &Names) -> Located<Template> {
     Ok(template)
 }
 
-fn template(text: Option<&Spanned<String>>, names: &Names) -> Located<Option<Template>> {
-    text.map(|text| names.template(text.get_ref()).map_err(at(text)))
-        .transpose()
+fn template(text: &Spanned<String>, names: &Names) -> Located<Template> {
+    names.template(text.get_ref()).map_err(at(text))
 }
 
 fn follow_max(follow: &Spanned<Follow>) -> u32 {
@@ -466,15 +452,13 @@ fn think(table: Option<&Spanned<ThinkTable>>) -> Located<Think> {
         return Ok(Think::default());
     };
     let ns = |text: &str| duration_ns(text).map_err(at(table));
-    let think = match table.get_ref() {
-        ThinkTable::Always(text) => Think {
-            least_ns: ns(text)?,
-            most_ns: ns(text)?,
-        },
-        ThinkTable::Between(least, most) => Think {
-            least_ns: ns(least)?,
-            most_ns: ns(most)?,
-        },
+    let (least, most) = match table.get_ref() {
+        ThinkTable::Always(text) => (text, text),
+        ThinkTable::Between(least, most) => (least, most),
+    };
+    let think = Think {
+        least_ns: ns(least)?,
+        most_ns: ns(most)?,
     };
     if think.least_ns > think.most_ns {
         return wrong(

@@ -116,13 +116,13 @@ impl Scenario {
     #[must_use]
     pub fn steps(&self) -> Vec<StepReport> {
         let steps = self.script.steps.iter();
-        steps.map(|step| step.counts.report()).collect()
+        steps.map(|step| step.counts().clone()).collect()
     }
 
     /// Adds how the steps fared elsewhere; of the first failures the one that is known already stays.
     pub fn add(&self, reports: &[StepReport]) {
         for (step, report) in self.script.steps.iter().zip(reports) {
-            step.counts.add(report);
+            step.counts().merge(report);
         }
     }
 }

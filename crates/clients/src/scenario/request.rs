@@ -4,9 +4,8 @@ use std::borrow::Cow;
 
 use loadline_proto::Method;
 
-use super::cookies::Jar;
 use super::link::resolve;
-use super::script::{Content, Step};
+use super::script::{Content, Step, has_header};
 use super::template::{Escape, Values};
 use super::{Script, Setting};
 
@@ -33,12 +32,7 @@ impl Ask {
 
 /// The request of a step. What was captured may be a link of any form, relative to the page before;
 /// `None` if it leads elsewhere.
-pub(super) fn ask(
-    step: &Step,
-    setting: &Setting,
-    page: &[u8],
-    values: &mut Values<'_>,
-) -> Option<Ask> {
+pub(super) fn ask(step: &Step, setting: &Setting, values: &mut Values<'_>) -> Option<Ask> {
     let mut target = Vec::new();
     if step.path.first_text().is_some() {
         target.extend_from_slice(setting.path_prefix.as_bytes());
@@ -46,7 +40,7 @@ pub(super) fn ask(
     } else {
         let mut link = Vec::new();
         step.path.write(values, Escape::Nothing, &mut link);
-        target = resolve(page, &setting.origin(), &link)?;
+        target = resolve(&values.known.page, &setting.origin(), &link)?;
     }
     Some(Ask {
         method: step.method,
@@ -84,7 +78,6 @@ pub(super) fn write(
     ask: &Ask,
     step: &Step,
     (script, setting): (&Script, &Setting),
-    jar: &mut Jar,
     now_ns: u64,
     values: &mut Values<'_>,
 ) -> Vec<u8> {
@@ -93,11 +86,7 @@ pub(super) fn write(
     out.push(b' ');
     out.extend_from_slice(&ask.target);
     out.extend_from_slice(b" HTTP/1.1\r\n");
-    let has = |name: &str| {
-        step.headers
-            .iter()
-            .any(|(one, _)| one.eq_ignore_ascii_case(name))
-    };
+    let has = |name: &str| has_header(&step.headers, name);
     if !has("Host") {
         push_field("Host", setting.authority.as_bytes(), &mut out);
     }
@@ -118,6 +107,7 @@ pub(super) fn write(
         push_field(name, text.trim_ascii(), &mut out);
     }
     let is_secure = setting.is_https || script.sends_secure_cookies;
+    let jar = &mut values.known.jar;
     jar.write(ask.path(), is_secure, now_ns, &mut out);
     let content = match ask.has_content {
         true => content(&step.content, values),

@@ -33,7 +33,6 @@ pub(super) struct Script {
 /// One request and what is expected of its answer.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) name: String,
     pub(super) method: Method,
     pub(super) path: Template,
     pub(super) headers: Vec<(String, Template)>,
@@ -46,7 +45,8 @@ pub(super) struct Step {
     pub(super) follow_max: u32,
     /// What is taken from the answer, and where it is kept.
     pub(super) captures: Vec<(usize, Capture)>,
-    pub(super) counts: StepCounts,
+    /// How it fared, over all users of this process.
+    pub(super) counts: Mutex<StepReport>,
 }
 
 /// What a request carries.
@@ -57,6 +57,12 @@ pub(super) enum Content {
     Form(Vec<(String, Template)>),
     Text(Template),
     File(Vec<u8>),
+}
+
+/// Whether a header with this name is among these.
+pub(super) fn has_header(headers: &[(String, Template)], name: &str) -> bool {
+    let is_named = |header: &(String, Template)| header.0.eq_ignore_ascii_case(name);
+    headers.iter().any(is_named)
 }
 
 /// The time before a request, in nanoseconds: at random in between.
@@ -75,56 +81,13 @@ impl Think {
 }
 
 impl Step {
+    /// How it fared so far, to be counted on.
+    pub(super) fn counts(&self) -> MutexGuard<'_, StepReport> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner) // counts are never half written
+    }
+
     /// Whether the content of the answer has to be kept.
     pub(super) fn needs_content(&self) -> bool {
         self.contains.is_some() || self.captures.iter().any(|(_, one)| one.is_in_content())
-    }
-}
-
-/// How a step fared, over all users of this process.
-#[derive(Debug)]
-pub(super) struct StepCounts(Mutex<StepReport>);
-
-impl StepCounts {
-    pub(super) fn new(name: String) -> Self {
-        Self(Mutex::new(StepReport {
-            name,
-            ..StepReport::default()
-        }))
-    }
-
-    pub(super) fn requested(&self) {
-        self.lock().requests += 1;
-    }
-
-    /// Counts a time that it ended well.
-    pub(super) fn succeeded(&self) {
-        self.lock().successes += 1;
-    }
-
-    /// Counts a failure; the first one is put into words.
-    pub(super) fn failed(&self, what: impl FnOnce() -> String) {
-        let mut report = self.lock();
-        report.failures += 1;
-        report.first_failure.get_or_insert_with(what);
-    }
-
-    /// Adds those of another process.
-    pub(super) fn add(&self, other: &StepReport) {
-        let mut report = self.lock();
-        report.requests += other.requests;
-        report.failures += other.failures;
-        report.successes += other.successes;
-        if report.first_failure.is_none() {
-            report.first_failure.clone_from(&other.first_failure);
-        }
-    }
-
-    pub(super) fn report(&self) -> StepReport {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StepReport> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner) // counts are never half written
     }
 }

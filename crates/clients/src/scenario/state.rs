@@ -1,4 +1,4 @@
-//! Where a user stands, and what it begins with.
+//! Where a user stands, and what it knows.
 
 use super::cookies::Jar;
 
@@ -9,13 +9,9 @@ pub(super) enum Stage {
     Opening,
     /// Nothing until then; then the next step is due.
     Thinking { until_ns: u64 },
-    /// A request is due; a connection may be missing.
+    /// A request is due; a connection may be missing, or in the making.
     Due,
-    /// The connection was asked for.
-    Connecting,
-    /// The request is on its way out.
-    Sending,
-    /// The answer is awaited, until then.
+    /// The request is on its way out, or its answer is awaited, until then.
     Awaiting { until_ns: u64 },
     /// The setup is done, which has not been reported.
     SetUp,
@@ -25,10 +21,20 @@ pub(super) enum Stage {
     Done,
 }
 
-/// Cookies and captured values that a user begins with, and the page that links are relative to.
-#[derive(Debug)]
-pub(super) struct Base {
+/// What a user has from the answers so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
     pub(super) jar: Jar,
     pub(super) captured: Vec<Option<Vec<u8>>>,
+    /// The target of the last page: links are relative to it.
     pub(super) page: Vec<u8>,
+}
+
+impl Known {
+    /// Forgets what came since `base`, and keeps the memory.
+    pub(super) fn reset_to(&mut self, base: &Self) {
+        self.jar.clone_from(&base.jar);
+        self.captured.clone_from(&base.captured);
+        self.page.clone_from(&base.page);
+    }
 }

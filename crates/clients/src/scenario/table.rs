@@ -28,19 +28,15 @@ pub(super) fn parse(text: &str) -> Result<Table, (usize, ValueError)> {
         } else if values.len() == table.columns.len() {
             table.rows.push(values);
         } else {
-            let (problem, right) = (values.len(), table.columns.len());
-            let right = format!("{right}, as in the first line");
-            return Err(fail(ValueError::new(format!("{problem} values"), right)));
+            let problem = format!("{} values", values.len());
+            let right = format!("{}, as in the first line", table.columns.len());
+            return Err(fail(ValueError::new(problem, right)));
         }
     }
     if table.rows.is_empty() {
-        return Err((
-            text.lines().count().max(1),
-            ValueError::new(
-                "no users",
-                "a line with the names of the columns and then a line for each user",
-            ),
-        ));
+        let right = "a line with the names of the columns and then a line for each user";
+        let line = text.lines().count().max(1);
+        return Err((line, ValueError::new("no users", right)));
     }
     Ok(table)
 }

@@ -8,6 +8,8 @@ use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 use url::form_urlencoded::byte_serialize;
 
+use super::state::Known;
+
 /// Where the value of a variable comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
@@ -56,7 +58,7 @@ pub(super) struct Values<'v> {
     pub(super) iteration: u64,
     pub(super) random: &'v mut Pcg64Mcg,
     pub(super) row: &'v [String],
-    pub(super) captured: &'v [Option<Vec<u8>>],
+    pub(super) known: &'v mut Known,
 }
 
 /// The names that templates may use, as far as the file has been read.
@@ -220,7 +222,8 @@ impl Template {
                     push(value.as_bytes(), escape, out);
                 }
                 Piece::Variable(Source::Captured(index)) => {
-                    let value = values.captured.get(*index).and_then(Option::as_deref);
+                    let value = values.known.captured.get(*index);
+                    let value = value.and_then(Option::as_deref);
                     push(value.unwrap_or_default(), escape, out);
                 }
             }
@@ -277,12 +280,16 @@ mod tests {
 
     fn written(text: &str, escape: Escape) -> String {
         let mut random = Pcg64Mcg::new(7);
+        let mut known = Known {
+            captured: vec![Some(b"a+b/c=\r\n".to_vec())],
+            ..Known::default()
+        };
         let mut values = Values {
             user: 12,
             iteration: 3,
             random: &mut random,
             row: &["Zo\u{eb} & Co".to_owned()],
-            captured: &[Some(b"a+b/c=\r\n".to_vec())],
+            known: &mut known,
         };
         let mut out = Vec::new();
         names()

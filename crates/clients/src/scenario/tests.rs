@@ -88,7 +88,7 @@ fn ok(content: &str) -> Reaction {
 
 /// One user, and what it did.
 struct Play {
-    harness: Harness<Box<dyn VirtualUser>>,
+    harness: Harness<dyn VirtualUser>,
     connects: usize,
     closes: usize,
     is_connected: bool,
@@ -108,7 +108,7 @@ struct Play {
 }
 
 impl Deref for Play {
-    type Target = Harness<Box<dyn VirtualUser>>;
+    type Target = Harness<dyn VirtualUser>;
 
     fn deref(&self) -> &Self::Target {
         &self.harness

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use loadline_load::recorder::Stamps;
 use loadline_load::seed::{Purpose, generator};
 use loadline_load::{Share, judge};
-use loadline_proto::{ClientSession, Limits, Received, Reply};
-use loadline_record::{ErrorKind, Tally};
+use loadline_proto::{Received, Reply};
+use loadline_record::ErrorKind;
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
 
@@ -16,8 +15,9 @@ use super::capture::{self, Source};
 use super::cookies::{Jar, Origin};
 use super::request::{self, Ask};
 use super::script::{Script, Step};
-use super::state::{Base, Stage};
+use super::state::{Known, Stage};
 use super::template::{Escape, Values};
+use crate::exchange::Exchange;
 use crate::{Event, Order, UserContext, VirtualUser};
 
 /// What is received at once.
@@ -33,10 +33,9 @@ pub(super) struct User {
     setting: Arc<Setting>,
     number: u64,
     random: Pcg64Mcg,
-    jar: Jar,
-    captured: Vec<Option<Vec<u8>>>,
+    known: Known,
     /// What the setup left: what the user begins with, each time.
-    base: Base,
+    base: Known,
     /// Why the setup failed.
     failure: Option<String>,
     /// How often it has begun, from 1.
@@ -46,46 +45,46 @@ pub(super) struct User {
     is_connected: bool,
     /// The connection has to be closed before anything else; by reset, if true.
     must_close: Option<bool>,
-    session: ClientSession,
+    exchange: Exchange,
+    /// All of the request that is out was sent; its answer may come before.
+    is_sent: bool,
     answer: Answer,
     /// The request that is due or out.
     ask: Option<Ask>,
     redirects: u32,
-    /// The target of the last page: links are relative to it.
-    page: Vec<u8>,
-    stamps: Stamps,
-    phase: u16,
 }
 
 impl User {
     /// User `number` of the whole user group, from 0.
     pub(super) fn new(script: Arc<Script>, setting: Arc<Setting>, number: u64, seed: u64) -> Self {
-        let captured = vec![None; script.captured_count];
+        let known = Known {
+            jar: Jar::default(),
+            captured: vec![None; script.captured_count],
+            page: b"/".to_vec(),
+        };
+        // Each user has random numbers of its own.
+        let stream = Share {
+            index: number as u32,
+            of: (number >> 32) as u32,
+        };
         Self {
-            random: generator(seed, Purpose::Users, stream(number)),
+            random: generator(seed, Purpose::Users, stream),
             script,
             setting,
             number,
-            jar: Jar::default(),
-            base: Base {
-                jar: Jar::default(),
-                captured: captured.clone(),
-                page: b"/".to_vec(),
-            },
-            captured,
+            base: known.clone(),
+            known,
             failure: None,
             iteration: 1,
             step: 0,
             stage: Stage::Opening,
             is_connected: false,
             must_close: None,
-            session: ClientSession::new(),
+            exchange: Exchange::default(),
+            is_sent: false,
             answer: Answer::default(),
             ask: None,
             redirects: 0,
-            page: b"/".to_vec(),
-            stamps: Stamps::default(),
-            phase: 0,
         }
     }
 
@@ -93,21 +92,9 @@ impl User {
         &self.script.steps[self.step]
     }
 
-    /// Before the start: nothing is counted.
+    /// Before the start: what is recorded counts nowhere.
     fn is_in_setup(&self) -> bool {
         self.step < self.script.setup_count
-    }
-
-    /// Where what it does is counted, if it is.
-    fn tally<'s>(&self, context: &'s mut UserContext<'_>) -> Option<&'s mut Tally> {
-        let is_counted = !self.is_in_setup();
-        is_counted.then(|| context.recorder.tally(self.phase))
-    }
-
-    fn count_error(&self, kind: ErrorKind, context: &mut UserContext<'_>) {
-        if let Some(tally) = self.tally(context) {
-            tally.error(kind);
-        }
     }
 
     /// Thinks before the step at hand, and for `least_ns` in any case.
@@ -119,88 +106,56 @@ impl User {
     }
 
     /// The request at hand is due.
-    fn due(&mut self, due_ns: u64, ask: Ask, context: &mut UserContext<'_>) {
-        self.phase = context.phase_of(due_ns);
-        self.stamps = Stamps {
-            due_ns,
-            ..Stamps::default()
-        };
-        self.ask = Some(ask);
+    fn due(&mut self, due_ns: u64, ask: Option<Ask>, context: &mut UserContext<'_>) {
+        self.exchange.due(due_ns, context);
+        self.ask = ask;
         self.stage = Stage::Due;
-        if let Some(tally) = self.tally(context) {
-            tally.offered += 1;
-        }
-        self.script_step().counts.requested();
+        self.script_step().counts().requests += 1;
     }
 
     /// The think time is over.
     fn begin_step(&mut self, due_ns: u64, context: &mut UserContext<'_>) {
-        let script = Arc::clone(&self.script);
-        let setting = Arc::clone(&self.setting);
+        let (script, setting) = (Arc::clone(&self.script), Arc::clone(&self.setting));
         let step = &script.steps[self.step];
         self.redirects = 0;
-        let page = std::mem::take(&mut self.page);
-        let spec = request::ask(step, &setting, &page, &mut self.values(&script));
-        self.page = page;
-        if let Some(ask) = spec {
-            self.due(due_ns, ask, context);
-            return;
+        let ask = request::ask(step, &setting, &mut self.values(&script));
+        let leads_elsewhere = ask.is_none();
+        self.due(due_ns, ask, context);
+        if leads_elsewhere {
+            self.exchange.unsendable(ErrorKind::WrongContent, context);
+            self.problem(|| "the link that was captured leads elsewhere".to_owned());
+            self.begin_anew(context.now_ns, PAUSE_NS);
         }
-        // It cannot be asked: an error that was never sent.
-        let nowhere = Ask {
-            method: step.method,
-            target: Vec::new(),
-            has_content: false,
-        };
-        self.due(due_ns, nowhere, context);
-        self.count_error(ErrorKind::WrongContent, context);
-        self.problem(|| "the link that was captured leads elsewhere".to_owned());
-        self.begin_anew(context.now_ns, PAUSE_NS);
     }
 
     /// The values of its variables, over a script that is held apart from it.
     fn values<'v>(&'v mut self, script: &'v Script) -> Values<'v> {
-        let rows = script.rows.len() as u64;
-        let row = self
-            .number
-            .checked_rem(rows)
-            .and_then(|row| usize::try_from(row).ok());
+        let row = self.number % script.rows.len().max(1) as u64;
         Values {
             user: self.number + 1,
             iteration: self.iteration,
             random: &mut self.random,
-            row: row.map_or(&[], |row| script.rows[row].as_slice()),
-            captured: &self.captured,
+            row: script.rows.get(row as usize).map_or(&[], Vec::as_slice),
+            known: &mut self.known,
         }
     }
 
     /// The bytes of the request at hand, which goes out now.
     fn send(&mut self, context: &mut UserContext<'_>) -> Vec<u8> {
-        let script = Arc::clone(&self.script);
-        let setting = Arc::clone(&self.setting);
+        let (script, setting) = (Arc::clone(&self.script), Arc::clone(&self.setting));
         let step = &script.steps[self.step];
         let Some(ask) = self.ask.take() else {
             return Vec::new();
         };
-        let mut jar = std::mem::take(&mut self.jar);
-        let both = (&*script, &*setting);
-        let bytes = request::write(
-            &ask,
-            step,
-            both,
-            &mut jar,
-            context.now_ns,
-            &mut self.values(&script),
-        );
-        self.jar = jar;
-        self.session.requested(ask.method);
+        let (both, now_ns) = ((&*script, &*setting), context.now_ns);
+        let bytes = request::write(&ask, step, both, now_ns, &mut self.values(&script));
+        self.exchange.sent(ask.method, context);
         self.ask = Some(ask);
         self.answer.begin(step.needs_content());
-        self.stamps.sent_ns = context.now_ns;
-        self.stage = Stage::Sending;
-        if let Some(tally) = self.tally(context) {
-            tally.sent += 1;
-        }
+        self.is_sent = false;
+        self.stage = Stage::Awaiting {
+            until_ns: now_ns.saturating_add(setting.timeout_ns),
+        };
         bytes
     }
 
@@ -210,8 +165,7 @@ impl User {
             Received::More => {}
             Received::Reply(reply) => self.completed(reply, context),
             Received::Fault(fault) => {
-                let (kind, text) = (judge::cut(fault), named(fault));
-                self.lost(kind, || text.to_owned(), context);
+                self.lost(judge::cut(fault), || named(fault).to_owned(), context);
             }
         }
     }
@@ -223,10 +177,7 @@ impl User {
         what: impl FnOnce() -> String,
         context: &mut UserContext<'_>,
     ) {
-        if !self.is_in_setup() {
-            let after_ns = context.now_ns.saturating_sub(self.stamps.due_ns);
-            context.recorder.failed(self.phase, kind, after_ns);
-        }
+        self.exchange.failed(kind, context);
         self.problem(what);
         self.must_close = Some(kind == ErrorKind::Timeout);
         self.begin_anew(context.now_ns, PAUSE_NS);
@@ -235,69 +186,66 @@ impl User {
     /// The first problem of a step is kept in words; one of the setup is the end.
     fn problem(&mut self, what: impl FnOnce() -> String) {
         let user = self.number + 1;
+        let mut counts = self.script.steps[self.step].counts();
         if self.is_in_setup() {
-            let words = format!("{}: user {user}: {}", self.script_step().name, what());
+            let words = format!("{}: user {user}: {}", counts.name, what());
             self.failure.get_or_insert(words);
             return;
         }
-        let counts = &self.script_step().counts;
-        counts.failed(|| format!("user {user}: {}", what()));
+        counts.failures += 1;
+        let words = || format!("user {user}: {}", what());
+        counts.first_failure.get_or_insert_with(words);
     }
 
     /// An answer is complete.
     fn completed(&mut self, reply: Reply, context: &mut UserContext<'_>) {
-        self.stamps.last_ns = context.now_ns;
-        if let Some(tally) = self.tally(context) {
-            tally.answered(reply.status, reply.content_bytes);
-            context.recorder.completed(self.phase, &self.stamps);
-        }
-        if !reply.keep_alive || self.stage == Stage::Sending {
+        if !reply.keep_alive || !self.is_sent {
             self.must_close = Some(false);
         }
         self.take_cookies(context.now_ns);
-        match self.judge(&reply) {
-            Err((kind, text)) => {
-                if let Some(tally) = self.tally(context) {
-                    tally.judged(Some(kind), reply.status);
-                }
+        let judged = self.judge(&reply);
+        let fault = match &judged {
+            Err((kind, _)) => Some(*kind),
+            Ok(_) => self.is_late(context.now_ns).then_some(ErrorKind::Late),
+        };
+        self.exchange.completed(&reply, fault, context);
+        match judged {
+            Err((_, text)) => {
                 self.problem(|| text);
                 self.begin_anew(context.now_ns, 0);
             }
             Ok(redirect) => {
-                let late_ns = self.stamps.last_ns.saturating_sub(self.stamps.due_ns);
-                let deadline_ns = self.setting.deadline_ns.filter(|_| !self.is_in_setup());
-                if deadline_ns.is_some_and(|deadline_ns| late_ns > deadline_ns) {
+                if fault.is_some() {
                     // It has its answer all the same.
-                    self.count_error(ErrorKind::Late, context);
                     self.problem(|| "later than the deadline".to_owned());
-                } else {
-                    if redirect.is_none() {
-                        self.script_step().counts.succeeded();
-                    }
-                    if let Some(tally) = self.tally(context) {
-                        tally.good += 1;
-                    }
+                } else if redirect.is_none() {
+                    self.script_step().counts().successes += 1;
                 }
                 self.go_on(redirect, context);
             }
         }
     }
 
+    /// Whether an answer that came now came too late.
+    fn is_late(&self, now_ns: u64) -> bool {
+        let late_ns = self.exchange.since_due_ns(now_ns);
+        let is_beyond = |deadline_ns| late_ns > deadline_ns;
+        !self.is_in_setup() && self.setting.deadline_ns.is_some_and(is_beyond)
+    }
+
     /// Goes where the answer leads, or to the next step.
     fn go_on(&mut self, redirect: Option<Ask>, context: &mut UserContext<'_>) {
         let now_ns = context.now_ns;
-        if let Some(ask) = redirect {
+        if redirect.is_some() {
             self.redirects += 1;
-            return self.due(now_ns, ask, context);
+            return self.due(now_ns, redirect, context);
         }
         if let Some(ask) = self.ask.take() {
-            self.page = ask.target;
+            self.known.page = ask.target;
         }
         self.step += 1;
         if self.step == self.script.setup_count {
-            self.base.jar.clone_from(&self.jar);
-            self.base.captured.clone_from(&self.captured);
-            self.base.page.clone_from(&self.page);
+            self.base.clone_from(&self.known);
             self.stage = Stage::SetUp;
             return;
         }
@@ -317,15 +265,10 @@ impl User {
         let was_whole = self.step == self.script.steps.len();
         self.step = self.script.setup_count;
         if !(was_whole && self.script.keeps_state) {
-            self.jar.clone_from(&self.base.jar);
-            self.captured.clone_from(&self.base.captured);
-            self.page.clone_from(&self.base.page);
+            self.known.reset_to(&self.base);
         }
-        if self
-            .script
-            .repeat
-            .is_some_and(|repeat| self.iteration >= repeat)
-        {
+        let repeat = self.script.repeat;
+        if repeat.is_some_and(|repeat| self.iteration >= repeat) {
             self.stage = Stage::Done;
             return;
         }
@@ -345,7 +288,7 @@ impl User {
         };
         for (name, value) in capture::fields(&self.answer.head) {
             if name.eq_ignore_ascii_case(b"set-cookie") {
-                self.jar.set(value, &origin);
+                self.known.jar.set(value, &origin);
             }
         }
     }
@@ -370,10 +313,8 @@ impl User {
             let mut text = Vec::new();
             template.write(&mut self.values(&script), Escape::Nothing, &mut text);
             if capture::find(&self.answer.content, &text).is_none() {
-                let text = format!(
-                    "the response does not contain `{}`",
-                    String::from_utf8_lossy(&text)
-                );
+                let text = String::from_utf8_lossy(&text);
+                let text = format!("the response does not contain `{text}`");
                 return Err((ErrorKind::WrongContent, text));
             }
         }
@@ -394,62 +335,42 @@ impl User {
         let source = Source {
             head: &self.answer.head,
             content: &self.answer.content,
-            jar: &self.jar,
+            jar: &self.known.jar,
         };
         for (index, capture) in &step.captures {
             let Some(value) = capture.find(&source) else {
                 let text = format!("the response has no {}", capture.describe());
                 return Err((ErrorKind::WrongContent, text));
             };
-            self.captured[*index] = Some(value);
+            self.known.captured[*index] = Some(value);
         }
         Ok(())
     }
 
     /// The run is over: what is out may still come, what is not sent will not be.
     fn end(&mut self, context: &mut UserContext<'_>) {
-        match self.stage {
-            Stage::Awaiting { .. } | Stage::Done => return,
-            Stage::Due | Stage::Connecting | Stage::Sending => self.count_unfinished(context),
-            Stage::Opening | Stage::Thinking { .. } | Stage::SetUp | Stage::Starting => {}
-        }
-        self.stage = Stage::Done;
-    }
-
-    fn count_unfinished(&self, context: &mut UserContext<'_>) {
-        if let Some(tally) = self.tally(context) {
-            tally.unfinished += 1;
+        if !(self.exchange.is_out() && self.is_sent) {
+            self.exchange.given_up(context);
+            self.stage = Stage::Done;
         }
     }
 
     fn connected(&mut self, context: &UserContext<'_>) {
         self.is_connected = true;
         self.must_close = None;
-        self.session = ClientSession::new();
-        match self.stage {
-            Stage::Opening => self.think(context.now_ns, 0),
-            Stage::Connecting => self.stage = Stage::Due,
-            _ => {}
-        }
-    }
-
-    fn sent(&mut self) {
-        if self.stage == Stage::Sending {
-            let until_ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
-            self.stage = Stage::Awaiting { until_ns };
+        self.exchange.connected();
+        if self.stage == Stage::Opening {
+            self.think(context.now_ns, 0);
         }
     }
 
     fn received(&mut self, bytes: &[u8], context: &mut UserContext<'_>) {
-        if !matches!(self.stage, Stage::Sending | Stage::Awaiting { .. }) {
+        if !self.exchange.is_out() {
             self.must_close = Some(false);
             return;
         }
-        if !self.session.has_begun() {
-            self.stamps.first_ns = context.now_ns;
-        }
-        let limits = &Limits::default();
-        let received = self.session.received(bytes, limits, &mut self.answer);
+        let now_ns = context.now_ns;
+        let received = self.exchange.take(bytes, &mut self.answer, now_ns);
         self.take(received, context);
     }
 
@@ -457,50 +378,39 @@ impl User {
         if let Stage::Awaiting { until_ns } = self.stage
             && context.now_ns >= until_ns
         {
-            self.lost(
-                ErrorKind::Timeout,
-                || "no response within the timeout".to_owned(),
-                context,
-            );
+            let what = || "no response within the timeout".to_owned();
+            self.lost(ErrorKind::Timeout, what, context);
         }
     }
 
     fn closed(&mut self, is_cut: bool, context: &mut UserContext<'_>) {
         self.is_connected = false;
-        self.must_close = None;
-        if matches!(self.stage, Stage::Sending | Stage::Awaiting { .. }) {
-            let received = match is_cut {
-                true => self.session.received_cut(),
-                false => self.session.received_eof(),
-            };
+        if self.exchange.is_out() {
+            let received = self.exchange.take_end(is_cut);
             self.take(received, context);
         }
         self.must_close = None;
-        self.session = ClientSession::new();
     }
 
     fn failed(&mut self, kind: ErrorKind, context: &mut UserContext<'_>) {
         self.is_connected = false;
-        if self.stage == Stage::Opening {
-            // No request was due; the next one will open another.
-            self.phase = context.phase;
-            self.count_error(kind, context);
-            self.think(context.now_ns, PAUSE_NS);
-        }
-        if matches!(
-            self.stage,
-            Stage::Connecting | Stage::Sending | Stage::Awaiting { .. }
-        ) {
-            self.lost(kind, || format!("the connection: {}", kind.name()), context);
+        match self.stage {
+            Stage::Opening => {
+                // No request was due; the next one will open another.
+                context.recorder.tally(context.phase).error(kind);
+                self.think(context.now_ns, PAUSE_NS);
+            }
+            Stage::Due | Stage::Awaiting { .. } => {
+                self.lost(kind, || format!("the connection: {}", kind.name()), context);
+            }
+            _ => {}
         }
         self.must_close = None;
-        self.session = ClientSession::new();
     }
 
     fn close(&mut self, reset: bool) -> Order {
         self.is_connected = false;
         self.must_close = None;
-        self.session = ClientSession::new();
         Order::Close { reset }
     }
 }
@@ -525,19 +435,7 @@ impl VirtualUser for User {
         }
         match self.stage {
             Stage::Due if self.is_connected => Order::Send(self.send(context)),
-            Stage::Opening => Order::Connect,
-            Stage::Due | Stage::Connecting => {
-                self.stage = Stage::Connecting;
-                Order::Connect
-            }
-            Stage::Sending => {
-                // Asked for out of turn: the answer may come before the request has gone.
-                let ns = self.stamps.sent_ns.saturating_add(self.setting.timeout_ns);
-                Order::ReceiveUntil {
-                    bytes_max: RECEIVE_BYTES_MAX,
-                    ns,
-                }
-            }
+            Stage::Opening | Stage::Due => Order::Connect,
             Stage::Awaiting { until_ns } => Order::ReceiveUntil {
                 bytes_max: RECEIVE_BYTES_MAX,
                 ns: until_ns,
@@ -562,31 +460,20 @@ impl VirtualUser for User {
     fn on_event(&mut self, event: Event<'_>, context: &mut UserContext<'_>) {
         match event {
             Event::Connected => self.connected(context),
-            Event::Sent => self.sent(),
+            Event::Sent => self.is_sent = true,
             Event::Received(bytes) => self.received(bytes, context),
             Event::Woken => self.woken(context),
             Event::Closed => self.closed(false, context),
             Event::Cut => self.closed(true, context),
             Event::Failed(kind) => self.failed(kind, context),
             Event::Abandoned => {
-                if self.stage != Stage::Done && self.ask.take().is_some() {
-                    self.count_unfinished(context);
-                }
+                self.exchange.given_up(context);
                 self.stage = Stage::Done;
             }
         }
     }
 
     fn requests_out(&self) -> u32 {
-        let is_out = matches!(self.stage, Stage::Sending | Stage::Awaiting { .. });
-        u32::from(is_out && !self.is_in_setup())
-    }
-}
-
-/// Each user has random numbers of its own.
-const fn stream(number: u64) -> Share {
-    Share {
-        index: number as u32,
-        of: (number >> 32) as u32,
+        u32::from(self.exchange.is_out() && !self.is_in_setup())
     }
 }

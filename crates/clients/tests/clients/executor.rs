@@ -40,7 +40,10 @@ impl VirtualUser for Scripted {
         if context.is_ending {
             return Order::Done;
         }
-        match self.orders.next() {
+        let order = self.orders.next();
+        let sends = matches!(order, Some(Order::Send(_)));
+        context.recorder.tally(context.phase).sent += u64::from(sends);
+        match order {
             Some(Order::SleepUntil { ns }) => Order::SleepUntil {
                 ns: context.now_ns + ns,
             },
@@ -304,6 +307,7 @@ fn what_is_done_before_the_start_is_not_counted() {
     let outcome = run.end();
     let counts = (outcome.tally.bytes_sent, outcome.tally.bytes_received);
     assert_eq!((counts, outcome.tally.connections), ((200, 200), 40));
+    assert_eq!(outcome.tally.sent, 40);
     let facts = facts.lock().unwrap();
     let early = Fact::Received(b"hello".to_vec());
     let last_early = facts.iter().rposition(|fact| *fact == early);

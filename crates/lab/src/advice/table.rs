@@ -1,6 +1,5 @@
 //! The trials of a series as values by workload, by choice and by block; and what they say.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadline_base::sorting::sort_by;
@@ -49,17 +48,11 @@ impl<'r> Table<'r> {
             choices,
             references,
         } = known(run, series)?;
-        let mut table = Self {
-            goal: question.goal,
-            cells: BTreeMap::new(),
-            repeated: BTreeMap::new(),
-            choices,
-        };
         let metric = question.goal.metric();
         let is_made = |trial: &&Measured| {
             let asked = question.workload.iter();
-            let mut choices = asked.filter(|(factor, _)| table.choices.contains(*factor));
-            choices.all(|(factor, level)| trial.levels.get(factor) == Some(level))
+            let mut made = asked.filter(|(factor, _)| choices.contains(*factor));
+            made.all(|(factor, level)| trial.levels.get(factor) == Some(level))
         };
         let trials = run
             .trials
@@ -79,7 +72,7 @@ impl<'r> Table<'r> {
                 continue;
             }
             let (choice, workload): (Levels, Levels) = (trial.levels.clone().into_iter())
-                .partition(|(factor, _)| table.choices.contains(factor));
+                .partition(|(factor, _)| choices.contains(factor));
             let of_workload = cells.entry(text(&workload)).or_default();
             of_workload.levels = workload;
             let cell = of_workload.cells.entry(text(&choice));
@@ -92,8 +85,12 @@ impl<'r> Table<'r> {
             cell.is_client_limited |= trial.client_limited;
             cell.by_block.insert(trial.block, range);
         }
-        (table.cells, table.repeated) = (cells, repeated);
-        Ok(table)
+        Ok(Self {
+            goal: question.goal,
+            cells,
+            choices,
+            repeated,
+        })
     }
 
     /// The largest typical difference of two trials that are the same, in the same block, as a part
@@ -102,9 +99,7 @@ impl<'r> Table<'r> {
         let mut most = 0.0_f64;
         for of_workload in self.cells.values() {
             for cell in of_workload.cells.values() {
-                let mut levels = of_workload.levels.clone();
-                levels.extend(cell.levels.clone());
-                let Some(again) = self.repeated.get(&text(&levels)) else {
+                let Some(again) = self.repeated.get(&text(&cell.last.levels)) else {
                     continue;
                 };
                 let pairs = cell.by_block.iter();
@@ -152,7 +147,7 @@ impl<'r> Table<'r> {
             }
             let [only] = of_factor.as_slice() else {
                 let mut several = of_factor;
-                sort_by(&mut several, |one, other| compare(one, other));
+                sort_by(&mut several, compare);
                 let several: Vec<String> = several.iter().map(ToString::to_string).collect();
                 return Err(AdviceError::Question(format!(
                     "{factor} was varied: right would be to name it, one of {}",
@@ -203,19 +198,9 @@ impl<'r> Table<'r> {
     /// The workloads that were measured, the first of them by name.
     fn measured(&self) -> String {
         let mut all: Vec<&Levels> = self.cells.values().map(|it| &it.levels).collect();
-        sort_by(&mut all, |one, other| {
-            let levels = one.values().zip(other.values());
-            let mut orders = levels.map(|(one, other)| compare(one, other));
-            orders
-                .find(|order| order.is_ne())
-                .unwrap_or(Ordering::Equal)
-        });
-        let named: Vec<String> = all
-            .iter()
-            .take(WORKLOADS_NAMED_MAX)
-            .copied()
-            .map(text)
-            .collect();
+        sort_by(&mut all, compare);
+        let named = all.iter().take(WORKLOADS_NAMED_MAX);
+        let named: Vec<String> = named.copied().map(text).collect();
         let named = named.join("; ");
         match all.len().saturating_sub(WORKLOADS_NAMED_MAX) {
             0 => named,

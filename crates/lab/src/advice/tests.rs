@@ -145,10 +145,8 @@ fn among_choices_that_are_the_same_nothing_would_change_the_advice() {
 
 #[test]
 fn less_is_better_where_times_are_asked_for() {
-    let asked = Question {
-        goal: Goal::TailLatency,
-        ..question(levels(&[("service_us", Level::Number(500.0))]))
-    };
+    let mut asked = question(levels(&[("service_us", Level::Number(500.0))]));
+    asked.goal = Goal::TailLatency;
     let advice = advise(&run(&RUN), &asked).unwrap();
     assert_eq!(name(&advice.best), "architecture = thread-pool");
     // 1e9 over 8000 answers a second, and more in later blocks.
@@ -252,13 +250,11 @@ fn where_the_client_was_the_limit_what_could_be_more_is_not_called_less() {
 #[test]
 fn where_the_client_was_the_limit_cpu_time_still_decides() {
     let mut made_up = run(&RUN);
-    made_up.trials.iter_mut().for_each(|trial| {
+    for trial in &mut made_up.trials {
         trial.server.cpu_quota = Some(CpuQuota {
             cpus: 0.4,
             ..CpuQuota::default()
         });
-    });
-    for trial in &mut made_up.trials {
         let demand_us = match is(trial, "reactor", 0.0) {
             true => 12.0,
             false => 16.0,
@@ -270,10 +266,8 @@ fn where_the_client_was_the_limit_cpu_time_still_decides() {
         (trial.client_limited, trial.server_busy) = (true, Some(0.3));
     }
     assert_eq!(ask(&made_up, 0.0).unwrap().tied.len(), 2);
-    let asked = Question {
-        goal: Goal::CpuTime,
-        ..question(levels(&[("service_us", Level::Number(0.0))]))
-    };
+    let mut asked = question(levels(&[("service_us", Level::Number(0.0))]));
+    asked.goal = Goal::CpuTime;
     let advice = advise(&made_up, &asked).unwrap();
     assert_eq!(name(&advice.best), "architecture = reactor");
     assert!(advice.tied.is_empty() && !advice.best.is_client_limited);

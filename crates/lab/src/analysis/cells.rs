@@ -1,5 +1,6 @@
 //! Cells: trials that differ in nothing but chance, and what they come to.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use loadline_base::sorting::sort_by;
@@ -92,58 +93,30 @@ impl Cell<'_> {
 /// out.
 #[must_use]
 pub fn cells(run: &Run) -> Vec<Cell<'_>> {
-    let mut cells: BTreeMap<(&str, String), Cell<'_>> = BTreeMap::new();
-    for trial in run.trials.iter().filter(|trial| !trial.is_a_a) {
-        let cell = cells
-            .entry((&trial.series, key(&trial.levels)))
-            .or_insert_with(|| Cell {
-                series: &trial.series,
-                levels: &trial.levels,
-                counted: Vec::new(),
-                discarded: Vec::new(),
-            });
-        if trial.counts() {
-            cell.counted.push(trial);
-        } else {
-            cell.discarded.push(trial);
+    let trials = run.trials.iter().filter(|trial| !trial.is_a_a);
+    let mut trials: Vec<&Measured> = trials.collect();
+    let order = |one: &&Measured, other: &&Measured| {
+        let by_levels = || compare(&one.levels, &other.levels);
+        one.series.cmp(&other.series).then_with(by_levels)
+    };
+    sort_by(&mut trials, order);
+    let cells = trials.chunk_by(|one, other| order(one, other).is_eq());
+    let cells = cells.map(|trials| {
+        let (counted, discarded) = trials.iter().copied().partition(|trial| trial.counts());
+        Cell {
+            series: &trials[0].series,
+            levels: &trials[0].levels,
+            counted,
+            discarded,
         }
-    }
-    let mut cells: Vec<Cell<'_>> = cells.into_values().collect();
-    sort_by(&mut cells, |one, other| {
-        let by_levels = || compare_levels(one.levels, other.levels);
-        one.series.cmp(other.series).then_with(by_levels)
     });
-    cells
+    cells.collect()
 }
 
-/// Levels as text: the same for the same cell and no other.
-fn key(levels: &Levels) -> String {
-    let pairs = levels
-        .iter()
-        .map(|(name, level)| format!("{name:?}={level:?}"));
-    pairs.collect::<Vec<_>>().join(",")
-}
-
-fn compare_levels(one: &Levels, other: &Levels) -> std::cmp::Ordering {
-    let order = one
-        .iter()
-        .zip(other)
-        .map(|((name, level), (other_name, other_level))| {
-            let by_level = || compare(level, other_level);
-            name.cmp(other_name).then_with(by_level)
-        })
-        .find(|order| order.is_ne());
-    order.unwrap_or_else(|| one.len().cmp(&other.len()))
-}
-
-/// Numbers by size before names in the order of the alphabet.
-pub(crate) fn compare(one: &Level, other: &Level) -> std::cmp::Ordering {
-    match (one, other) {
-        (Level::Number(one), Level::Number(other)) => one.total_cmp(other),
-        (Level::Text(one), Level::Text(other)) => one.cmp(other),
-        (Level::Number(_), Level::Text(_)) => std::cmp::Ordering::Less,
-        (Level::Text(_), Level::Number(_)) => std::cmp::Ordering::Greater,
-    }
+/// Of levels: numbers by size before names in the order of the alphabet; none is NaN. Of all levels of a
+/// cell: by the first factor that differs.
+pub(crate) fn compare<L: PartialOrd>(one: &L, other: &L) -> Ordering {
+    one.partial_cmp(other).unwrap_or(Ordering::Equal)
 }
 
 /// What A/A trials say: the same cell twice in one block.

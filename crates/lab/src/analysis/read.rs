@@ -1,7 +1,7 @@
 //! Reads the journal of a run.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Measured;
 use crate::journal::{JournalError, Line, RunHead, Trial, each_line};
@@ -9,8 +9,6 @@ use crate::journal::{JournalError, Line, RunHead, Trial, each_line};
 /// A run as its journal has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Its folder.
-    pub folder: PathBuf,
     /// What it is.
     pub head: RunHead,
     /// Its trials by number. Of a trial that was run again the last one counts.
@@ -28,10 +26,7 @@ impl Run {
     /// # Errors
     /// As [`crate::journal::read`], or the run has not begun.
     pub fn read(folder: &Path) -> Result<Self, JournalError> {
-        let mut run = Self {
-            folder: folder.to_path_buf(),
-            ..Self::default()
-        };
+        let mut run = Self::default();
         let (mut trials, mut has_begun) = (BTreeMap::new(), false);
         run.is_torn = each_line(folder, |line| {
             match line {

@@ -38,8 +38,6 @@ pub struct Measured {
     /// As in [`Trial`].
     pub server: ServerFacts,
     /// As in [`Trial`].
-    pub hdr_file: Option<String>,
-    /// As in [`Trial`].
     pub discarded: Vec<String>,
     /// As in [`Trial`].
     pub times_discarded: Vec<String>,
@@ -57,8 +55,6 @@ pub struct Measured {
     pub server_busy: Option<f64>,
     /// The client's machine.
     pub machine: MachineRecord,
-    /// How the client was started.
-    pub client_command: Vec<String>,
     /// What could be measured.
     pub values: BTreeMap<Metric, f64>,
     /// Percent and microseconds, as far as there are samples enough.
@@ -97,7 +93,6 @@ impl Measured {
             block: trial.block,
             is_a_a: trial.is_a_a,
             start_unix_ms: trial.start_unix_ms,
-            hdr_file: trial.hdr_file,
             discarded: trial.discarded,
             times_discarded: trial.times_discarded,
             notes: trial.notes,
@@ -112,10 +107,7 @@ impl Measured {
             return measured;
         };
         if let Some(group) = load.headline() {
-            measured.values.extend(client_values(group));
-            measured.values.extend(overload_values(&load, group));
-            let stalled = (Metric::StalledShare, stalled_share(&load, group));
-            measured.values.extend(present(&[stalled]));
+            measured.values.extend(client_values(&load, group));
             measured.latency_us = spectrum(&group.total.latency);
             measured.service_us = spectrum(&group.total.service);
             measured.seconds = seconds(&load, group);
@@ -129,7 +121,6 @@ impl Measured {
         measured.connections = load.everything.connections;
         measured.timeouts = load.everything.errors_of(ErrorKind::Timeout);
         measured.machine = load.machine;
-        measured.client_command = load.run.command;
         measured
     }
 
@@ -178,20 +169,12 @@ impl Measured {
             false => 1.0,
         };
         let room = if room <= ROOM_NONE { 1.0 } else { room };
-        Some(match metric {
-            Metric::CompletedPerS | Metric::GoodPerS | Metric::BytesPerS => Range {
-                low: value,
-                value,
-                high: value * room,
-            },
-            Metric::InFlight => Range::exact(value),
-            _ if metric.is_of_times() => Range {
-                low: value / room,
-                value,
-                high: value,
-            },
-            _ => Range::exact(value),
-        })
+        let (low, high) = match metric {
+            Metric::CompletedPerS | Metric::GoodPerS | Metric::BytesPerS => (value, value * room),
+            _ if metric.is_of_times() && metric != Metric::InFlight => (value / room, value),
+            _ => (value, value),
+        };
+        Some(Range { low, value, high })
     }
 }
 
@@ -212,9 +195,13 @@ fn server_busy(values: &BTreeMap<Metric, f64>, cpus: Option<f64>) -> Option<f64>
 }
 
 /// What the client's plain group says; discarded trials have it too, as far as it goes.
-fn client_values(group: &GroupRecord) -> BTreeMap<Metric, f64> {
+fn client_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, f64> {
     let total = &group.total;
-    let offered = total.tally.offered;
+    let error_share = total.tally.errors_total() as f64 / total.tally.offered as f64;
+    let has_goal = load.run.latency_goal_s.is_some();
+    let in_goal_per_s = has_goal.then_some(total.rates.in_goal_per_s);
+    let in_goal_share = total.tally.in_goal as f64 / total.tally.good as f64;
+    let retries_per_s = (load.run.retries_max > 0).then_some(total.rates.retries_per_s);
     let us = |us: Option<u64>| us.map(|us| us as f64);
     let percentile = |percent| us(total.latency.percentile_us(percent));
     let values = [
@@ -222,10 +209,7 @@ fn client_values(group: &GroupRecord) -> BTreeMap<Metric, f64> {
         (Metric::GoodPerS, Some(total.rates.good_per_s)),
         (Metric::OfferedPerS, Some(total.rates.offered_per_s)),
         (Metric::BytesPerS, Some(total.rates.bytes_received_per_s)),
-        (
-            Metric::ErrorShare,
-            (offered > 0).then(|| total.tally.errors_total() as f64 / offered as f64),
-        ),
+        (Metric::ErrorShare, Some(error_share)),
         (Metric::MeanUs, total.latency.mean_us()),
         (Metric::P50Us, percentile(50.0)),
         (Metric::P90Us, percentile(90.0)),
@@ -235,6 +219,11 @@ fn client_values(group: &GroupRecord) -> BTreeMap<Metric, f64> {
         (Metric::ServiceP50Us, us(total.service.percentile_us(50.0))),
         (Metric::ServiceP99Us, us(total.service.percentile_us(99.0))),
         (Metric::InFlight, total.in_flight),
+        (Metric::InGoalPerS, in_goal_per_s),
+        (Metric::InGoalShare, has_goal.then_some(in_goal_share)),
+        (Metric::RetriesPerS, retries_per_s),
+        (Metric::RecoveryUs, recovery_us(load, group)),
+        (Metric::StalledShare, stalled_share(load, group)),
     ];
     present(&values)
 }
@@ -251,38 +240,29 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
             .map(|total| total.rates.completed_per_s * total.seconds)
             .sum()
     });
-    let is_seen = server.cpu_user_s + server.cpu_kernel_s > 0.0;
+    let (user_s, kernel_s) = (server.cpu_user_s, server.cpu_kernel_s);
+    let cpu_s = user_s + kernel_s;
+    let is_seen = cpu_s > 0.0;
     // Shares are of the whole run, which hardly differs from the part that counts.
     let client_s = seconds
         * trial.load.as_ref().map_or(0.0, |load| {
             load.threads.iter().map(|thread| thread.cpu_share).sum()
         });
+    let imbalance = loop_imbalance(&server.responses_by_loop);
     let per_request = |amount: f64| (completed > 0.0).then(|| amount / completed);
     let us = |cpu_s: f64| per_request(cpu_s * 1e6).filter(|_| is_seen);
     let share = |cpu_s: f64| (is_seen && seconds > 0.0).then(|| cpu_s / seconds);
     let values = [
-        (
-            Metric::CpuUsPerRequest,
-            us(server.cpu_user_s + server.cpu_kernel_s),
-        ),
-        (
-            Metric::CpuBothUsPerRequest,
-            us(server.cpu_user_s + server.cpu_kernel_s + client_s),
-        ),
-        (Metric::CpuUserUsPerRequest, us(server.cpu_user_s)),
-        (Metric::CpuKernelUsPerRequest, us(server.cpu_kernel_s)),
-        (Metric::CpuUserShare, share(server.cpu_user_s)),
-        (Metric::CpuKernelShare, share(server.cpu_kernel_s)),
-        (
-            Metric::CpuShare,
-            share(server.cpu_user_s + server.cpu_kernel_s),
-        ),
+        (Metric::CpuUsPerRequest, us(cpu_s)),
+        (Metric::CpuBothUsPerRequest, us(cpu_s + client_s)),
+        (Metric::CpuUserUsPerRequest, us(user_s)),
+        (Metric::CpuKernelUsPerRequest, us(kernel_s)),
+        (Metric::CpuUserShare, share(user_s)),
+        (Metric::CpuKernelShare, share(kernel_s)),
+        (Metric::CpuShare, share(cpu_s)),
         (Metric::ClientCpuShare, share(client_s)),
         (Metric::BusiestThreadShare, server.busiest_thread),
-        (
-            Metric::LoopImbalance,
-            loop_imbalance(&server.responses_by_loop),
-        ),
+        (Metric::LoopImbalance, imbalance),
         (
             Metric::ContextSwitchesPerRequest,
             server
@@ -312,6 +292,7 @@ fn loop_imbalance(by_loop: &[u64]) -> Option<f64> {
     Some(*largest as f64 * by_loop.len() as f64 / all as f64)
 }
 
+/// Those that are numbers: a share of nothing is none.
 fn present(values: &[(Metric, Option<f64>)]) -> BTreeMap<Metric, f64> {
     let finite = |value: &f64| value.is_finite();
     let values = values.iter();
@@ -320,12 +301,9 @@ fn present(values: &[(Metric, Option<f64>)]) -> BTreeMap<Metric, f64> {
 
 /// Percentiles that are backed by samples enough; the smallest value stands at 0.
 pub(crate) fn spectrum(of: &Distribution) -> Vec<(f64, u64)> {
-    let value = |percent: f64| {
-        if percent == 0.0 {
-            of.min_us()
-        } else {
-            of.percentile_us(percent)
-        }
+    let value = |percent: f64| match percent {
+        0.0 => of.min_us(),
+        _ => of.percentile_us(percent),
     };
     SPECTRUM_PERCENTS
         .into_iter()
@@ -341,16 +319,14 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
         .map(|record| {
             let us = |us: Option<u64>| us.map(|us| us as f64);
             let share = record.errors as f64 / record.offered.max(1) as f64;
+            let in_goal = (load.run.latency_goal_s).map(|_| record.in_goal as f64);
             Second {
                 second: record.second,
                 counted: load.phase_of(record.second).is_none_or(|it| it.counted),
                 values: present(&[
                     (Metric::CompletedPerS, Some(record.completed as f64)),
                     (Metric::GoodPerS, Some(record.good as f64)),
-                    (
-                        Metric::InGoalPerS,
-                        (load.run.latency_goal_s).map(|_| record.in_goal as f64),
-                    ),
+                    (Metric::InGoalPerS, in_goal),
                     (Metric::RetriesPerS, Some(record.retries as f64)),
                     (Metric::OfferedPerS, Some(record.offered as f64)),
                     (Metric::BytesPerS, Some(record.bytes_received as f64)),
@@ -366,32 +342,10 @@ fn seconds(load: &TrialRecord, group: &GroupRecord) -> Vec<Second> {
         .collect()
 }
 
-/// What is of interest where more is asked of a server than it can carry.
-fn overload_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, f64> {
-    let total = &group.total;
-    let has_goal = load.run.latency_goal_s.is_some();
-    let share = total.tally.in_goal as f64 / total.tally.good as f64;
-    present(&[
-        (
-            Metric::InGoalPerS,
-            has_goal.then_some(total.rates.in_goal_per_s),
-        ),
-        (Metric::InGoalShare, has_goal.then_some(share)),
-        (
-            Metric::RetriesPerS,
-            (load.run.retries_max > 0).then_some(total.rates.retries_per_s),
-        ),
-        (Metric::RecoveryUs, recovery_us(load, group)),
-    ])
-}
-
 /// `None`: they are no players, or nobody knows how many.
 fn stalled_share(load: &TrialRecord, group: &GroupRecord) -> Option<f64> {
-    let count = load
-        .run
-        .spec
-        .get("players")
-        .filter(|_| group.name == "players")?;
+    let players = load.run.spec.get("players");
+    let count = players.filter(|_| group.name == "players")?;
     let of_text = || count.as_str()?.parse().ok();
     let count: f64 = count.as_f64().or_else(of_text)?;
     let stalled_s = group.total.tally.stalled_ns as f64 / 1e9;

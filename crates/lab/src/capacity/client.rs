@@ -14,9 +14,9 @@ use loadline_spec::values::{Auto, Count, RunTime};
 use loadline_spec::{SpecError, given};
 use tempfile::TempDir;
 
-use super::{Ran, Stop, Trials};
-use crate::journal::ServerFacts;
-use crate::runner::{Bounds, client_command, client_s, judge_answer, run_client};
+use super::{Stop, Trials};
+use crate::journal::Trial;
+use crate::runner::{Bounds, client_s, judge_answer, run_client, seen};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]
@@ -91,21 +91,14 @@ impl Client {
 
     /// Runs it, which is to take so long, and reads what it leaves.
     fn record(&self, load: &LoadSpec, seconds: f64) -> Result<Box<TrialRecord>, Stop> {
-        let files = ["load.json", "load.log"].map(|name| self.folder.path().join(name));
-        let command = client_command(load, &files[0]);
-        let bounds = Bounds::default();
-        run_client(
-            &command,
-            &bounds,
-            (&files[0], &files[1]),
-            client_s(load, seconds),
-            &self.is_over,
-        )
+        let (bounds, files) = (Bounds::default(), (self.folder.path(), "load"));
+        let planned_s = client_s(load, seconds);
+        run_client(load, None, &bounds, files, planned_s, &self.is_over)
     }
 }
 
 impl Trials for Client {
-    fn run(&mut self, trial: &Try) -> Result<Ran, Stop> {
+    fn run(&mut self, trial: &Try) -> Result<Trial, Stop> {
         let began = Instant::now();
         if (self.is_over)() {
             return Err(Stop::Interrupted);
@@ -123,20 +116,11 @@ impl Trials for Client {
         if record.run.interrupted {
             return Err(Stop::Interrupted);
         }
-        let server = record.watched.iter().find(|one| one.name == "server");
-        let facts = server.map_or_else(ServerFacts::default, |server| ServerFacts {
-            cpu_user_s: server.cpu_user_s,
-            cpu_kernel_s: server.cpu_kernel_s,
-            pss_bytes_max: server.pss_bytes_max,
-            threads_max: u32::try_from(server.threads_max).ok(),
-            ..ServerFacts::default()
-        });
-        Ok(Ran {
-            load: Some(record),
-            server: facts,
-            discarded: Vec::new(),
-            took_s: began.elapsed().as_secs_f64(),
-        })
+        let mut ran = Trial::default();
+        seen(&record, &mut ran.server);
+        ran.load = Some(record);
+        ran.took_s = began.elapsed().as_secs_f64();
+        Ok(ran)
     }
 
     fn closed_loop(&mut self, seconds: f64) -> Result<f64, Stop> {

@@ -7,8 +7,9 @@ use loadline_base::sorting::{sort, to_map};
 use loadline_capacity::search::Try;
 
 use super::client::{completed_per_s, own_folder, warm_up_s};
-use super::{Ran, Stop, Trials};
+use super::{Stop, Trials};
 use crate::expand::expand;
+use crate::journal::Trial;
 use crate::link::LinkSpec;
 use crate::plan::{
     Allow, Network, Placement, Plan, Repeated, Series, Server, ServerKind, ServerSpec, Site,
@@ -145,7 +146,7 @@ impl Fresh {
 }
 
 impl Trials for Fresh {
-    fn run(&mut self, trial: &Try) -> Result<Ran, Stop> {
+    fn run(&mut self, trial: &Try) -> Result<Trial, Stop> {
         let warm_up_s = warm_up_s(self.options.warm_up_s, trial.length);
         self.run_plan(&self.plan(Some(trial.rate_per_s), trial.seconds, warm_up_s))
     }
@@ -161,7 +162,7 @@ impl Trials for Fresh {
 }
 
 impl Fresh {
-    fn run_plan(&mut self, plan: &Plan) -> Result<Ran, Stop> {
+    fn run_plan(&mut self, plan: &Plan) -> Result<Trial, Stop> {
         self.trials += 1;
         let seed = self.options.seed.wrapping_add(self.trials);
         let placement = &self.options.placement;
@@ -178,11 +179,6 @@ impl Fresh {
         if self.trials == 1 && ran.load.is_none() {
             return Err(ran.discarded.join(" ").into());
         }
-        Ok(Ran {
-            load: ran.load,
-            server: ran.server,
-            discarded: ran.discarded,
-            took_s: ran.took_s,
-        })
+        Ok(ran)
     }
 }

@@ -1,8 +1,7 @@
 //! Which thread or resource is the limit: by what was at its bound in the trial that failed nearest to
 //! the capacity. A pure function of the evidence.
 
-use std::fmt;
-
+use loadline_base::choice;
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Measured};
@@ -32,47 +31,32 @@ pub struct Limiter {
     pub why: String,
 }
 
-/// Which thread or resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LimiterKind {
-    /// The CPU of one thread of the server.
-    ServerThread,
-    /// The CPUs of the server, all of them.
-    ServerCpus,
-    /// The CPU quota of the server.
-    CpuQuota,
-    /// CPUs that the server has to share with others.
-    SharedCpus,
-    /// Descriptors of the server.
-    Descriptors,
-    /// The server turns requests away, or connections.
-    Refusals,
-    /// Requests wait inside the server for something other than its CPUs: workers that sleep or
-    /// block.
-    Workers,
-    /// The client's bound of connections: more of them would carry more.
-    Connections,
-    /// The client.
-    Client,
-    /// Nothing is at its bound, as far as is seen.
-    Unknown,
-}
-
-impl fmt::Display for LimiterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ServerThread => "CPU of one thread of the server",
-            Self::ServerCpus => "CPUs of the server",
-            Self::CpuQuota => "CPU quota of the server",
-            Self::SharedCpus => "CPUs that the server shares with others",
-            Self::Descriptors => "descriptors of the server",
-            Self::Refusals => "the server turns requests away",
-            Self::Workers => "workers of the server, or what they wait for",
-            Self::Connections => "connections of the client",
-            Self::Client => "the client",
-            Self::Unknown => "not known",
-        })
+choice! {
+    /// Which thread or resource, each with its name on a page.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    LimiterKind {
+        /// The CPU of one thread of the server.
+        ServerThread "CPU of one thread of the server",
+        /// The CPUs of the server, all of them.
+        ServerCpus "CPUs of the server",
+        /// The CPU quota of the server.
+        CpuQuota "CPU quota of the server",
+        /// CPUs that the server has to share with others.
+        SharedCpus "CPUs that the server shares with others",
+        /// Descriptors of the server.
+        Descriptors "descriptors of the server",
+        /// The server turns requests away, or connections.
+        Refusals "the server turns requests away",
+        /// Requests wait inside the server for something other than its CPUs: workers that sleep or
+        /// block.
+        Workers "workers of the server, or what they wait for",
+        /// The client's bound of connections: more of them would carry more.
+        Connections "connections of the client",
+        /// The client.
+        Client "the client",
+        /// Nothing is at its bound, as far as is seen.
+        Unknown "not known",
     }
 }
 
@@ -81,12 +65,8 @@ pub(super) fn find(finding: &Finding, evidence: &[Evidence]) -> Limiter {
     let limiter = |kind, why: String| Limiter { kind, why };
     if finding.bound == Bound::AtLeast {
         let limited = |one: &&Evidence| one.tried.outcome == Outcome::ClientLimited;
-        let reason = evidence
-            .iter()
-            .rfind(limited)
-            .map(|one| one.reasons.join(" "));
-        return match reason {
-            Some(reason) => limiter(LimiterKind::Client, reason),
+        return match evidence.iter().rfind(limited) {
+            Some(one) => limiter(LimiterKind::Client, one.reasons.join(" ")),
             None => limiter(
                 LimiterKind::Unknown,
                 "Every rate that was to be tried was held.".to_owned(),
@@ -108,10 +88,9 @@ pub(super) fn find(finding: &Finding, evidence: &[Evidence]) -> Limiter {
     let nearest = evidence
         .iter()
         .filter(failed)
-        .filter(|one| one.measured.is_some())
-        .min_by(|one, other| distance(one).total_cmp(&distance(other)));
-    let Some((nearest, measured)) = nearest.and_then(|one| Some((one, one.measured.as_ref()?)))
-    else {
+        .filter_map(|one| Some((one, one.measured.as_ref()?)))
+        .min_by(|(one, _), (other, _)| distance(one).total_cmp(&distance(other)));
+    let Some((nearest, measured)) = nearest else {
         return limiter(LimiterKind::Unknown, "No trial failed.".to_owned());
     };
     let unloaded = evidence

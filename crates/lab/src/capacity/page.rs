@@ -10,7 +10,7 @@ use super::{Capacity, Evidence};
 #[must_use]
 pub fn page(capacity: &Capacity) -> String {
     let finding = &capacity.finding;
-    let mut text = format!("{}\n\n", headline(capacity));
+    let mut text = format!("{}\n\n", capacity.headline());
     let mut line = |name: &str, value: String| text += &format!("  {name:<10} {value}\n");
     line("SLO", capacity.slo.clone());
     line("server", capacity.target.clone());
@@ -25,29 +25,20 @@ pub fn page(capacity: &Capacity) -> String {
         line("spread", format!("{spread} from trial to trial"));
     }
     let limiter = &capacity.limiter;
-    line("limiter", format!("{}. {}", limiter.kind, limiter.why));
+    let kind = limiter.kind.name();
+    line("limiter", format!("{kind}. {}", limiter.why));
     for knee in &capacity.knees {
         let beyond = knee.beyond_per_s.map_or_else(
             || "not reached".to_owned(),
             |beyond| format!("to {}/s", rate(beyond)),
         );
-        let name = "knee";
-        line(
-            name,
-            format!("{}: {}/s {beyond}", knee.kind, rate(knee.at_per_s)),
-        );
+        let (kind, at) = (knee.kind, rate(knee.at_per_s));
+        line("knee", format!("{kind}: {at}/s {beyond}"));
     }
     for dip in &finding.dips {
-        line(
-            "dip",
-            format!(
-                "{}/s to {}/s is not held ({} of {} trials failed)",
-                rate(dip.low_per_s),
-                rate(dip.high_per_s),
-                dip.failed,
-                dip.of
-            ),
-        );
+        let (low, high) = (rate(dip.low_per_s), rate(dip.high_per_s));
+        let failed = format!("{} of {} trials failed", dip.failed, dip.of);
+        line("dip", format!("{low}/s to {high}/s is not held ({failed})"));
     }
     line("searches", searches(capacity));
     let trials = format!("{}, {}", finding.trials, span_s(finding.spent_s.round()));
@@ -111,28 +102,30 @@ fn meaning(basis: Basis) -> &'static str {
     }
 }
 
-/// The answer in one line.
-pub(super) fn headline(capacity: &Capacity) -> String {
-    let finding = &capacity.finding;
-    let slo = &capacity.slo;
-    match (finding.bound, finding.capacity_per_s, &finding.interval) {
-        (Bound::Found, Some(value), Some(interval)) => format!(
-            "Capacity {}/s, {} to {}/s with 95 % confidence, under {slo}",
-            rate(value),
-            rate(interval.low),
-            rate(interval.high)
-        ),
-        (Bound::AtLeast, _, Some(interval)) => {
-            format!("Capacity at least {}/s under {slo}", rate(interval.low))
+impl Capacity {
+    /// The answer in one line.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let (finding, slo) = (&self.finding, &self.slo);
+        match (finding.bound, finding.capacity_per_s, &finding.interval) {
+            (Bound::Found, Some(value), Some(interval)) => format!(
+                "Capacity {}/s, {} to {}/s with 95 % confidence, under {slo}",
+                rate(value),
+                rate(interval.low),
+                rate(interval.high)
+            ),
+            (Bound::AtLeast, _, Some(interval)) => {
+                format!("Capacity at least {}/s under {slo}", rate(interval.low))
+            }
+            (Bound::BudgetTooSmall, Some(value), Some(interval)) => format!(
+                "Budget too small: capacity about {}/s, only known to be {} to {}/s, under {slo}",
+                rate(value),
+                rate(interval.low),
+                rate(interval.high)
+            ),
+            (Bound::NoneHolds, ..) => format!("No rate holds {slo}"),
+            _ => format!("Budget too small: the capacity under {slo} is not known"),
         }
-        (Bound::BudgetTooSmall, Some(value), Some(interval)) => format!(
-            "Budget too small: capacity about {}/s, only known to be {} to {}/s, under {slo}",
-            rate(value),
-            rate(interval.low),
-            rate(interval.high)
-        ),
-        (Bound::NoneHolds, ..) => format!("No rate holds {slo}"),
-        _ => format!("Budget too small: the capacity under {slo} is not known"),
     }
 }
 

@@ -18,7 +18,7 @@ pub struct LinkFacts {
 }
 
 /// One direction of a link.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DirectionFacts {
     /// Packets that came to the relay.

@@ -5,14 +5,14 @@
 //!   put ──► buffer, bounded ──► sent at the bandwidth ──► lost, or on its way for the delay ──► take
 //! ```
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
 use super::Direction;
+use crate::journal::DirectionFacts;
 
 /// Bytes that may wait or be on their way at once: the largest buffer, and half a second of the fastest link.
 const ON_WAY_BYTES_MAX: u64 = 128 << 20;
@@ -33,55 +33,11 @@ pub struct Pipe<T> {
     free_at_ns: u64,
     last_due_ns: u64,
     number: u64,
-    on_way: BinaryHeap<Reverse<OnWay<T>>>,
+    /// Packets with their bytes, by when they are due, and then by when they came.
+    on_way: BTreeMap<(u64, u64), (u64, T)>,
     on_way_bytes: u64,
-    counts: PipeCounts,
+    counts: DirectionFacts,
 }
-
-/// What became of packets so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PipeCounts {
-    /// Packets that came in.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Those that were lost on the way, as the link's loss wants it.
-    pub lost: u64,
-    /// Those that found the buffer full, or too much on its way.
-    pub dropped: u64,
-    /// The most that waited in the buffer.
-    pub waiting_bytes_max: u64,
-}
-
-/// A packet on its way.
-#[derive(Debug)]
-struct OnWay<T> {
-    due_ns: u64,
-    number: u64,
-    bytes: usize,
-    packet: T,
-}
-
-/// By when it is due, and then by when it came.
-impl<T> Ord for OnWay<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-impl<T> PartialOrd for OnWay<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for OnWay<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl<T> Eq for OnWay<T> {}
 
 impl<T> Pipe<T> {
     /// An empty one. The seed and the packets decide which of them are lost.
@@ -99,9 +55,9 @@ impl<T> Pipe<T> {
             free_at_ns: 0,
             last_due_ns: 0,
             number: 0,
-            on_way: BinaryHeap::new(),
+            on_way: BTreeMap::new(),
             on_way_bytes: 0,
-            counts: PipeCounts::default(),
+            counts: DirectionFacts::default(),
         }
     }
 
@@ -136,35 +92,32 @@ impl<T> Pipe<T> {
         };
         self.last_due_ns = self.last_due_ns.max(due_ns);
         self.on_way_bytes += size;
-        self.on_way.push(Reverse(OnWay {
-            due_ns,
-            number: self.number,
-            bytes,
-            packet,
-        }));
+        self.on_way.insert((due_ns, self.number), (size, packet));
         None
     }
 
     /// The next packet that is through by now, and when it was due.
     pub fn take(&mut self, now_ns: u64) -> Option<(T, u64)> {
-        let Reverse(next) = self.on_way.peek()?;
-        if next.due_ns > now_ns {
+        let next = self.on_way.first_entry()?;
+        let (due_ns, _) = *next.key();
+        if due_ns > now_ns {
             return None;
         }
-        let Reverse(next) = self.on_way.pop()?;
-        self.on_way_bytes -= next.bytes as u64;
-        Some((next.packet, next.due_ns))
+        let (bytes, packet) = next.remove();
+        self.on_way_bytes -= bytes;
+        Some((packet, due_ns))
     }
 
     /// When the next packet will be through.
     #[must_use]
     pub fn due_ns(&self) -> Option<u64> {
-        self.on_way.peek().map(|Reverse(next)| next.due_ns)
+        let (&(due_ns, _), _) = self.on_way.first_key_value()?;
+        Some(due_ns)
     }
 
-    /// What became of packets so far.
+    /// What became of packets so far, but for those that the kernel refused, and how late they left.
     #[must_use]
-    pub fn counts(&self) -> PipeCounts {
+    pub fn counts(&self) -> DirectionFacts {
         self.counts
     }
 

@@ -84,16 +84,16 @@ impl Preset {
         match PRESETS.iter().find(|preset| preset.name == name) {
             Some(preset) => preset.text.parse(),
             None => {
-                let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-                let remedy = format!(
-                    "delay=75ms,bandwidth=2Mbit,loss=1%, or one of {}",
-                    names.join(", ")
-                );
-                Err(ValueError::new(
-                    format!("no link {}", name.escape_debug()),
-                    remedy,
-                ))
+                let problem = format!("no link {}", name.escape_debug());
+                Err(ValueError::new(problem, Self::right()))
             }
         }
+    }
+
+    /// What would be right in place of what is no link.
+    pub(super) fn right() -> String {
+        let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        let names = names.join(", ");
+        format!("delay=75ms,bandwidth=2Mbit,loss=1%, or one of {names}")
     }
 }

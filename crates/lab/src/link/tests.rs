@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::journal::DirectionFacts;
 
 fn link(text: &str) -> LinkSpec {
     text.parse().unwrap()
@@ -41,38 +42,28 @@ fn presets_are_read_and_come_from_somewhere() {
 
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
-    for (text, part) in [
-        ("", "not a link"),
-        ("moon", "no link moon; right would be delay=75ms"),
-        ("delay=75ms,dsl", "not a link"),
-        ("delay=75", "delay: the unit is missing"),
-        ("delay=40s", "delay: too long; right would be at most 30s"),
-        ("speed=1", "speed: not known; right would be delay, jitter"),
-        ("left.delay=1ms", "left.delay: not known"),
-        (
-            "delay=1ms,jitter=2ms",
-            "the jitter is longer than the delay",
-        ),
-        ("delay=1ms,delay=2ms", "delay stands there twice"),
-        (
-            "bandwidth=2MB",
-            "bandwidth: not a bandwidth; right would be 1kbit to 1Gbit",
-        ),
-        ("bandwidth=0bit", "bandwidth: out of range"),
-        ("bandwidth=2Gbit", "bandwidth: out of range"),
-        ("loss=60%", "loss: out of range; right would be 0% to 50%"),
-        ("loss=-1%", "loss: not a share"),
-        ("loss=one", "loss: not a share"),
-        (
-            "bandwidth=1Mbit,buffer=100",
-            "buffer: out of range; right would be 1500",
-        ),
-        ("delay=1ms,buffer=64k", "a buffer without a bandwidth"),
-        (
-            "reorder=maybe",
-            "reorder: unknown; right would be on or off",
-        ),
-    ] {
+    let table = "
+        => not a link
+        moon => no link moon; right would be delay=75ms
+        delay=75ms,dsl => not a link
+        delay=75 => delay: the unit is missing
+        delay=40s => delay: too long; right would be at most 30s
+        speed=1 => speed: not known; right would be delay, jitter
+        left.delay=1ms => left.delay: not known
+        delay=1ms,jitter=2ms => the jitter is longer than the delay
+        delay=1ms,delay=2ms => delay stands there twice
+        bandwidth=2MB => bandwidth: not a bandwidth; right would be 1kbit to 1Gbit
+        bandwidth=0bit => bandwidth: out of range
+        bandwidth=2Gbit => bandwidth: out of range
+        loss=60% => loss: out of range; right would be 0% to 50%
+        loss=-1% => loss: not a share
+        loss=one => loss: not a share
+        bandwidth=1Mbit,buffer=100 => buffer: out of range; right would be 1500
+        delay=1ms,buffer=64k => a buffer without a bandwidth
+        reorder=maybe => reorder: unknown; right would be on or off";
+    for row in table.trim().lines() {
+        let (text, part) = row.split_once("=> ").unwrap();
+        let text = text.trim();
         let error = text.parse::<LinkSpec>().unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");
         assert_eq!(error.lines().count(), 1);
@@ -148,7 +139,7 @@ fn through(
     buffer_bytes: u64,
     seed: u64,
     packets: &[(u64, usize)],
-) -> (Vec<(usize, u64, usize, u64)>, PipeCounts) {
+) -> (Vec<(usize, u64, usize, u64)>, DirectionFacts) {
     let mut pipe = Pipe::new(direction, buffer_bytes, seed);
     let mut came = Vec::new();
     let (mut now_ns, mut refused) = (5_000, 0);

@@ -18,15 +18,15 @@ const LEVELS_MAX: usize = 1000;
 
 /// What the levels of a known factor set.
 #[derive(Clone, Copy, Debug)]
-enum Meaning {
+enum Meaning<'a> {
     /// An option of the server, and what is put behind a number.
-    Serve(&'static str, &'static str),
+    Serve(&'a str, &'a str),
     /// The same of `loadline load`.
-    Load(&'static str, &'static str),
+    Load(&'a str, &'a str),
     /// The same; the number 0 is to do without the option.
-    LoadUnlessZero(&'static str, &'static str),
+    LoadUnlessZero(&'a str, &'a str),
     /// An option of `loadline load` without a value: on or off.
-    LoadSwitch(&'static str),
+    LoadSwitch(&'a str),
     Server,
     KeepAlive,
     Path,
@@ -39,7 +39,7 @@ enum Meaning {
 
 /// Factors with a meaning of their own, as docs/lab.md lists them. Besides, every option of a load is a
 /// factor by its name.
-const KNOWN: [(&str, Meaning); 33] = [
+const KNOWN: [(&str, Meaning<'static>); 33] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -186,9 +186,10 @@ fn row_of(text: &str) -> Result<Vec<Level>, ValueError> {
 }
 
 fn of_option(factor: OptionFactor) -> Result<Vec<FactorLevel>, ValueError> {
-    let (option, is_load) = match (&factor.serve, &factor.load) {
-        (Some(option), None) => (option, false),
-        (None, Some(option)) => (option, true),
+    let [serve, load] = [factor.serve, factor.load].map(|it| it.map(|it| it.replace('_', "-")));
+    let meaning = match (&serve, &load) {
+        (Some(option), None) => Meaning::Serve(option, &factor.unit),
+        (None, Some(option)) => Meaning::Load(option, &factor.unit),
         _ => {
             let problem = "either serve or load has to name an option";
             return Err(ValueError::new(problem, "serve = \"queue\""));
@@ -198,18 +199,8 @@ fn of_option(factor: OptionFactor) -> Result<Vec<FactorLevel>, ValueError> {
         Levels::Row(text) => row_of(&text)?,
         Levels::List(levels) => levels,
     };
-    let level = |level: Level| {
-        let value = Value::Text(with_unit(&level, &factor.unit));
-        let options = [(option.replace('_', "-"), value)].into();
-        let mut sets = Settings::default();
-        *(if is_load {
-            &mut sets.load
-        } else {
-            &mut sets.serve
-        }) = options;
-        FactorLevel { level, sets }
-    };
-    Ok(levels.into_iter().map(level).collect())
+    let levels = levels.into_iter().map(|level| level_of(meaning, level));
+    levels.collect()
 }
 
 /// A level of a known factor, or a table with what it sets.
@@ -228,21 +219,14 @@ fn level(name: &str, mut value: Spanned<DeValue<'_>>) -> Located<FactorLevel> {
 }
 
 fn known(name: &str, level: Level) -> Result<FactorLevel, ValueError> {
-    let known = KNOWN.iter().find(|(known, _)| *known == name);
-    let sets = match known {
-        Some((_, meaning)) => sets(*meaning, &level)?,
-        None => {
-            let option = name.replace('_', "-");
-            if !loadline_spec::names::<LoadSpec>().contains(&option) {
-                return Err(unknown(name));
-            }
-            Settings {
-                load: [(option, Value::Text(level.to_string()))].into(),
-                ..Settings::default()
-            }
-        }
-    };
-    Ok(FactorLevel { level, sets })
+    if let Some((_, meaning)) = KNOWN.iter().find(|(known, _)| *known == name) {
+        return level_of(*meaning, level);
+    }
+    let option = name.replace('_', "-");
+    match loadline_spec::names::<LoadSpec>().contains(&option) {
+        true => level_of(Meaning::Load(&option, ""), level),
+        false => Err(unknown(name)),
+    }
 }
 
 fn unknown(name: &str) -> ValueError {
@@ -255,27 +239,28 @@ fn unknown(name: &str) -> ValueError {
     ValueError::new(format!("what {name} sets is not known"), remedy)
 }
 
-fn sets(meaning: Meaning, level: &Level) -> Result<Settings, ValueError> {
+/// A level, and what it sets by its meaning.
+fn level_of(meaning: Meaning<'_>, level: Level) -> Result<FactorLevel, ValueError> {
     let mut sets = Settings::default();
     let option = |name: &str, value| [(name.to_owned(), value)].into();
     match meaning {
         Meaning::Serve(name, unit) => {
-            sets.serve = option(name, Value::Text(with_unit(level, unit)));
+            sets.serve = option(name, Value::Text(with_unit(&level, unit)));
         }
-        Meaning::LoadUnlessZero(name, _) if *level == Level::Number(0.0) => {
+        Meaning::LoadUnlessZero(name, _) if level == Level::Number(0.0) => {
             sets.load = option(name, Value::Switch(false));
         }
         Meaning::Load(name, unit) | Meaning::LoadUnlessZero(name, unit) => {
-            sets.load = option(name, Value::Text(with_unit(level, unit)));
+            sets.load = option(name, Value::Text(with_unit(&level, unit)));
         }
-        Meaning::LoadSwitch(name) => sets.load = option(name, Value::Switch(is_on(level)?)),
+        Meaning::LoadSwitch(name) => sets.load = option(name, Value::Switch(is_on(&level)?)),
         Meaning::KeepAlive => {
-            sets.load = option("new-connection", Value::Switch(!is_on(level)?));
+            sets.load = option("new-connection", Value::Switch(!is_on(&level)?));
         }
         Meaning::Server => sets.server = Some(level.to_string()),
         Meaning::Path => sets.path = Some(level.to_string()),
         Meaning::Cpus => sets.cpus = Some(level.to_string()),
-        Meaning::CpuQuota => match level {
+        Meaning::CpuQuota => match &level {
             Level::Number(cpus) => sets.cpu_quota = Some(check_cpu_quota(*cpus)?),
             Level::Text(text) => {
                 return Err(ValueError::new(format!("`{text}` is not a number"), "0.4"));
@@ -283,9 +268,9 @@ fn sets(meaning: Meaning, level: &Level) -> Result<Settings, ValueError> {
         },
         Meaning::Network => sets.network = Some(Network::try_from(level.to_string())?),
         Meaning::Link => sets.link = Some(level.to_string().parse()?),
-        Meaning::FileBytes => sets.file_bytes = Some(bytes(level)?),
+        Meaning::FileBytes => sets.file_bytes = Some(bytes(&level)?),
     }
-    Ok(sets)
+    Ok(FactorLevel { level, sets })
 }
 
 fn is_on(level: &Level) -> Result<bool, ValueError> {

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use loadline_base::sorting::sort;
 use loadline_spec::load::values::Cpus;
 use loadline_spec::{Table, ValueError};
 use serde::Deserialize;
@@ -16,7 +15,7 @@ use super::chart::Chart;
 use super::goal::GoalTable;
 use super::located::{Located, at, of_toml, read_table};
 use super::options::options;
-use super::series::{series, take};
+use super::series::{factor_names, series, take};
 use super::{
     PLAN_BYTES_MAX, Placement, Plan, PlanError, Series, Server, ServerKind, ServerSpec, Site,
 };
@@ -175,8 +174,8 @@ fn plan(
 fn checked_chart(chart: Spanned<Chart>, series: &[Series]) -> Located<Chart> {
     let fail = at(&chart);
     let chart = chart.into_inner();
-    let of_chart = || series.iter().filter(|series| series.name == chart.series);
-    if of_chart().next().is_none() {
+    let factors = factor_names(series, &chart.series);
+    if factors.is_empty() {
         let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
         let names = names.join(", ");
         return Err(fail(format!(
@@ -184,11 +183,6 @@ fn checked_chart(chart: Spanned<Chart>, series: &[Series]) -> Located<Chart> {
             chart.series
         )));
     }
-    let factors = of_chart().flat_map(|series| &series.factors);
-    let mut factors: Vec<&str> = factors.map(|factor| factor.name.as_str()).collect();
-    factors.push("server");
-    sort(&mut factors);
-    factors.dedup();
     let checked = chart.check(&factors);
     checked.map_err(|message| fail(format!("chart: {message}")))?;
     Ok(chart)

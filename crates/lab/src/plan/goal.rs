@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use loadline_base::sorting::sort;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Series;
 use super::chart;
 use super::located::{Located, at};
+use super::series::factor_names;
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};
 
@@ -161,15 +161,10 @@ fn levels<T>(
     series: &[Series],
 ) -> Located<Levels> {
     let name = of.get_ref();
-    let named = || series.iter().filter(|one| one.name == *name);
-    if named().next().is_none() {
+    let known = factor_names(series, name);
+    if known.is_empty() {
         return Err(at(of)(format!("goal: no series `{name}`")));
     }
-    let factors = named().flat_map(|one| &one.factors);
-    let mut known: Vec<&str> = factors.map(|it| it.name.as_str()).collect();
-    known.push("server");
-    sort(&mut known);
-    known.dedup();
     match wanted.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(wanted.clone()),
         Some(factor) => Err(at(place)(format!(

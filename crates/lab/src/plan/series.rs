@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
+use loadline_base::sorting::sort;
 use loadline_spec::values::OrOff;
 use loadline_spec::{SpecError, Table, ValueError};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
@@ -20,10 +21,10 @@ use crate::link::{LinkOrOff, LinkSpec};
 
 /// The longest trial: a day, beyond which a slip is likelier.
 const DURATION_S_MAX: f64 = 24.0 * 3600.0;
-/// The shortest: tests have no time.
-const DURATION_S_MIN: f64 = 0.01;
+/// The shortest are those of tests, which have no time.
+const DURATIONS_S: RangeInclusive<f64> = 0.01..=DURATION_S_MAX;
 /// More are never needed; each is another block.
-const REPLICATES_MAX: u32 = 1000;
+const REPLICATES: RangeInclusive<u32> = 1..=1000;
 /// What each series says for itself.
 const NO_DEFAULTS: [&str; 5] = ["name", "title", "factors", "except", "compare"];
 
@@ -54,17 +55,8 @@ impl Default for Series {
 
 /// Takes the series out of a plan's file, each with what `[defaults]` says and it does not.
 pub(super) fn take<'t>(plan: &mut DeTable<'t>) -> Located<Vec<Spanned<DeValue<'t>>>> {
-    let defaults = match plan.remove("defaults") {
-        None => DeTable::new(),
-        Some(value) => match value.get_ref() {
-            DeValue::Table(table) => table.clone(),
-            _ => {
-                return Err(at(&value)(
-                    "defaults is not a table; right would be [defaults]",
-                ));
-            }
-        },
-    };
+    let wrong = "defaults is not a table; right would be [defaults]";
+    let defaults = table_of(plan.remove("defaults"), wrong)?;
     if let Some(name) = (defaults.keys()).find(|it| NO_DEFAULTS.contains(&it.get_ref().as_ref())) {
         let problem = format!(
             "{} is of a single series; right would be in [[series]]",
@@ -121,10 +113,8 @@ pub(super) fn series(
     let factors = table.get_ref().get("factors").cloned();
     let mut series: Series = read(table).map_err(named)?;
     let mut places = Vec::new();
-    for (name, value) in factors
-        .map_or_else(|| Ok(DeTable::new()), factors_of)
-        .map_err(named)?
-    {
+    let wrong = "factors is not a table; right would be factors = { loops = [1, 2] }";
+    for (name, value) in table_of(factors, wrong).map_err(named)? {
         let (factor, of_levels) = factor(name.get_ref(), value).map_err(named)?;
         series.factors.push(factor);
         places.push(of_levels);
@@ -141,14 +131,29 @@ pub(super) fn series(
     Ok(series)
 }
 
-fn factors_of(value: Spanned<DeValue<'_>>) -> Located<DeTable<'_>> {
+/// A table, empty if nothing is there; anything else is wrong.
+fn table_of<'t>(value: Option<Spanned<DeValue<'t>>>, wrong: &'static str) -> Located<DeTable<'t>> {
+    let Some(value) = value else {
+        return Ok(DeTable::new());
+    };
     let fail = at(&value);
     match value.into_inner() {
-        DeValue::Table(factors) => Ok(factors),
-        _ => Err(fail(
-            "factors is not a table; right would be factors = { loops = [1, 2] }",
-        )),
+        DeValue::Table(table) => Ok(table),
+        _ => Err(fail(wrong)),
     }
+}
+
+/// Factors of all series of a name, with `server`; none: there is no such series.
+pub(super) fn factor_names<'s>(series: &'s [Series], name: &str) -> Vec<&'s str> {
+    let named = series.iter().filter(|one| one.name == name);
+    let factors = named.flat_map(|one| {
+        let factors = one.factors.iter().map(|factor| factor.name.as_str());
+        factors.chain(["server"])
+    });
+    let mut names: Vec<&str> = factors.collect();
+    sort(&mut names);
+    names.dedup();
+    names
 }
 
 /// Whether all servers, placements and factors that a series names are there.
@@ -300,15 +305,11 @@ pub(super) fn link_level<'de, D: Deserializer<'de>>(
 }
 
 pub(super) fn replicates<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    checked(from, |count: u32| {
-        within(count, 1..=REPLICATES_MAX, "replicates")
-    })
+    checked(from, |count: u32| within(count, REPLICATES, "replicates"))
 }
 
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
-    checked(from, |s: f64| {
-        within(s, DURATION_S_MIN..=DURATION_S_MAX, "seconds")
-    })
+    checked(from, |s: f64| within(s, DURATIONS_S, "seconds"))
 }
 
 pub(super) fn warm_up<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {

@@ -38,26 +38,17 @@ fn levels_of_known_factors_set_options() {
         let found = series.factors.iter().find(|factor| factor.name == name);
         &found.unwrap().levels
     };
-    let words_of = |options: &Table| words(options).join(" ");
-    assert_eq!(
-        words_of(&factor("service_us")[1].sets.serve),
-        "--service-time=200us"
-    );
-    let rates: Vec<String> = factor("rate_per_s")
-        .iter()
-        .map(|level| words_of(&level.sets.load))
-        .collect();
-    assert_eq!(rates, ["--rate=100", "--rate=200", "--rate=300"]);
+    let load = |name: &str| -> Vec<String> {
+        let levels = factor(name).iter();
+        levels.map(|it| words(&it.sets.load).join(" ")).collect()
+    };
+    let service = &factor("service_us")[1].sets.serve;
+    assert_eq!(words(service), ["--service-time=200us"]);
+    let rates = ["--rate=100", "--rate=200", "--rate=300"];
+    assert_eq!(load("rate_per_s"), rates);
     assert_eq!(factor("rate_per_s")[2].level, Level::Number(300.0));
-    assert_eq!(
-        words_of(&factor("keep_alive")[0].sets.load),
-        "--new-connection"
-    );
-    assert_eq!(words_of(&factor("idle_connections")[0].sets.load), "");
-    assert_eq!(
-        words_of(&factor("idle_connections")[1].sets.load),
-        "--idle-connections=10"
-    );
+    assert_eq!(load("keep_alive"), ["--new-connection"]);
+    assert_eq!(load("idle_connections"), ["", "--idle-connections=10"]);
     assert_eq!(factor("file_bytes")[0].sets.file_bytes, Some(1024));
 }
 

@@ -19,14 +19,12 @@ const SIDE_MIN: usize = 4;
 /// surface where there are two such, and a latency spectrum and a time series of what is left at its
 /// middle level.
 pub(super) fn charts(cells: &[Cell<'_>], order: &Order) -> Vec<Chart> {
-    let mut names: Vec<&str> = cells.iter().map(|cell| cell.series).collect();
-    names.dedup();
-    let mut charts = Vec::new();
-    for name in names {
-        let of_series: Vec<&Cell<'_>> = cells.iter().filter(|it| it.series == name).collect();
-        charts.extend(of_one(name, &of_series, order));
-    }
-    charts
+    let series = cells.chunk_by(|one, other| one.series == other.series);
+    let charts = series.flat_map(|cells| {
+        let of_series: Vec<&Cell<'_>> = cells.iter().collect();
+        of_one(cells[0].series, &of_series, order)
+    });
+    charts.collect()
 }
 
 const OF_ONE_CELL: [(ChartKind, Metric); 2] = [
@@ -113,10 +111,8 @@ fn of_one(series: &str, cells: &[&Cell<'_>], order: &Order) -> Vec<Chart> {
 
 /// Levels that go from few to very many crowd at one end of a plain axis.
 fn is_wide(levels: &[Level]) -> bool {
-    match (levels.first(), levels.last()) {
-        (Some(Level::Number(first)), Some(Level::Number(last))) => {
-            *first > 0.0 && last / first >= 50.0
-        }
+    match levels {
+        [Level::Number(first), .., Level::Number(last)] => *first > 0.0 && last / first >= 50.0,
         _ => false,
     }
 }

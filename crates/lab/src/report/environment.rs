@@ -8,7 +8,7 @@ use loadline_record::report::number::span_s;
 use serde::{Deserialize, Serialize};
 
 use super::words;
-use crate::analysis::{Measured, Run};
+use crate::analysis::{Measured, Run, Unit};
 use crate::journal::RunHead;
 use crate::plan::Plan;
 
@@ -72,14 +72,10 @@ impl Environment {
 }
 
 /// What was so in any trial, each once.
-fn each(run: &Run, of: &dyn Fn(&Measured) -> String) -> String {
-    distinct(run.trials.iter().map(of).filter(|it| !it.is_empty()))
-}
-
 fn distinct(texts: impl Iterator<Item = String>) -> String {
     let mut seen: Vec<String> = Vec::new();
     for text in texts {
-        if !seen.contains(&text) {
+        if !text.is_empty() && !seen.contains(&text) {
             seen.push(text);
         }
     }
@@ -87,73 +83,54 @@ fn distinct(texts: impl Iterator<Item = String>) -> String {
 }
 
 fn facts(run: &Run) -> Vec<Fact> {
-    let machine = run.trials.iter().map(|trial| &trial.machine);
-    let machine = machine
-        .clone()
-        .find(|it| it.cpus > 0)
-        .cloned()
-        .unwrap_or_default();
-    let each = |of: &dyn Fn(&Measured) -> String| each(run, of);
-    let steal: f64 = run
-        .trials
-        .iter()
-        .filter_map(|trial| trial.machine.steal_s)
-        .sum();
+    let mut machines = run.trials.iter().map(|trial| &trial.machine);
+    let machine = machines.find(|it| it.cpus > 0).cloned().unwrap_or_default();
+    let each = |of: fn(&Measured) -> String| distinct(run.trials.iter().map(of));
+    let steals_s = run.trials.iter().filter_map(|trial| trial.machine.steal_s);
+    let steal_us = steals_s.sum::<f64>() * 1e6;
+    let steal = words::value(steal_us, Some(Unit::Microseconds));
     let all = run.trials.iter().chain(&run.repeated);
     let took: f64 = all.map(|trial| trial.took_s).sum();
     let cpus: Vec<String> = run.head.cpus.iter().map(ToString::to_string).collect();
+    let state = match run.is_torn {
+        true => "a trial was in progress when the journal was read",
+        false => "",
+    };
+    let cpus_all = Some(u64::from(machine.cpus)).filter(|cpus| *cpus > 0);
     let number = |number: Option<u64>| number.map_or_else(String::new, |it| it.to_string());
     let facts = [
         ("Loadline", run.head.version.clone()),
         ("Processor", machine.cpu_model.clone()),
-        (
-            "CPUs of the machine",
-            number(Some(u64::from(machine.cpus)).filter(|cpus| *cpus > 0)),
-        ),
+        ("CPUs of the machine", number(cpus_all)),
         ("CPUs of the run", cpus.join(", ")),
-        ("CPUs of server | client", each(&cpus_of_both)),
-        ("Network", each(&|trial| trial.server.network.clone())),
-        ("Link", each(&link)),
-        ("CPU quota of the server", each(&cpu_quota)),
+        ("CPUs of server | client", each(cpus_of_both)),
+        ("Network", each(|trial| trial.server.network.clone())),
+        ("Link", each(link)),
+        ("CPU quota of the server", each(cpu_quota)),
         ("Databases", databases(run)),
-        ("Kernel", each(&|trial| trial.machine.kernel.clone())),
+        ("Kernel", each(|trial| trial.machine.kernel.clone())),
         (
             "Congestion control",
-            each(&|trial| trial.machine.congestion_control.clone()),
+            each(|trial| trial.machine.congestion_control.clone()),
         ),
         (
             "Clock rate set by",
-            each(&|trial| trial.machine.governor.clone()),
+            each(|trial| trial.machine.governor.clone()),
         ),
         ("Descriptors of a process", number(machine.descriptors_max)),
-        (
-            "Kept by the hypervisor",
-            format!(
-                "{} of CPU time",
-                words::value(steal * 1e6, Some(crate::analysis::Unit::Microseconds))
-            ),
-        ),
+        ("Kept by the hypervisor", format!("{steal} of CPU time")),
         ("Begun", utc(run.head.start_unix_ms)),
         ("Time in trials", span_s(took.max(0.0).round())),
         ("Seed", run.head.seed.to_string()),
         ("Left out, not installed", run.head.left_out.join(", ")),
-        (
-            "State",
-            if run.is_torn {
-                "a trial was in progress when the journal was read".to_owned()
-            } else {
-                String::new()
-            },
-        ),
+        ("State", state.to_owned()),
     ];
-    facts
-        .into_iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| Fact {
-            name: name.to_owned(),
-            value,
-        })
-        .collect()
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    let facts = facts.map(|(name, value)| Fact {
+        name: name.to_owned(),
+        value,
+    });
+    facts.collect()
 }
 
 fn cpus_of_both(trial: &Measured) -> String {

@@ -1,40 +1,42 @@
 //! A run and its charts as tables for other programs: CSV (RFC 4180) and JSON.
 
 use loadline_base::sorting::to_set;
+use loadline_capacity::stats::Interval;
 
 use super::table::{self, Of, Row};
 use super::{Axis, Figure, Report, ReportError, words};
-use crate::analysis::{Metric, Run};
+use crate::analysis::{Measured, Metric, Run};
 use crate::journal::Level;
+
+/// What a column says of a trial.
+type Text = fn(&Measured) -> String;
+
+/// Columns that every trial has, before its levels and its metrics.
+const COLUMNS: [(&str, Text); 9] = [
+    ("trial", |it| it.number.to_string()),
+    ("series", |it| it.series.clone()),
+    ("replicate", |it| it.replicate.to_string()),
+    ("block", |it| it.block.to_string()),
+    ("a_a", |it| it.is_a_a.to_string()),
+    ("discarded", |it| it.discarded.join("; ")),
+    ("times_discarded", |it| it.times_discarded.join("; ")),
+    ("client_limited", |it| it.client_limited.to_string()),
+    ("start_unix_ms", |it| it.start_unix_ms.to_string()),
+];
 
 /// One line for each trial, discarded ones and A/A ones among them: what it was, and every metric.
 #[must_use]
 pub fn trials_csv(run: &Run) -> String {
     let factors = to_set(run.trials.iter().flat_map(|it| it.levels.keys()));
-    let metrics: Vec<Metric> = Metric::ALL
-        .iter()
-        .copied()
-        .filter(|metric| {
-            run.trials
-                .iter()
-                .any(|trial| trial.measured(*metric).is_some())
-        })
-        .collect();
-    let fixed = [
-        "trial",
-        "series",
-        "replicate",
-        "block",
-        "a_a",
-        "discarded",
-        "times_discarded",
-        "client_limited",
-        "start_unix_ms",
-    ];
-    let head = fixed.into_iter().map(str::to_owned);
+    let is_measured = |metric| run.trials.iter().any(|it| it.measured(metric).is_some());
+    let metrics = Metric::ALL.iter().copied();
+    let metrics: Vec<Metric> = metrics.filter(|it| is_measured(*it)).collect();
+    let head = COLUMNS.iter().map(|(name, _)| (*name).to_owned());
     // A metric may have the name of a factor: `threads` is both.
-    let is_taken =
-        |name: &str| fixed.contains(&name) || metrics.iter().any(|metric| metric.name() == name);
+    let is_taken = |name: &str| {
+        COLUMNS.iter().any(|(column, _)| *column == name)
+            || metrics.iter().any(|metric| metric.name() == name)
+    };
     let head = head.chain(factors.iter().map(|name| match is_taken(name) {
         true => format!("{name} (level)"),
         false => (*name).clone(),
@@ -42,22 +44,10 @@ pub fn trials_csv(run: &Run) -> String {
     let head = head.chain(metrics.iter().map(|metric| metric.name().to_owned()));
     let mut csv = line(&head.collect::<Vec<_>>());
     for trial in &run.trials {
-        let mut fields = vec![
-            trial.number.to_string(),
-            trial.series.clone(),
-            trial.replicate.to_string(),
-            trial.block.to_string(),
-            trial.is_a_a.to_string(),
-            trial.discarded.join("; "),
-            trial.times_discarded.join("; "),
-            trial.client_limited.to_string(),
-            trial.start_unix_ms.to_string(),
-        ];
+        let mut fields: Vec<String> = COLUMNS.iter().map(|(_, of)| of(trial)).collect();
         let level = |name: &&String| {
-            trial
-                .levels
-                .get(*name)
-                .map_or_else(String::new, ToString::to_string)
+            let level = trial.levels.get(*name);
+            level.map_or_else(String::new, ToString::to_string)
         };
         fields.extend(factors.iter().map(level));
         fields.extend(metrics.iter().map(|metric| number(trial.measured(*metric))));
@@ -69,7 +59,6 @@ pub fn trials_csv(run: &Run) -> String {
 /// One line for each point of a chart, and for each discarded trial in it.
 #[must_use]
 pub fn figure_csv(figure: &Figure) -> String {
-    let unit = figure.value.name.as_str();
     let mut head = table::places(figure);
     let names = "trials center low high level mean min max metric discarded_trial discarded_value \
                  discarded_why room";
@@ -77,13 +66,11 @@ pub fn figure_csv(figure: &Figure) -> String {
     let mut csv = line(&head);
     for row in table::rows(figure) {
         let mut fields = place(figure, &row);
-        let none = || String::new();
+        let (mut estimate, mut discarded, mut room) = (Vec::new(), Vec::new(), None);
         match row.of {
             Of::Counted(it) => {
-                let bound = |of: fn(&loadline_capacity::stats::Interval) -> f64| {
-                    number(it.interval.as_ref().map(of))
-                };
-                fields.extend([
+                let bound = |of: fn(&Interval) -> f64| number(it.interval.as_ref().map(of));
+                estimate = vec![
                     it.count.to_string(),
                     it.center.to_string(),
                     bound(|it| it.low),
@@ -92,30 +79,21 @@ pub fn figure_csv(figure: &Figure) -> String {
                     it.mean.to_string(),
                     it.min.to_string(),
                     it.max.to_string(),
-                    unit.to_owned(),
-                    none(),
-                    none(),
-                    none(),
-                    number(row.point.room),
-                ]);
+                ];
+                room = row.point.room;
             }
             Of::Discarded(mark) => {
-                fields.extend(std::iter::repeat_with(none).take(8));
-                fields.push(unit.to_owned());
-                fields.extend([
-                    mark.trial.to_string(),
-                    number(mark.value),
-                    mark.reasons.join("; "),
-                    none(),
-                ]);
+                let why = mark.reasons.join("; ");
+                discarded = vec![mark.trial.to_string(), number(mark.value), why];
             }
-            Of::Nothing => {
-                fields.push("0".to_owned());
-                fields.extend(std::iter::repeat_with(none).take(7));
-                fields.push(unit.to_owned());
-                fields.extend(std::iter::repeat_with(none).take(4));
-            }
+            Of::Nothing => estimate.push("0".to_owned()),
         }
+        estimate.resize(8, String::new());
+        discarded.resize(3, String::new());
+        fields.extend(estimate);
+        fields.push(figure.value.name.clone());
+        fields.extend(discarded);
+        fields.push(number(room));
         csv += &line(&fields);
     }
     csv
@@ -176,9 +154,8 @@ fn line(fields: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::{Estimate, Measured};
     use crate::plan::ChartKind;
-    use crate::report::{Curve, Point};
+    use crate::report::Curve;
 
     #[test]
     fn fields_are_quoted_where_they_must_be() {
@@ -213,16 +190,9 @@ mod tests {
             name: name.to_owned(),
             ..Axis::default()
         };
-        let point = Point {
-            x: 2000.0,
-            x_text: "2,000".to_owned(),
-            estimate: Estimate::new(&[1.0]),
-            ..Point::default()
-        };
         let curve = Curve {
             y: 10_000.0,
-            points: vec![point],
-            ..Curve::default()
+            ..Curve::through(&[(2000.0, 1.0)], None)
         };
         Figure {
             x: axis("workers"),

@@ -6,11 +6,12 @@
 use loadline_capacity::usl::Usl;
 use serde::{Deserialize, Serialize};
 
+use super::words;
 use crate::analysis::{Estimate, Unit};
 use crate::plan::{ChartKind, Spread};
 
 /// One chart, ready to be drawn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// Unique in the report, fit for a file name and a fragment: "models-completed-per-s".
     pub id: String,
@@ -50,19 +51,9 @@ impl Figure {
             ..Panel::default()
         };
         Self {
-            id: String::new(),
             kind,
-            spread: Spread::Interval,
-            series: String::new(),
-            title: String::new(),
-            note: String::new(),
-            finding: String::new(),
-            x: Axis::default(),
-            y: None,
-            value: Axis::default(),
-            legend: Vec::new(),
             panels: vec![panel],
-            scaling: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -110,23 +101,11 @@ impl Axis {
         }
     }
 
-    /// Chooses how values up to `most` are drawn.
+    /// Chooses how values up to `most` are drawn: a form of the unit is worth it from two of it on.
     pub(super) fn divide(&mut self, most: f64) {
-        let scales: &[(f64, &str)] = match self.unit {
-            None | Some(Unit::Count) => &[(1.0, "")],
-            Some(Unit::PerSecond) => &[(1.0, "per second")],
-            Some(Unit::BytesPerSecond) => {
-                &[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")]
-            }
-            Some(Unit::Microseconds) => &[(1.0, "µs"), (1e3, "ms"), (1e6, "s")],
-            Some(Unit::Share) => &[(0.01, "%")],
-            Some(Unit::Bytes) => &[(1.0, "B"), (1024.0, "KiB"), (1_048_576.0, "MiB")],
-        };
-        // A unit is worth it from two of them on.
-        let fits = |(scale, _): &&(f64, &str)| most >= 2.0 * scale;
-        let (divisor, unit) = scales.iter().rev().find(fits).unwrap_or(&scales[0]);
-        self.divisor = *divisor;
-        self.divided_unit = (*unit).to_owned();
+        let (divisor, unit) = self.unit.map_or((1.0, ""), |unit| unit.scale(most / 2.0));
+        self.divisor = divisor;
+        self.divided_unit = unit.to_owned();
     }
 }
 
@@ -150,6 +129,22 @@ pub struct Curve {
     pub is_reference: bool,
     /// From left to right.
     pub points: Vec<Point>,
+}
+
+impl Curve {
+    /// Through these values, each with its x before it.
+    pub(super) fn through(points: &[(f64, f64)], x_unit: Option<Unit>) -> Self {
+        let points = points.iter().map(|(x, value)| Point {
+            x: *x,
+            x_text: words::value(*x, x_unit),
+            estimate: Estimate::new(&[*value]),
+            ..Point::default()
+        });
+        Self {
+            points: points.collect(),
+            ..Self::default()
+        }
+    }
 }
 
 /// What the trials of a cell come to.
@@ -215,11 +210,7 @@ impl Figure {
             let drawn = estimate.map(|it| self.middle(it));
             let discarded = point.discarded.iter().filter_map(|mark| mark.value);
             let bounds = bounds.into_iter().flat_map(|(low, high)| [low, high]);
-            drawn
-                .into_iter()
-                .chain(bounds)
-                .chain(discarded)
-                .collect::<Vec<_>>()
+            drawn.into_iter().chain(bounds).chain(discarded)
         });
         values.fold(None, |range, value| match range {
             None => Some((value, value)),

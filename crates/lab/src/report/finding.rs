@@ -41,6 +41,7 @@ pub(super) fn of(chart: &Chart, figure: &Figure, cells: &[&Cell<'_>]) -> String 
     }
 }
 
+#[derive(Clone, Copy)]
 struct PlacedPoint<'f> {
     panel: &'f Panel,
     curve: &'f Curve,
@@ -117,11 +118,9 @@ fn lines(
     let Some((best, _)) = extremes(chart.metric, figure, points) else {
         return String::new();
     };
-    let name = figure.name_of(best.curve);
-    let who = if name.is_empty() {
-        String::new()
-    } else {
-        format!("{name}, ")
+    let who = match figure.name_of(best.curve) {
+        "" => String::new(),
+        name => format!("{name}, "),
     };
     let best_text = format!(
         "{who}{}{} {}",
@@ -133,7 +132,7 @@ fn lines(
         .iter()
         .filter(|point| std::ptr::eq(point.panel, best.panel))
         .filter(|point| point.point.x == best.point.x && !std::ptr::eq(point.curve, best.curve))
-        .map(|point| PlacedPoint { ..*point })
+        .copied()
         .collect();
     let second = extremes(chart.metric, figure, &rivals).and_then(|(second, _)| {
         let comparison = compared(chart.metric, best.point, second.point, cells)?;
@@ -224,7 +223,7 @@ fn spectrum(figure: &Figure, points: &[PlacedPoint<'_>]) -> String {
     let tails = ["99.9 %", "99 %", "90 %", "50 %"];
     let of = |tail: &str| -> Vec<PlacedPoint<'_>> {
         let at_tail = points.iter().filter(|point| point.point.x_text == tail);
-        at_tail.map(|point| PlacedPoint { ..*point }).collect()
+        at_tail.copied().collect()
     };
     let curves = of("50 %").len();
     let Some((tail, there)) = tails
@@ -263,24 +262,17 @@ fn time_series(figure: &Figure) -> String {
                 .skip(1)
                 .filter_map(|it| it.estimate.as_ref());
             let values: Vec<f64> = estimates.map(|it| figure.middle(it)).collect();
-            let (low, high) = (
-                stats::quantile(&values, 0.1)?,
-                stats::quantile(&values, 0.9)?,
-            );
-            let median = stats::median(&values)?;
+            let quantile = |share| stats::quantile(&values, share);
+            let (low, high) = (quantile(0.1)?, quantile(0.9)?);
             // The median of a server that answers nothing for most of the time is 0.
-            let middle = if median > 0.0 {
-                median
-            } else {
-                stats::mean(&values)
-            };
+            let median = stats::median(&values).filter(|median| *median > 0.0);
+            let middle = median.unwrap_or_else(|| stats::mean(&values));
             let spread = (high - low) / middle;
             (middle > 0.0 && spread > UNSTEADY).then(|| {
-                let name = figure.name_of(curve);
                 let spread = words::value(spread, Some(crate::analysis::Unit::Share));
-                match name {
+                match figure.name_of(curve) {
                     "" => spread,
-                    _ => format!("{name} ({spread})"),
+                    name => format!("{name} ({spread})"),
                 }
             })
         })
@@ -301,16 +293,9 @@ mod tests {
     use crate::report::Axis;
 
     fn by_second(name: &str, values: &[f64]) -> Figure {
-        let points = (0_u32..).zip(values).map(|(second, value)| Point {
-            x: f64::from(second),
-            x_text: second.to_string(),
-            estimate: Estimate::new(&[*value]),
-            ..Point::default()
-        });
-        let curve = Curve {
-            points: points.collect(),
-            ..Curve::default()
-        };
+        let points = (0_u32..).zip(values);
+        let points = points.map(|(second, value)| (f64::from(second), *value));
+        let curve = Curve::through(&points.collect::<Vec<_>>(), None);
         Figure {
             value: Axis {
                 unit: Some(Unit::PerSecond),

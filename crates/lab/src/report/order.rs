@@ -59,15 +59,11 @@ impl Order {
         let key = (series.to_owned(), factor.to_owned());
         let known = self.levels.get(&key).map_or(&[][..], Vec::as_slice);
         let place = |level: &Level| known.iter().position(|it| it == level);
-        sort_by(&mut levels, |one, other| {
-            let by_plan = || match (place(one), place(other)) {
-                (Some(one), Some(other)) => one.cmp(&other),
-                _ => compare(one, other),
-            };
-            match (one, other) {
-                (Level::Number(_), Level::Number(_)) => compare(one, other),
-                _ => by_plan(),
-            }
+        let is_number = |level: &Level| matches!(level, Level::Number(_));
+        sort_by(&mut levels, |one, other| match (place(one), place(other)) {
+            _ if is_number(one) && is_number(other) => compare(one, other),
+            (Some(one), Some(other)) => one.cmp(&other),
+            _ => compare(one, other),
         });
         levels
     }

@@ -113,7 +113,7 @@ fn count(count: &usize, one: &str) -> String {
 }
 
 fn cell(figure: &Figure, value: &f64) -> String {
-    table::cell(figure, *value)
+    words::value(*value, figure.value.unit)
 }
 
 /// Where the server may be, seen from what was measured: throughput has room above, times below.

@@ -1,12 +1,12 @@
 //! From a chart's description and the cells of a run to the chart with its data.
 
-use loadline_base::sorting::{sort, sort_by};
+use loadline_base::sorting::{sort_by, to_set};
 use loadline_capacity::stats::{self, Range};
 
 use super::figure::{Axis, Curve, DiscardedMark, Figure, Panel, Point};
 use super::order::Order;
 use super::{finding, scaling, words};
-use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times, Unit};
+use crate::analysis::{Cell, Estimate, Measured, Metric, SPECTRUM_PERCENTS, Times};
 use crate::journal::Level;
 use crate::plan::{Chart, ChartKind};
 
@@ -29,41 +29,32 @@ pub(super) fn figure(
         false => best(chart, picked),
     };
     let layout = Layout::new(chart, &picked, order);
+    let y_axis = || layout.factor_axis(&chart.y, &layout.y_levels, false);
+    let legend = layout.curves.iter().map(|key| layout.curve_name(key));
+    let panel = |key| layout.panel(chart, key, &picked);
+    let panels = layout.panels.iter().map(panel);
     let mut figure = Figure {
-        id: String::new(),
         kind: chart.kind,
         spread: chart.spread,
         series: chart.series.clone(),
         title: title(chart),
         note: layout.note(chart, &picked),
-        finding: String::new(),
         x: layout.x_axis(chart),
-        y: chart
-            .kind
-            .is_grid()
-            .then(|| layout.factor_axis(&chart.y, &layout.y_levels, false)),
+        y: chart.kind.is_grid().then(y_axis),
         value: value_axis(chart),
-        legend: layout
-            .curves
-            .iter()
-            .map(|key| layout.curve_name(key))
-            .collect(),
-        panels: layout
-            .panels
-            .iter()
-            .map(|key| layout.panel(chart, key, &picked))
-            .collect(),
-        scaling: Vec::new(),
+        legend: legend.collect(),
+        panels: panels.collect(),
+        ..Figure::default()
     };
-    let references = chart.reference.iter().enumerate();
-    for (index, reference) in references {
+    for reference in &chart.reference {
+        let curve = Curve {
+            legend: figure.legend.len(),
+            is_reference: true,
+            ..Curve::through(&reference.points, figure.x.unit)
+        };
         figure.legend.push(reference.label.clone());
-        let legend = layout.curves.len() + index;
-        let x_unit = figure.x.unit;
         for panel in &mut figure.panels {
-            panel
-                .curves
-                .push(of_others(&reference.points, legend, x_unit));
+            panel.curves.push(curve.clone());
         }
     }
     let most = figure.value_range().map_or(0.0, |(_, most)| most);
@@ -117,13 +108,11 @@ fn title(chart: &Chart) -> String {
         ChartKind::TimeSeries => format!("{}, second by second", chart.metric.label()),
         _ => chart.metric.label().to_owned(),
     };
+    let name = |factor| words::factor(factor).0.to_lowercase();
     let by = match (chart.x.as_str(), chart.y.as_str()) {
         ("", _) => String::new(),
-        (x, "") => format!(" by {}", words::factor(x).0.to_lowercase()),
-        (x, y) => {
-            let (x, y) = (words::factor(x).0, words::factor(y).0);
-            format!(" by {} and {}", x.to_lowercase(), y.to_lowercase())
-        }
+        (x, "") => format!(" by {}", name(x)),
+        (x, y) => format!(" by {} and {}", name(x), name(y)),
     };
     what + &by
 }
@@ -162,17 +151,12 @@ impl Layout {
         let mut lines = chart.lines.clone();
         let mut facets = chart.facets.clone();
         let levels_of = |factor: &str| order.levels(&chart.series, factor, picked);
-        let names = picked.iter().flat_map(|cell| cell.levels.keys());
-        let mut names: Vec<&String> = names.collect();
-        sort(&mut names);
-        names.dedup();
         // What varies and is not named must not be drawn as one.
-        let others = if chart.kind.is_grid() {
-            &mut facets
-        } else {
-            &mut lines
+        let others = match chart.kind.is_grid() {
+            true => &mut facets,
+            false => &mut lines,
         };
-        for name in names {
+        for name in to_set(picked.iter().flat_map(|cell| cell.levels.keys())) {
             let is_named = [&chart.x, &chart.y].contains(&name)
                 || chart.lines.contains(name)
                 || chart.facets.contains(name)
@@ -229,10 +213,9 @@ impl Layout {
 
     fn factor_axis(&self, factor: &str, levels: &[Level], log: bool) -> Axis {
         let is_number = |level: &Level| matches!(level, Level::Number(_));
-        let names = if levels.iter().all(is_number) {
-            Vec::new()
-        } else {
-            levels.iter().map(words::level).collect()
+        let names = match levels.iter().all(is_number) {
+            true => Vec::new(),
+            false => levels.iter().map(words::level).collect(),
         };
         Axis {
             name: factor.to_owned(),
@@ -311,26 +294,22 @@ impl Layout {
     }
 
     fn points(&self, chart: &Chart, cells: &[&Cell<'_>]) -> Vec<Point> {
+        let cells = cells.iter();
         match chart.kind {
-            ChartKind::Spectrum => cells
-                .iter()
-                .flat_map(|cell| spectrum(chart, cell))
-                .collect(),
-            ChartKind::TimeSeries => cells.iter().flat_map(|cell| seconds(chart, cell)).collect(),
+            ChartKind::Spectrum => cells.flat_map(|cell| spectrum(chart, cell)).collect(),
+            ChartKind::TimeSeries => cells.flat_map(|cell| seconds(chart, cell)).collect(),
             _ => {
                 let axis = self.x_axis(chart);
-                let mut points: Vec<Point> = cells
-                    .iter()
-                    .filter_map(|cell| {
-                        let level = cell.level(&chart.x)?;
-                        let x = self.position(&axis, &self.x_levels, level);
-                        let mut point = point(chart, cell, (x, words::level(level)), &|it| {
-                            it.measured(chart.metric)
-                        });
-                        point.room = room(cell, chart.metric);
-                        Some(point)
+                let value = |trial: &Measured| trial.measured(chart.metric);
+                let points = cells.filter_map(|cell| {
+                    let level = cell.level(&chart.x)?;
+                    let x = self.position(&axis, &self.x_levels, level);
+                    Some(Point {
+                        room: room(cell, chart.metric),
+                        ..point(chart, cell, (x, words::level(level)), &value)
                     })
-                    .collect();
+                });
+                let mut points: Vec<Point> = points.collect();
                 sort_by(&mut points, |one, other| one.x.total_cmp(&other.x));
                 points
             }
@@ -433,12 +412,8 @@ fn spectrum(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
     let points = SPECTRUM_PERCENTS.into_iter().filter_map(|percent| {
         let value = |trial: &Measured| of(trial, percent);
         let x = 100.0 / (100.0 - percent);
-        let mut point = point(chart, cell, (x, format!("{percent} %")), &value);
-        if percent != 50.0 {
-            point.discarded.clear();
-        }
-        let is_whole = is_whole(&point, chart, cell);
-        (is_whole || !point.discarded.is_empty()).then_some(point)
+        let point = point(chart, cell, (x, format!("{percent} %")), &value);
+        shown(point, percent == 50.0, chart, cell)
     });
     points.collect()
 }
@@ -453,34 +428,20 @@ fn seconds(chart: &Chart, cell: &Cell<'_>) -> Vec<Point> {
             let second = trial.seconds.get(at)?;
             second.values.get(&chart.metric).copied()
         };
-        let mut point = point(chart, cell, (at as f64, at.to_string()), &value);
-        if at != middle {
-            point.discarded.clear();
-        }
-        let is_whole = is_whole(&point, chart, cell);
-        (is_whole || !point.discarded.is_empty()).then_some(point)
+        let point = point(chart, cell, (at as f64, at.to_string()), &value);
+        shown(point, at == middle, chart, cell)
     });
     points.collect()
 }
 
-/// Whether every trial that counts has a value there.
-fn is_whole(point: &Point, chart: &Chart, cell: &Cell<'_>) -> bool {
-    !point.trials.is_empty() && point.trials.len() == cell.counted_for(chart.metric).count()
-}
-
-fn of_others(points: &[(f64, f64)], legend: usize, x_unit: Option<Unit>) -> Curve {
-    let points = points.iter().map(|(x, value)| Point {
-        x: *x,
-        x_text: words::value(*x, x_unit),
-        estimate: Estimate::new(&[*value]),
-        ..Point::default()
-    });
-    Curve {
-        legend,
-        is_reference: true,
-        points: points.collect(),
-        ..Curve::default()
+/// A point of which every trial that counts has a value, or that marks discarded ones.
+fn shown(mut point: Point, is_marked: bool, chart: &Chart, cell: &Cell<'_>) -> Option<Point> {
+    if !is_marked {
+        point.discarded.clear();
     }
+    let count = point.trials.len();
+    let is_whole = count > 0 && count == cell.counted_for(chart.metric).count();
+    (is_whole || !point.discarded.is_empty()).then_some(point)
 }
 
 /// Whether a metric's value is of use here.

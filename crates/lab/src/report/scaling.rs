@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadline_base::sorting::to_map;
-use loadline_capacity::usl::{FitError, LEVELS_MIN, Usl, Weighting};
-
-use thiserror::Error;
+use loadline_capacity::usl::{LEVELS_MIN, Usl, Weighting};
 
 use super::figure::{Curve, Figure, Scaling};
 use crate::analysis::{Cell, Metric};
@@ -54,18 +52,10 @@ pub(super) fn of(chart: &Chart, figure: &Figure, picked: &[&Cell<'_>], seed: u64
 /// Throughput and block by the number of the trial.
 type Values = BTreeMap<u32, (f64, u32)>;
 
-/// Why a curve has no law.
-#[derive(Debug, Error)]
-enum Unfitted {
-    #[error("the client was the limit in some trials")]
-    ClientLimited,
-    #[error(transparent)]
-    Points(#[from] FitError),
-}
-
-fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, Unfitted> {
+/// The law of a curve, or why it has none.
+fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, String> {
     if curve.points.iter().any(|point| point.room.is_some()) {
-        return Err(Unfitted::ClientLimited);
+        return Err("the client was the limit in some trials".to_owned());
     }
     let trials = curve.points.iter().flat_map(|point| {
         let numbers = point.trials.iter();
@@ -76,7 +66,8 @@ fn fit(curve: &Curve, values: &Values, seed: u64) -> Result<Usl, Unfitted> {
         Some(((x, *per_s), *block))
     });
     let (points, blocks): (Vec<(f64, f64)>, Vec<u32>) = measured.unzip();
-    Ok(Usl::fit(&points, &blocks, Weighting::Relative, seed)?)
+    let law = Usl::fit(&points, &blocks, Weighting::Relative, seed);
+    law.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

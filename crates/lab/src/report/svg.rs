@@ -16,7 +16,6 @@ pub use stack::{StackPart, stack};
 
 use super::figure::Figure;
 use super::words;
-use crate::plan::ChartKind;
 
 /// Colours of curves: Okabe and Ito's, which colour-blind people tell apart, dark enough to be seen on
 /// white. Markers tell them apart once more, and from the fifth on dashes.
@@ -56,33 +55,22 @@ pub fn draw(figure: &Figure) -> String {
         &figure.title,
         "class=\"title\" font-size=\"19\" font-weight=\"650\"",
     );
-    if !figure.kind.is_grid() {
-        lines::legend(figure, &mut canvas, (20.0, 54.0), WIDTH);
-    }
+    lines::legend(figure, &mut canvas, (20.0, 54.0), WIDTH);
     let width = (WIDTH - 20.0) / columns as f64;
     for (index, panel) in figure.panels.iter().enumerate() {
         let (row, column) = (index / columns, index % columns);
-        let frame = Frame {
+        let mut frame = Frame {
             left: 10.0 + column as f64 * width,
             top: top + row as f64 * height,
             width,
             height,
         };
-        let frame = if panel.title.is_empty() {
-            frame
-        } else {
+        if !panel.title.is_empty() {
             let style = "font-size=\"13.5\" font-weight=\"600\"";
             canvas.text(frame.left + 62.0, frame.top + 8.0, &panel.title, style);
-            frame.below(14.0)
-        };
-        match figure.kind {
-            // From above: a value hides none behind it, and each stands there as a number.
-            ChartKind::HeatMap | ChartKind::Surface => {
-                grid::heat_map(figure, panel, &frame, &mut canvas);
-            }
-            ChartKind::Bars => lines::bars(figure, panel, &frame, &[], &mut canvas),
-            _ => lines::lines(figure, panel, &frame, &[], &mut canvas),
+            frame = frame.below(14.0);
         }
+        lines::panel(figure, panel, &frame, &[], &mut canvas);
     }
     canvas.finish()
 }
@@ -118,7 +106,7 @@ fn colour_bar(figure: &Figure, range: (f64, f64), frame: &Frame, canvas: &mut Ca
         let share = 1.0 - (step as f64 + 0.5) / STEPS as f64;
         let y = top + height * step as f64 / STEPS as f64;
         let size = height / STEPS as f64 + 0.6;
-        canvas.rectangle(x, y, 12.0, size, &viridis(share), "");
+        canvas.rectangle([x, y, 12.0, size], &viridis(share), "");
     }
     let text = |value| words::value(value, figure.value.unit);
     let style = "font-size=\"11\"";

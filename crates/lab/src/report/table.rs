@@ -1,7 +1,6 @@
 //! The table of a chart: a row for each point, and one for each trial that does not count.
 
 use super::figure::{Curve, DiscardedMark, Figure, Panel, Point};
-use super::words;
 use crate::analysis::Estimate;
 use crate::plan::ChartKind;
 
@@ -74,9 +73,4 @@ impl Row<'_> {
         texts.push(self.point.x_text.clone());
         texts
     }
-}
-
-/// A value as a table has it.
-pub(crate) fn cell(figure: &Figure, value: f64) -> String {
-    words::value(value, figure.value.unit)
 }

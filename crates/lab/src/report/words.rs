@@ -8,26 +8,13 @@ use crate::journal::{Level, Levels};
 /// A value with its unit, to four digits: "48,210/s", "12.3 ms", "1.2 %".
 #[must_use]
 pub fn value(value: f64, unit: Option<Unit>) -> String {
-    let scaled = |scales: &[(f64, &str)]| {
-        let (scale, name) = scales
-            .iter()
-            .rev()
-            .find(|(scale, _)| value.abs() >= *scale)
-            .unwrap_or(&scales[0]);
-        format!("{} {name}", digits(value / scale, 3))
-    };
     match unit {
         None | Some(Unit::Count) => digits(value, 4),
         Some(Unit::PerSecond) => format!("{}/s", digits(value, 4)),
-        Some(Unit::BytesPerSecond) => {
-            scaled(&[(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")])
-        }
-        Some(Unit::Microseconds) => scaled(&[(1.0, "µs"), (1e3, "ms"), (1e6, "s")]),
         Some(Unit::Share) => format!("{} %", digits(value * 100.0, 3)),
-        Some(Unit::Bytes) => {
-            const KIB: f64 = 1024.0;
-            let (mib, gib) = (KIB * KIB, KIB * KIB * KIB);
-            scaled(&[(1.0, "B"), (KIB, "KiB"), (mib, "MiB"), (gib, "GiB")])
+        Some(unit) => {
+            let (scale, name) = unit.scale(value.abs());
+            format!("{} {name}", digits(value / scale, 3))
         }
     }
 }
@@ -191,16 +178,9 @@ pub fn count(count: usize, one: &str) -> String {
 /// Fit for file names and fragments.
 #[must_use]
 pub fn slug(text: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() {
-            c.to_ascii_lowercase()
-        } else {
-            '-'
-        }
-    };
-    let text: String = text.chars().map(plain).collect();
-    let parts: Vec<&str> = text.split('-').filter(|part| !part.is_empty()).collect();
-    parts.join("-")
+    let parts = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    parts.join("-").to_ascii_lowercase()
 }
 
 /// Text for between tags and within attributes.

@@ -17,8 +17,9 @@ use super::error::RunnerError;
 use super::launch_context::LaunchContext;
 use super::servers::names;
 use super::site::Content;
+use crate::cells::Cell;
 use crate::expand::connect_s;
-use crate::plan::in_place;
+use crate::plan::{Series, in_place};
 
 /// How long a client may take beyond what was planned: connections, its files.
 const CLIENT_GRACE: Duration = Duration::from_secs(120);
@@ -35,15 +36,10 @@ const ANSWER_TIMEOUT_S: u64 = 5;
 #[derive(Debug)]
 pub(super) struct Task<'a> {
     pub(super) context: &'a LaunchContext<'a>,
-    pub(super) url: String,
-    pub(super) load: &'a LoadSpec,
-    pub(super) may_spin: bool,
+    pub(super) cell: &'a Cell,
+    pub(super) series: &'a Series,
     pub(super) content: Option<&'a Content>,
-    pub(super) duration_s: f64,
-    pub(super) warm_up_s: f64,
     pub(super) seed: u64,
-    pub(super) cpus: &'a [usize],
-    pub(super) server_cpus: &'a [usize],
     pub(super) server_pid: u32,
     /// What is watched besides, by name.
     pub(super) watched: &'a [(String, u32)],
@@ -53,11 +49,12 @@ pub(super) struct Task<'a> {
 impl Task<'_> {
     /// The whole load: what the plan says of it, and what the lab sets itself.
     fn spec(&self) -> Result<LoadSpec, SpecError> {
-        let mut spec = in_place(self.load, &names(self.context))?;
-        spec.url = vec![self.url.clone().into()];
-        spec.clients.duration = Some(RunTime::clamped_s(self.duration_s));
-        if self.warm_up_s > 0.0 {
-            spec.clients.warm_up = Some(RunTime::clamped_s(self.warm_up_s));
+        let (cell, placement) = (self.cell, &self.cell.placement);
+        let mut spec = in_place(&cell.load, &names(self.context))?;
+        spec.url = vec![self.context.url(cell).into()];
+        spec.clients.duration = Some(RunTime::clamped_s(self.series.duration_s));
+        if self.series.warm_up_s > 0.0 {
+            spec.clients.warm_up = Some(RunTime::clamped_s(self.series.warm_up_s));
         }
         let watched = self.watched.iter().map(|(name, pid)| Watched {
             name: name.clone(),
@@ -65,31 +62,25 @@ impl Task<'_> {
         });
         spec.machine.watch.extend(watched);
         spec.machine.seed = Some(Seed(self.seed));
-        spec.machine.cpus = Some(Cpus(self.cpus.to_vec()));
+        spec.machine.cpus = Some(Cpus(placement.client.clone()));
         spec.machine.server_pid = Some(Pid(self.server_pid));
-        spec.machine.spin |= self.may_spin && can_spin(&spec, self.cpus, self.server_cpus);
+        spec.machine.spin |= cell.may_spin && can_spin(&spec, &placement.client, &placement.server);
         expect(&mut spec, self.content);
         Ok(spec)
     }
 
-    fn command(&self, json: &Path) -> Result<Vec<String>, SpecError> {
-        let mut command = client_command(&self.spec()?, json);
-        command.push(format!("--hdr={}", self.hdr.display()));
-        Ok(command)
-    }
-
     /// Runs it to its end, or until the run is to end.
     pub(super) fn run(&self, is_over: &dyn Fn() -> bool) -> Result<Box<TrialRecord>, Stop> {
-        let json = self.context.scratch.join("load.json");
-        let log = self.context.scratch.join("load.log");
-        let command = self.command(&json).map_err(RunnerError::at(CANNOT))?;
+        let load = self.spec().map_err(RunnerError::at(CANNOT))?;
         let namespaces = self.context.link.of_client();
         let bounds = Bounds {
             network: namespaces.as_ref(),
-            ..Bounds::cpus(self.cpus)
+            ..Bounds::cpus(&self.cell.placement.client)
         };
-        let planned_s = client_s(self.load, self.duration_s + self.warm_up_s);
-        run_client(&command, &bounds, (&json, &log), planned_s, is_over)
+        let load_s = self.series.duration_s + self.series.warm_up_s;
+        let planned_s = client_s(&self.cell.load, load_s);
+        let files = (self.context.scratch, "load");
+        run_client(&load, Some(self.hdr), &bounds, files, planned_s, is_over)
     }
 }
 
@@ -100,16 +91,20 @@ pub(crate) fn client_s(load: &LoadSpec, load_s: f64) -> f64 {
 }
 
 /// Runs `loadline load`, which is to take so long, to its end, or until all is to end. Its record and its
-/// output go into these files.
+/// output go into files of this folder and name, and the latencies of every second to `hdr`.
 pub(crate) fn run_client(
-    command: &[String],
+    load: &LoadSpec,
+    hdr: Option<&Path>,
     bounds: &Bounds<'_>,
-    (json, log): (&Path, &Path),
+    (folder, name): (&Path, &str),
     planned_s: f64,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Box<TrialRecord>, Stop> {
-    let _ = fs::remove_file(json); // of the one before: it must not be taken for this one's
-    let client = Guarded::start(command, bounds, log);
+    let [json, log] = ["json", "log"].map(|end| folder.join(format!("{name}.{end}")));
+    let _ = fs::remove_file(&json); // of the one before: it must not be taken for this one's
+    let mut command = client_command(load, &json);
+    command.extend(hdr.map(|hdr| format!("--hdr={}", hdr.display())));
+    let client = Guarded::start(&command, bounds, &log);
     let mut client = client.map_err(RunnerError::at(CANNOT))?;
     let until = Instant::now() + Duration::from_secs_f64(planned_s) + CLIENT_GRACE;
     let how = loop {
@@ -123,10 +118,10 @@ pub(crate) fn run_client(
             return Err("the client did not end".to_owned().into());
         }
     };
-    let record = fs::read(json).ok();
+    let record = fs::read(&json).ok();
     let record = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     record.ok_or_else(|| {
-        let words = last_words(log).unwrap_or(how);
+        let words = last_words(&log).unwrap_or(how);
         format!(
             "the client gave up: {}",
             words.trim_start_matches("loadline: ")
@@ -174,7 +169,7 @@ fn expect(load: &mut LoadSpec, content: Option<&Content>) {
 }
 
 /// How a client is started that leaves its record in a file.
-pub(crate) fn client_command(load: &LoadSpec, json: &Path) -> Vec<String> {
+fn client_command(load: &LoadSpec, json: &Path) -> Vec<String> {
     let first = [THIS_PROGRAM, "load", "--quiet", "--allow-client-limited"].map(str::to_owned);
     let json = format!("--json={}", json.display());
     first.into_iter().chain(words(load)).chain([json]).collect()
@@ -183,21 +178,18 @@ pub(crate) fn client_command(load: &LoadSpec, json: &Path) -> Vec<String> {
 /// Asks once, as the load will, and says what is wrong with the answer.
 pub(super) fn check(
     context: &LaunchContext<'_>,
-    (url, load): (String, &LoadSpec),
+    cell: &Cell,
     content: Option<&Content>,
-    cpus: &[usize],
 ) -> Result<(), RunnerError> {
-    let json = context.scratch.join("check.json");
-    let log = context.scratch.join("check.log");
-    let one = single(url, in_place(load, &names(context))?, content);
-    let command = client_command(&one, &json);
+    let load = in_place(&cell.load, &names(context))?;
+    let one = single(context.url(cell), load, content);
     let namespaces = context.link.of_check();
     let bounds = Bounds {
         network: namespaces.as_ref(),
-        ..Bounds::cpus(cpus)
+        ..Bounds::cpus(&cell.placement.client)
     };
-    let answer_s = ANSWER_TIMEOUT_S as f64;
-    match run_client(&command, &bounds, (&json, &log), answer_s, &|| false) {
+    let (files, answer_s) = ((context.scratch, "check"), ANSWER_TIMEOUT_S as f64);
+    match run_client(&one, None, &bounds, files, answer_s, &|| false) {
         Ok(record) => judge_answer(&record),
         Err(Stop::Failed(why)) => Err(why),
         Err(Stop::Interrupted) => Err("interrupted".to_owned().into()),
@@ -302,39 +294,24 @@ mod tests {
             bytes: 93,
             sha256: "ab".to_owned(),
         };
-        for (text, status, length, hash, method) in [
-            ("", None, Some(93), Some("ab"), None),
-            (
-                "header = [\"Range: bytes=0-9\"]\nexpect-status = \"206\"",
-                Some("206"),
-                None,
-                None,
-                None,
-            ),
-            (
-                "expect-length = 5\nexpect-sha256 = \"cd\"",
-                None,
-                Some(5),
-                Some("cd"),
-                None,
-            ),
-            ("method = \"POST\"", None, None, None, Some("POST")),
-            (
-                "urls = \"list\"\nmethod = \"POST\"\nexpect-length = 5",
-                None,
-                Some(93),
-                Some("ab"),
-                None,
-            ),
-        ] {
-            let one = single("http://127.0.0.1:9/".to_owned(), load(text), Some(&content));
-            let expect = &one.expect;
-            assert_eq!(expect.expect_status.as_deref(), status, "{text}");
-            assert_eq!(expect.expect_length.map(|it| *it), length, "{text}");
-            assert_eq!(expect.expect_sha256.as_deref(), hash, "{text}");
-            let sample = hash.map(|_| 1);
+        // A load, its lines parted by "; ", and in the first request: method, status, length and hash.
+        let table = r#"
+            => - - 93 ab
+            header = ["Range: bytes=0-9"]; expect-status = "206" => - 206 - -
+            expect-length = 5; expect-sha256 = "cd" => - - 5 cd
+            method = "POST" => POST - - -
+            urls = "list"; method = "POST"; expect-length = 5 => - - 93 ab"#;
+        for row in table.trim().lines() {
+            let (text, right) = row.split_once("=> ").unwrap();
+            let load = load(&text.replace("; ", "\n"));
+            let one = single("http://127.0.0.1:9/".to_owned(), load, Some(&content));
+            let (method, expect) = (one.requests.method, one.expect);
+            let length = expect.expect_length.map(|it| it.to_string());
+            let sample = expect.expect_sha256.as_ref().map(|_| 1);
             assert_eq!(expect.content_sample.map(|it| *it), sample, "{text}");
-            assert_eq!(one.requests.method.as_deref(), method, "{text}");
+            let found = [method, expect.expect_status, length, expect.expect_sha256];
+            let found = found.map(|it| it.unwrap_or_else(|| "-".to_owned()));
+            assert_eq!(found.join(" "), right, "{text}");
         }
         let one = single("http://127.0.0.1:9/".to_owned(), load("body = \"x\""), None);
         assert_eq!(one.requests.body.as_deref(), Some("x"));

@@ -5,8 +5,7 @@
 
 use loadline_record::{ErrorKind, GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
 
-use crate::journal::cpus_of;
-use crate::journal::{ServerFacts, Trial};
+use crate::journal::{ServerFacts, Trial, cpus_of};
 use crate::plan::Allow;
 use crate::slo::is_late_alone;
 
@@ -63,9 +62,7 @@ impl Judgement {
 pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -> Judgement {
     let mut judgement = Judgement::default();
     if record.run.interrupted {
-        judgement
-            .discarded
-            .push("The client was interrupted.".to_owned());
+        judgement.say(false, "The client was interrupted.".to_owned());
     }
     if let Some(group) = record.headline() {
         judge_errors("", group, allow, &mut judgement);
@@ -151,14 +148,9 @@ fn judge_errors(whose: &str, group: &GroupRecord, allow: &Allow, judgement: &mut
         .filter(|(_, count)| *count > 0)
         .map(|(kind, count)| format!("{} {count}", kind.name()))
         .collect();
-    judgement.say(
-        share <= allow.errors,
-        format!(
-            "{whose}{errors} of {} requests failed ({}).",
-            tally.offered,
-            kinds.join(", ")
-        ),
-    );
+    let (offered, kinds) = (tally.offered, kinds.join(", "));
+    let sentence = format!("{whose}{errors} of {offered} requests failed ({kinds}).");
+    judgement.say(share <= allow.errors, sentence);
 }
 
 /// Answers in both halves of the whole seconds that count.
@@ -260,13 +252,12 @@ fn judge_network(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement)
 /// A server that counted fewer responses than the client received is not the one under load.
 fn judge_counts(record: &TrialRecord, server: &ServerFacts, judgement: &mut Judgement) {
     let completed = record.everything.completed;
-    if let Some(counted) = server
-        .requests_counted
-        .filter(|counted| *counted < completed)
+    if let Some(counted) = server.requests_counted
+        && counted < completed
     {
-        judgement.discarded.push(format!(
-            "The server counted {counted} responses, and the client {completed}."
-        ));
+        let sentence =
+            format!("The server counted {counted} responses, and the client {completed}.");
+        judgement.say(false, sentence);
     }
 }
 
@@ -320,6 +311,17 @@ mod tests {
         let mut record = sound();
         change(&mut record);
         judge(&record, &ServerFacts::default(), &allow)
+    }
+
+    fn allowing(change: impl FnOnce(&mut Allow)) -> Allow {
+        let mut allow = Allow::default();
+        change(&mut allow);
+        allow
+    }
+
+    /// How many there are for all of it, and for its times alone.
+    fn reasons(judgement: &Judgement) -> [usize; 2] {
+        [&judgement.discarded, &judgement.times_discarded].map(Vec::len)
     }
 
     #[test]
@@ -392,11 +394,7 @@ mod tests {
             it.run.load = LoadRecord::default();
             it.verdict.short = Some("One cycle of 20000 clients takes about 5 s.".to_owned());
         };
-        let judgement = discarded(short, Allow::default());
-        assert_eq!(
-            (judgement.discarded.len(), judgement.times_discarded.len()),
-            (0, 1)
-        );
+        assert_eq!(reasons(&discarded(short, Allow::default())), [0, 1]);
     }
 
     #[test]
@@ -406,10 +404,7 @@ mod tests {
             it.machine.steal_s = Some(0.05);
         };
         assert!(discarded(change, Allow::default()).discarded[0].contains("kept 100.0 %"));
-        let allow = Allow {
-            steal: 1.0,
-            ..Allow::default()
-        };
+        let allow = allowing(|it| it.steal = 1.0);
         assert_eq!(discarded(change, allow).discarded, Vec::<String>::new());
     }
 
@@ -421,32 +416,19 @@ mod tests {
             it.machine.network_before.listen_drops = Some(0);
             it.machine.network_after.listen_drops = Some(1);
         };
-        let allow = Allow {
-            errors: 0.01,
+        let allow = |errors| Allow {
+            errors,
             client_limited: true,
             overflows: true,
             ..Allow::default()
         };
-        let judgement = discarded(change, allow);
+        let judgement = discarded(change, allow(0.01));
         assert_eq!((judgement.discarded.len(), judgement.notes.len()), (0, 3));
         assert!(judgement.notes[0].starts_with("Allowed by the plan: 90 of 9000"));
-        let less = Allow {
-            errors: 0.009,
-            ..allow
-        };
-        assert_eq!(discarded(change, less).discarded.len(), 1);
+        assert_eq!(discarded(change, allow(0.009)).discarded.len(), 1);
         let nothing = |it: &mut TrialRecord| it.groups[0].total.tally.completed = 0;
-        let all = Allow {
-            errors: 1.0,
-            ..allow
-        };
-        assert_eq!(
-            (
-                discarded(nothing, allow).discarded.len(),
-                discarded(nothing, all).discarded.len()
-            ),
-            (1, 0)
-        );
+        let count = |errors| discarded(nothing, allow(errors)).discarded.len();
+        assert_eq!([0.01, 1.0].map(count), [1, 0]);
     }
 
     #[test]
@@ -483,19 +465,9 @@ mod tests {
             it.verdict.reasons.push("It was busy.".to_owned());
         };
         let judgement = discarded(late_and_busy, Allow::default());
-        assert_eq!(
-            (judgement.discarded.len(), judgement.times_discarded.len()),
-            (2, 0)
-        );
-        let allow = Allow {
-            client_limited: true,
-            ..Allow::default()
-        };
-        let judgement = discarded(late, allow);
-        assert_eq!(
-            (judgement.notes.len(), judgement.times_discarded.len()),
-            (1, 0)
-        );
+        assert_eq!(reasons(&judgement), [2, 0]);
+        let judgement = discarded(late, allowing(|it| it.client_limited = true));
+        assert_eq!((judgement.notes.len(), reasons(&judgement)[1]), (1, 0));
     }
 
     #[test]
@@ -531,10 +503,7 @@ mod tests {
                     ..LittleRecord::default()
                 });
             };
-            let allow = Allow {
-                errors: allowed,
-                ..Allow::default()
-            };
+            let allow = allowing(|it| it.errors = allowed);
             discarded(change, allow).discarded.len()
         };
         assert_eq!([judged(9, 1.0), judged(0, 1.0), judged(9, 0.0)], [0, 1, 2]);
@@ -573,10 +542,7 @@ mod tests {
 
     #[test]
     fn clients_that_ask_for_nothing_are_not_judged_by_answers() {
-        let judgement = discarded(
-            |it| it.groups[0].total.tally = Tally::default(),
-            Allow::default(),
-        );
-        assert!(judgement.discarded.is_empty());
+        let nothing = |it: &mut TrialRecord| it.groups[0].total.tally = Tally::default();
+        assert_eq!(reasons(&discarded(nothing, Allow::default()))[0], 0);
     }
 }

@@ -12,9 +12,8 @@ pub(super) fn judge_link(end: Result<LinkFacts, String>, trial: &mut Trial) {
         Err(why) => return trial.discarded.push(format!("The link failed: {why}.")),
     };
     for (name, direction) in [("server", &link.up), ("client", &link.down)] {
-        if let Some(late_us) = direction
-            .late_p99_us
-            .filter(|late| *late > LINK_LATE_US_MAX)
+        if let Some(late_us) = direction.late_p99_us
+            && late_us > LINK_LATE_US_MAX
         {
             trial.notes.push(format!(
                 "The link was late by {:.1} ms and more with one packet in a hundred to the {name}.",

@@ -22,6 +22,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use loadline_sys::affinity::cpus_allowed;
 use loadline_sys::network::{inside, new_namespace};
 
 use super::child::find_program;
@@ -56,12 +57,7 @@ pub(super) struct Cable {
 /// # Errors
 /// What is in the way and what would be right.
 pub(crate) fn check() -> Result<(), RunnerError> {
-    let cpus = loadline_sys::affinity::cpus_allowed();
-    let placement = Placement {
-        server: cpus.clone(),
-        client: cpus,
-    };
-    Cable::lay(&placement).map(drop)
+    Cable::lay(&Placement::shared(&cpus_allowed())).map(drop)
 }
 
 /// Whether links can be made here.
@@ -69,11 +65,7 @@ pub(crate) fn check() -> Result<(), RunnerError> {
 /// # Errors
 /// What is in the way and what would be right.
 pub(crate) fn check_link() -> Result<(), RunnerError> {
-    let cpus = loadline_sys::affinity::cpus_allowed();
-    let placement = Placement {
-        server: cpus.clone(),
-        client: cpus,
-    };
+    let placement = Placement::shared(&cpus_allowed());
     Link::relayed(&LinkSpec::default(), 0, &placement).map(drop)
 }
 
@@ -187,16 +179,7 @@ impl Cable {
             "link add server type veth peer name client netns {}\n",
             client.display()
         );
-        for (end, first, name, address, cpus) in [
-            (
-                &cable.server,
-                add.as_str(),
-                "server",
-                SERVER,
-                &placement.server,
-            ),
-            (&cable.client, "", "client", CLIENT, &placement.client),
-        ] {
+        let set_up = |end: &File, first: &str, name: &str, address: Ipv4Addr, cpus: &[usize]| {
             let batch = format!(
                 "{first}link set lo up\naddress add {address}/{PREFIX_BITS} dev {name}\n\
                  link set {name} up\n"
@@ -206,8 +189,10 @@ impl Cable {
                 steer(name, cpus)?;
                 take_over(&settings)
             });
-            made.map_err(|error| refusal(&error.to_string()))?;
-        }
+            made.map_err(|error| refusal(&error.to_string()))
+        };
+        set_up(&cable.server, &add, "server", SERVER, &placement.server)?;
+        set_up(&cable.client, "", "client", CLIENT, &placement.client)?;
         Ok(cable)
     }
 }

@@ -8,6 +8,7 @@ use crate::cells::{Cell, levels_text};
 use crate::expand::{Expansion, PlannedTrial};
 use crate::journal::{CapacityTrial, Line, Store, Trial};
 use crate::plan::Plan;
+use loadline_capacity::stats::median;
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Rate;
 
@@ -27,12 +28,6 @@ pub struct OwnCapacities {
     pub expansion: Expansion,
     /// For each cell of the run, which of those its rate is a multiple of.
     of_cells: Vec<Option<usize>>,
-}
-
-/// Receives the trials for a capacity.
-pub trait Listener {
-    /// A trial was run, of that cell; `per_s` is what was carried, if it counts.
-    fn measured(&mut self, cell: &Cell, trial: &Trial, per_s: Option<f64>);
 }
 
 impl OwnCapacities {
@@ -80,7 +75,7 @@ impl OwnCapacities {
     }
 
     /// Measures what is missing, in rounds over all servers; each trial is recorded before the next
-    /// begins.
+    /// begins. `notify` gets each of them with its cell, and what was carried, if it counts.
     ///
     /// # Errors
     /// Somebody wants the run to end, or a server's capacity cannot be measured.
@@ -89,7 +84,7 @@ impl OwnCapacities {
         trial_runner: &mut dyn TrialRunner,
         store: &mut Store,
         recorded: &mut Vec<CapacityTrial>,
-        listener: &mut dyn Listener,
+        notify: &mut dyn FnMut(&Cell, &Trial, Option<f64>),
     ) -> Result<(), Stop> {
         let planned = &self.expansion.trials;
         for attempt in 0..=ATTEMPTS_MAX {
@@ -111,7 +106,7 @@ impl OwnCapacities {
                     repeat,
                     ..trial_runner.run(&planned, repeat)?
                 };
-                listener.measured(self.expansion.cell(&planned), &trial, carried(&trial));
+                notify(self.expansion.cell(&planned), &trial, carried(&trial));
                 let one = CapacityTrial {
                     of: planned.cell as u32,
                     trial,
@@ -127,24 +122,19 @@ impl OwnCapacities {
     /// Gives each cell of the run its rate. Every capacity has been measured.
     pub fn set_rates(&self, run: &mut Expansion, recorded: &[CapacityTrial]) {
         for (cell, of) in run.cells.iter_mut().zip(&self.of_cells) {
-            let Some((multiple, per_s)) = cell
-                .rate_of_capacity
-                .zip(of.and_then(|of| self.capacity(of, recorded)))
-            else {
-                continue;
-            };
-            let tenths = (multiple * per_s * 10.0).round().max(1.0);
-            cell.load.pace.rate = Some(Rate::clamped(tenths / 10.0));
+            if let Some(multiple) = cell.rate_of_capacity
+                && let Some(per_s) = of.and_then(|of| self.capacity(of, recorded))
+            {
+                let tenths = (multiple * per_s * 10.0).round().max(1.0);
+                cell.load.pace.rate = Some(Rate::clamped(tenths / 10.0));
+            }
         }
     }
 
     /// Answers per second, the median of its trials; `None`: too few.
     #[must_use]
     pub fn capacity(&self, of: usize, recorded: &[CapacityTrial]) -> Option<f64> {
-        let mut carried = self.carried(of, recorded);
-        carried.truncate(TRIALS);
-        carried.sort_by(f64::total_cmp);
-        (carried.len() == TRIALS).then(|| carried[TRIALS / 2])
+        median(self.carried(of, recorded).get(..TRIALS)?)
     }
 
     /// Of those trials that count, in the order in which they were run.
@@ -204,9 +194,9 @@ mod tests {
     use loadline_record::{GroupRecord, TrialRecord};
 
     use super::*;
-    use crate::cells::Cells;
     use crate::expand::expand;
-    use crate::journal::{self, RunHead, SCHEMA};
+    use crate::journal;
+    use crate::runner::tests::begun;
 
     const PLAN: &str = "name = \"t\"\n[servers.one]\nkind = \"loadline\"\n[servers.two]\n\
         kind = \"loadline\"\noptions = { loops = 2 }\n[[series]]\nname = \"s\"\na_a = false\n\
@@ -248,30 +238,21 @@ mod tests {
         }
     }
 
-    struct Silent;
-
-    impl Listener for Silent {
-        fn measured(&mut self, _: &Cell, _: &Trial, _: Option<f64>) {}
-    }
-
-    fn run() -> (Plan, Expansion, OwnCapacities) {
-        let plan = Plan::parse(PLAN, "plan", Path::new("/")).unwrap();
+    fn run_of(plan: &str) -> (Plan, Expansion, OwnCapacities) {
+        let plan = Plan::parse(plan, "plan", Path::new("/")).unwrap();
         let run = expand(&plan, 1, &[0, 1], &[]).unwrap();
         let own = OwnCapacities::of(&run, 1).unwrap();
         (plan, run, own)
     }
 
-    /// One go; what the journal has at its end.
-    fn go(folder: &Path, per_s: &[Option<f64>], stops_after: usize) -> Result<usize, String> {
-        let (_, _, own) = run();
-        let (mut store, contents) = Store::open(folder).unwrap();
-        if contents.head.is_none() {
-            let head = RunHead {
-                schema: SCHEMA.to_owned(),
-                ..RunHead::default()
-            };
-            store.append(&Line::Run(Box::new(head))).unwrap();
-        }
+    /// One go; how many trials it has run.
+    fn go(
+        own: &OwnCapacities,
+        folder: &Path,
+        per_s: &[Option<f64>],
+        stops_after: usize,
+    ) -> Result<usize, String> {
+        let (mut store, contents) = begun(folder);
         let mut trial_runner = Carrying {
             cells: own.expansion.cells.clone(),
             per_s: per_s.to_vec(),
@@ -279,7 +260,8 @@ mod tests {
             stops_after,
         };
         let mut recorded = contents.capacities;
-        own.measure(&mut trial_runner, &mut store, &mut recorded, &mut Silent)
+        let ignore = &mut |_: &Cell, _: &Trial, _: Option<f64>| {};
+        own.measure(&mut trial_runner, &mut store, &mut recorded, ignore)
             .map_err(|stop| stop.to_string())?;
         Ok(trial_runner.runs)
     }
@@ -292,56 +274,36 @@ mod tests {
     #[test]
     fn rates_follow_from_the_median_of_each_server() {
         let folder = tempfile::tempdir().unwrap();
-        let (plan, mut run, own) = run();
+        let (plan, mut run, own) = run_of(PLAN);
         // Two servers in place of four cells; cells without a multiple need none.
         assert_eq!(own.expansion.cells.len(), 2);
         assert!((own.left_s(&plan, &[], 0.5) - 6.0 * 3.5).abs() < 1e-9);
         // In rounds: one, two, one, two, one, two; a discarded one is made up for.
-        let per_s = [
-            Some(1000.0),
-            Some(500.0),
-            None,
-            Some(540.0),
-            Some(900.0),
-            Some(520.0),
-            Some(1300.0),
-        ];
-        assert_eq!(go(folder.path(), &per_s, usize::MAX), Ok(7));
+        let mut per_s = [1000.0, 500.0, 0.0, 540.0, 900.0, 520.0, 1300.0].map(Some);
+        per_s[2] = None;
+        assert_eq!(go(&own, folder.path(), &per_s, usize::MAX), Ok(7));
         let recorded = journal::read(folder.path()).unwrap().capacities;
         assert_eq!(own.capacity(0, &recorded), Some(1000.0));
         assert_eq!(own.capacity(1, &recorded), Some(520.0));
         assert!(own.left_s(&plan, &recorded, 0.5) < 1e-9);
         own.set_rates(&mut run, &recorded);
-        let found = rates(&run);
-        let right = ["500", "1700", "260", "884"].map(|rate| Some(rate.to_owned()));
-        let mut found_of_s = found[..4].to_vec();
-        found_of_s.sort();
-        let mut right = right.to_vec();
-        right.sort();
-        assert_eq!(found_of_s, right);
+        let mut found = rates(&run);
+        found[..4].sort();
+        let right = ["1700", "260", "500", "884"].map(|rate| Some(rate.to_owned()));
+        assert_eq!(found[..4], right);
         assert_eq!(found[4..], [None, None]);
     }
 
     #[test]
     fn rates_can_be_multiples_of_what_another_server_carries() {
         let text = PLAN.replace("[0.5, 1.7]", "[\"0.7 of two\"]");
-        let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
-        let mut run = expand(&plan, 1, &[0, 1], &[]).unwrap();
-        let own = OwnCapacities::of(&run, 1).unwrap();
+        let (plan, mut run, own) = run_of(&text);
         let servers = own.expansion.cells.iter().map(|cell| cell.server.as_str());
         assert_eq!(servers.collect::<Vec<_>>(), ["two"]);
         let folder = tempfile::tempdir().unwrap();
-        let (mut store, _) = Store::open(folder.path()).unwrap();
-        store.append(&Line::Run(Box::default())).unwrap();
-        let mut bench = Carrying {
-            cells: own.expansion.cells.clone(),
-            per_s: vec![Some(1000.0); 3],
-            runs: 0,
-            stops_after: usize::MAX,
-        };
-        let mut recorded = Vec::new();
-        own.measure(&mut bench, &mut store, &mut recorded, &mut Silent)
-            .unwrap();
+        let per_s = [Some(1000.0); 3];
+        assert_eq!(go(&own, folder.path(), &per_s, usize::MAX), Ok(3));
+        let recorded = journal::read(folder.path()).unwrap().capacities;
         own.set_rates(&mut run, &recorded);
         let rate = Some("700".to_owned());
         assert_eq!(rates(&run)[..2], [rate.clone(), rate]);
@@ -360,25 +322,23 @@ mod tests {
     #[test]
     fn an_interruption_costs_the_trial_in_progress_and_no_number() {
         let folder = tempfile::tempdir().unwrap();
-        let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(|tens| Some(tens * 10.0));
-        assert_eq!(
-            go(folder.path(), &all, 4),
-            Err(Stop::Interrupted.to_string())
-        );
-        assert_eq!(go(folder.path(), &all[4..], usize::MAX), Ok(2));
+        let (_, _, own) = run_of(PLAN);
+        let all = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0].map(Some);
+        let interrupted = Err(Stop::Interrupted.to_string());
+        assert_eq!(go(&own, folder.path(), &all, 4), interrupted);
+        assert_eq!(go(&own, folder.path(), &all[4..], usize::MAX), Ok(2));
         let recorded = journal::read(folder.path()).unwrap().capacities;
-        let (_, _, own) = run();
         assert_eq!(own.capacity(0, &recorded), Some(30.0));
         assert_eq!(own.capacity(1, &recorded), Some(40.0));
         // Nothing is measured again.
-        assert_eq!(go(folder.path(), &[], usize::MAX), Ok(0));
+        assert_eq!(go(&own, folder.path(), &[], usize::MAX), Ok(0));
     }
 
     #[test]
     fn a_server_that_is_never_measured_ends_the_run_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let discarded = [None; 2 * ATTEMPTS_MAX];
-        let ended = go(folder.path(), &discarded, usize::MAX);
+        let (_, _, own) = run_of(PLAN);
+        let ended = go(&own, folder.path(), &[None; 2 * ATTEMPTS_MAX], usize::MAX);
         let why =
             "the capacity of server=one cannot be measured, and rates are multiples of it: others";
         assert_eq!(ended, Err(why.to_owned()));
@@ -389,9 +349,7 @@ mod tests {
         let options = "overflow = \"drop\", retries = 2, retry_pause = \"50ms\", burst = \"1s/1s\", \
                        burst_base = 10";
         let text = PLAN.replace("connections = 9", &format!("connections = 9, {options}"));
-        let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
-        let run = expand(&plan, 1, &[0, 1], &[]).unwrap();
-        let own = OwnCapacities::of(&run, 1).unwrap();
+        let (_, run, own) = run_of(&text);
         assert_eq!(own.expansion.cells.len(), 2);
         for cell in &own.expansion.cells {
             assert_eq!(cell.load.check(), Ok(()));
@@ -406,16 +364,8 @@ mod tests {
     fn plans_without_multiples_need_none() {
         let text = PLAN.replace("rate_of_capacity", "rate_per_s");
         let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
-        let cells = Cells::of(&plan, &[0], &[]).unwrap();
-        assert!(
-            cells
-                .cells
-                .iter()
-                .all(|cell| cell.rate_of_capacity.is_none())
-        );
-        assert_eq!(
-            OwnCapacities::of(&expand(&plan, 1, &[0], &[]).unwrap(), 1),
-            None
-        );
+        let run = expand(&plan, 1, &[0], &[]).unwrap();
+        assert!(run.cells.iter().all(|cell| cell.rate_of_capacity.is_none()));
+        assert_eq!(OwnCapacities::of(&run, 1), None);
     }
 }

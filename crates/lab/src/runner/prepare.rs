@@ -184,38 +184,24 @@ fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, RunnerError>
 
 /// A folder holds one run, of one plan, by one version, on one machine.
 fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(), RunnerError> {
-    let out = request.out.display();
-    let refuse = |what: &str| {
-        Err(RunnerError::Refused(format!(
-            "{out}: {what}; right would be another --out, or the run as it was begun"
-        )))
+    let what = if !is_same_but_for_charts(&head.plan_toml, &plan.text) {
+        let (name, file) = (&head.name, request.plan.display());
+        format!("has another plan (\"{name}\", or {file} before a change)")
+    } else if let Some(seed) = request.seed.filter(|seed| *seed != head.seed) {
+        format!("has the seed {}, not {seed}", head.seed)
+    } else if head.version != request.version {
+        let (then, now) = (&head.version, &request.version);
+        format!("was begun by version {then}, and this is {now}")
+    } else if head.cpus != request.cpus {
+        let (then, now) = (&head.cpus, &request.cpus);
+        format!("was begun with the CPUs {then:?}, and these are {now:?}")
+    } else {
+        return Ok(());
     };
-    if !is_same_but_for_charts(&head.plan_toml, &plan.text) {
-        return refuse(&format!(
-            "the run in it has another plan (\"{}\", or {} before a change)",
-            head.name,
-            request.plan.display()
-        ));
-    }
-    if let Some(seed) = request.seed.filter(|seed| *seed != head.seed) {
-        return refuse(&format!(
-            "the run in it has the seed {}, not {seed}",
-            head.seed
-        ));
-    }
-    if head.version != request.version {
-        return refuse(&format!(
-            "the run in it was begun by version {}, and this is {}",
-            head.version, request.version
-        ));
-    }
-    if head.cpus != request.cpus {
-        return refuse(&format!(
-            "the run in it was begun with the CPUs {:?}, and these are {:?}",
-            head.cpus, request.cpus
-        ));
-    }
-    Ok(())
+    Err(RunnerError::Refused(format!(
+        "{}: the run in it {what}; right would be another --out, or the run as it was begun",
+        request.out.display()
+    )))
 }
 
 /// What is drawn can be changed after it was measured; what is run cannot.

@@ -11,7 +11,6 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,8 +22,6 @@ use crate::journal::CpuQuota;
 const PERIOD_US: f64 = 5_000.0;
 /// The kernel grants no quota below it (`min_cfs_quota_period`).
 const QUOTA_US_MIN: f64 = 1_000.0;
-/// Names that are tried; others may have been left by programs that were killed.
-const NAMES_MAX: u32 = 1000;
 /// A group whose processes have just ended may take a moment until it can be removed.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
@@ -226,20 +223,15 @@ fn hand_on_cpu(group: &Path) -> io::Result<()> {
     fs::write(&path, "+cpu")
 }
 
+/// Of a name that no other has: some may have been left by programs that were killed.
 fn new_folder(place: &Path) -> io::Result<PathBuf> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let mut tries = 0;
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = place.join(format!("loadline-{}-{number}", std::process::id()));
-        match fs::create_dir(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < NAMES_MAX => {
-                tries += 1;
-            }
-            Err(error) => return Err(error),
-        }
-    }
+    let begin = format!("loadline-{}-", std::process::id());
+    let mut folder = tempfile::Builder::new();
+    let made = folder
+        .prefix(&begin)
+        .make_in(place, |path| fs::create_dir(path))?;
+    let ((), path) = made.keep()?;
+    Ok(path)
 }
 
 fn refusal(why: &str) -> String {
@@ -266,28 +258,22 @@ mod tests {
     fn the_own_group_is_found_in_both_forms() {
         let found = |mounts: &str, groups: &str| {
             let found = Hierarchy::find(mounts, groups)?;
-            Some((found.form, found.own.display().to_string()))
+            Some(format!("{:?} {}", found.form, found.own.display()))
         };
+        let right = |text: &str| Some(text.to_owned());
         let groups = "5:cpuset:/a\n4:cpu,cpuacct:/b/c\n0::/d\n";
-        assert_eq!(
-            found(MOUNTS_1, groups),
-            Some((Form::Version1, "/sys/fs/cgroup/cpu,cpuacct/b/c".to_owned()))
-        );
-        assert_eq!(
-            found(MOUNTS_2, "0::/user.slice/x\n"),
-            Some((Form::Version2, "/sys/fs/cgroup/user.slice/x".to_owned()))
-        );
+        let own = right("Version1 /sys/fs/cgroup/cpu,cpuacct/b/c");
+        assert_eq!(found(MOUNTS_1, groups), own);
+        let own = right("Version2 /sys/fs/cgroup/user.slice/x");
+        assert_eq!(found(MOUNTS_2, "0::/user.slice/x\n"), own);
         // A container that is shown its own group as the root, and one that is shown another.
         let container = "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n";
         for (group, own) in [
-            ("/docker/7/x", "/sys/fs/cgroup/cpu/x"),
-            ("/y", "/sys/fs/cgroup/cpu/"),
+            ("/docker/7/x", "Version1 /sys/fs/cgroup/cpu/x"),
+            ("/y", "Version1 /sys/fs/cgroup/cpu/"),
         ] {
             let text = format!("4:cpu:{group}\n");
-            assert_eq!(
-                found(container, &text),
-                Some((Form::Version1, own.to_owned()))
-            );
+            assert_eq!(found(container, &text), right(own));
         }
         assert_eq!(found("", groups), None);
         assert_eq!(found(MOUNTS_1, ""), None);

@@ -242,21 +242,16 @@ impl<'a> Way<'a> {
     }
 
     fn facts(&self) -> DirectionFacts {
-        let counts = self.pipe.counts();
         let late = |share: f64| match self.late_us.is_empty() {
             true => None,
             false => Some(self.late_us.value_at_quantile(share)),
         };
         DirectionFacts {
-            packets: counts.packets,
-            bytes: counts.bytes,
-            lost: counts.lost,
-            dropped: counts.dropped,
             refused: self.refused + self.from.dropped().unwrap_or(0),
-            waiting_bytes_max: counts.waiting_bytes_max,
             late_p50_us: late(0.5),
             late_p99_us: late(0.99),
             late_max_us: late(1.0),
+            ..self.pipe.counts()
         }
     }
 }

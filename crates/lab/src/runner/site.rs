@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::RunnerError;
 use crate::file_error::FileError;
 
-/// What a file holds is made in pieces of this size.
+/// Files are written and read in pieces of this size.
 const PIECE_BYTES: usize = 1 << 16;
 /// From this size on, files are large: they do not go out in one write.
 const LARGE_BYTES: u64 = 64 << 10;
@@ -108,13 +108,8 @@ fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
     let beside = path.with_file_name(".part");
     let mut out = BufWriter::with_capacity(PIECE_BYTES, File::create(&beside)?);
     let mut state = bytes | 1;
-    let mut left = bytes;
-    while left > 0 {
-        let piece: Vec<u8> = (0..left.min(PIECE_BYTES as u64))
-            .map(|_| next_letter(&mut state))
-            .collect();
-        out.write_all(&piece)?;
-        left -= piece.len() as u64;
+    for _ in 0..bytes {
+        out.write_all(&[next_letter(&mut state)])?;
     }
     out.flush()?;
     fs::rename(&beside, path)

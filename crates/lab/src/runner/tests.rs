@@ -6,7 +6,7 @@ use loadline_record::TrialRecord;
 
 use super::*;
 use crate::expand::expand;
-use crate::journal::{self, RunHead, SCHEMA, ServerFacts};
+use crate::journal::{self, Contents, RunHead, SCHEMA, ServerFacts};
 use crate::observer::RunProgress;
 
 /// Trials that take 2 s each, until the one before which it stops.
@@ -90,18 +90,15 @@ struct Outcome {
 }
 
 fn run(plan: &Plan, folder: &Path, stops_before: Option<(u32, Stop)>) -> Outcome {
-    run_on(
-        plan,
-        folder,
-        MadeUp {
-            stops_before,
-            ..MadeUp::default()
-        },
-    )
+    let trial_runner = MadeUp {
+        stops_before,
+        ..MadeUp::default()
+    };
+    run_on(plan, folder, trial_runner)
 }
 
-fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
-    let expansion = expand(plan, 5, &[0], &[]).unwrap();
+/// The journal of a run that has begun, now or before.
+pub(super) fn begun(folder: &Path) -> (Store, Contents) {
     let (mut store, contents) = Store::open(folder).unwrap();
     if contents.head.is_none() {
         let head = RunHead {
@@ -110,6 +107,12 @@ fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
         };
         store.append(&Line::Run(Box::new(head))).unwrap();
     }
+    (store, contents)
+}
+
+fn run_on(plan: &Plan, folder: &Path, mut trial_runner: MadeUp) -> Outcome {
+    let expansion = expand(plan, 5, &[0], &[]).unwrap();
+    let (mut store, contents) = begun(folder);
     let mut notes = Notes::default();
     let (trials, capacities) = (&contents.trials, &contents.capacities);
     let mut runner = Runner::new(plan, &expansion, &mut store, trials, capacities);
@@ -307,12 +310,7 @@ fn trials_of_another_version_of_a_server_are_discarded() {
 #[test]
 fn capacities_were_measured_on_the_machine_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut store, _) = Store::open(folder.path()).unwrap();
-    let head = RunHead {
-        schema: SCHEMA.to_owned(),
-        ..RunHead::default()
-    };
-    store.append(&Line::Run(Box::new(head))).unwrap();
+    let (mut store, _) = begun(folder.path());
     let mut load = Box::<TrialRecord>::default();
     load.machine.descriptors_max = Some(4096);
     let mut capacity = CapacityTrial::default();

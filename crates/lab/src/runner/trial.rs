@@ -68,11 +68,10 @@ pub struct Processes<'p> {
 }
 
 /// What a trial has to itself.
-#[derive(Clone, Copy)]
 struct Own<'a> {
     scratch: &'a Path,
-    given: &'a Given,
-    link: &'a Link,
+    link: Link,
+    given: Given,
 }
 
 /// A server that runs, and what is known of it.
@@ -138,11 +137,8 @@ impl<'p> Processes<'p> {
                 let text = fs::read_to_string(&log).ok()?;
                 // "nginx version: nginx/1.22.1"
                 let line = text.lines().next()?.trim();
-                Some(
-                    line.split_once("version: ")
-                        .map_or(line, |(_, it)| it)
-                        .to_owned(),
-                )
+                let version = line.split_once("version: ").map_or(line, |(_, it)| it);
+                Some(version.to_owned())
             });
         let _ = fs::remove_file(&log); // a leftover is overwritten by the next
         first_line.unwrap_or_default()
@@ -153,7 +149,7 @@ impl<'p> Processes<'p> {
         &self,
         planned: &PlannedTrial,
         cell: &Cell,
-        own: Own<'_>,
+        own: &Own<'_>,
         facts: &mut ServerFacts,
     ) -> Result<Running, RunnerError> {
         let server = &self.plan.servers[&cell.server];
@@ -177,10 +173,10 @@ impl<'p> Processes<'p> {
         Err(why)
     }
 
-    fn context<'a>(&'a self, cell: &'a Cell, own: Own<'a>, port: u16) -> LaunchContext<'a> {
+    fn context<'a>(&'a self, cell: &'a Cell, own: &'a Own<'_>, port: u16) -> LaunchContext<'a> {
         LaunchContext {
             port,
-            link: own.link,
+            link: &own.link,
             root: &self.root.folder,
             path: &cell.path,
             scratch: own.scratch,
@@ -198,35 +194,24 @@ impl<'p> Processes<'p> {
         &mut self,
         planned: &PlannedTrial,
         cell: &Cell,
-        (scratch, link): (&Path, &Link),
+        own: &mut Own<'_>,
         trial: &mut Trial,
-    ) -> Result<(Running, Given), RunnerError> {
+    ) -> Result<Running, RunnerError> {
         let server = &self.plan.servers[&cell.server];
         let given = self.databases.give(server, cell);
-        let given = given.map_err(|why| format!("{why}."))?;
-        trial.server.databases.clone_from(&given.facts);
-        let mut facts = std::mem::take(&mut trial.server);
-        let own = Own {
-            scratch,
-            given: &given,
-            link,
-        };
-        let started = self.start(planned, cell, own, &mut facts);
-        trial.server = facts;
-        let mut running = started?;
+        own.given = given.map_err(|why| format!("{why}."))?;
+        trial.server.databases.clone_from(&own.given.facts);
+        let mut running = self.start(planned, cell, own, &mut trial.server)?;
         let content = self.root.content(&cell.path);
         let context = self.context(cell, own, running.address.port());
-        let check = || {
-            let asked = (context.url(cell), &cell.load);
-            check(&context, asked, content.as_ref(), &cell.placement.client)
-        };
+        let check = || check(&context, cell, content.as_ref());
         running.wait_until_right(check).map_err(|why| {
             format!(
                 "The response of the fresh server to {} is wrong: {why}.",
                 cell.path
             )
         })?;
-        Ok((running, given))
+        Ok(running)
     }
 
     /// Everything between the start of the server and its end.
@@ -248,36 +233,23 @@ impl<'p> Processes<'p> {
                 return Ok(());
             }
         };
-        let measured = self.measure_over(planned, cell, (scratch, &link), trial);
-        if let Some(end) = link.end() {
-            judge_link(end, trial);
-        }
-        measured
-    }
-
-    fn measure_over(
-        &mut self,
-        planned: &PlannedTrial,
-        cell: &Cell,
-        (scratch, link): (&Path, &Link),
-        trial: &mut Trial,
-    ) -> Result<(), Stop> {
-        let started = self.start_right(planned, cell, (scratch, link), trial);
-        match started {
-            Ok((running, given)) => {
-                let own = Own {
-                    scratch,
-                    given: &given,
-                    link,
-                };
-                self.load(planned, cell, (running, own), trial)
-            }
+        let mut own = Own {
+            scratch,
+            link,
+            given: Given::default(),
+        };
+        let measured = match self.start_right(planned, cell, &mut own, trial) {
+            Ok(running) => self.load(planned, cell, (running, &own), trial),
             Err(_) if (self.is_over)() => Err(Stop::Interrupted),
             Err(why) => {
                 trial.discarded.push(why.to_string());
                 Ok(())
             }
+        };
+        if let Some(end) = own.link.end() {
+            judge_link(end, trial);
         }
+        measured
     }
 
     /// The load, and what both sides counted meanwhile.
@@ -285,11 +257,10 @@ impl<'p> Processes<'p> {
         &mut self,
         planned: &PlannedTrial,
         cell: &Cell,
-        (mut running, own): (Running, Own<'_>),
+        (mut running, own): (Running, &Own<'_>),
         trial: &mut Trial,
     ) -> Result<(), Stop> {
         let content = self.root.content(&cell.path);
-        let link = own.link;
         let context = self.context(cell, own, running.address.port());
         let is_loadline = self.plan.servers[&cell.server].kind == ServerKind::Loadline;
         let counted_before = is_loadline.then(|| counted(&context)).flatten();
@@ -301,23 +272,18 @@ impl<'p> Processes<'p> {
         let hdr = self.folder.join(&hdr_file);
         let task = Task {
             context: &context,
-            url: context.url(cell),
-            load: &cell.load,
-            may_spin: cell.may_spin,
+            cell,
+            series,
             content: content.as_ref(),
-            duration_s: series.duration_s,
-            warm_up_s: series.warm_up_s,
             seed: planned.load_seed,
-            cpus: &cell.placement.client,
-            server_cpus: &cell.placement.server,
             server_pid: running.server.pid(),
             watched: &own.given.processes,
             hdr: &hdr,
         };
         trial.start_unix_ms = unix_ms();
-        let before = Counters::read(&running, link);
+        let before = Counters::read(&running, &own.link);
         let end = task.run(&self.is_over);
-        let counters = Counters::read(&running, link).since(&before);
+        let counters = Counters::read(&running, &own.link).since(&before);
         trial.server.cpu_quota = counters.quota;
         if let Some(how) = running.server.ended_by(Instant::now()) {
             let words = last_words(&running.log).unwrap_or_default();
@@ -569,7 +535,7 @@ fn add_overflows(record: &mut TrialRecord, met: u64) {
 }
 
 /// What the client saw of the server's processes, and of its databases'.
-fn seen(record: &TrialRecord, facts: &mut ServerFacts) {
+pub(crate) fn seen(record: &TrialRecord, facts: &mut ServerFacts) {
     let of = |name: &str| record.watched.iter().find(|one| one.name == name);
     for database in &mut facts.databases {
         if let Some(watched) = of(&database.name) {

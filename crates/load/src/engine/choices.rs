@@ -85,9 +85,7 @@ mod tests {
         let mix = Mix {
             requests: vec![request(0), request(1), request(0)],
             expectations: vec![Expectation::default()],
-            order: MixOrder::InTurn {
-                sequence: [0, 1, 2].into(),
-            },
+            order: MixOrder::InTurn([0, 1, 2].into()),
         };
         let mut choices = Choices {
             chooser: mix.chooser(Share::WHOLE, 0),

@@ -116,10 +116,7 @@ impl Client {
 
     /// Whether a request is out, wholly or in part, or a connection in the making.
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Connecting | Stage::Handshaking | Stage::Sending | Stage::Awaiting
-        )
+        !matches!(self.stage, Stage::Closed | Stage::Idle)
     }
 
     /// The name of its connection in events.

@@ -49,11 +49,6 @@ impl ClosedLoop {
         self.next_ns
     }
 
-    /// Whether clients send as soon as they can.
-    pub(super) fn next_is_at_once(&self) -> bool {
-        self.think_ns == 0
-    }
-
     /// Whether no request may be begun any more.
     pub(super) fn is_exhausted(&self) -> bool {
         self.left == 0
@@ -89,10 +84,14 @@ impl Engine<'_> {
     }
 
     /// A request failed. The next one waits for the loop's next round even without thinking, so
-    /// that a peer that fails at once does not hold the others up.
-    pub(super) fn next_after_failure(&mut self, index: u32) {
+    /// that a peer that fails at once does not hold the others up. `has_served`: the connection has
+    /// been of use.
+    pub(super) fn next_after_failure(&mut self, index: u32, has_served: bool) {
         let think_ns = self.closed().think_ns;
-        self.think(index, self.time.now_ns.saturating_add(think_ns));
+        match think_ns {
+            0 if !has_served => self.pause(index),
+            _ => self.think(index, self.time.now_ns.saturating_add(think_ns)),
+        }
     }
 
     /// A client that paused goes on.

@@ -3,12 +3,11 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use loadline_proto::{Limits, Received, Reply, ReplyFault, ReplyObserver};
+use loadline_proto::{Limits, Received, Reply, ReplyFault};
 use loadline_record::ErrorKind;
 use loadline_sys::arrival::{self, Stamped};
 use loadline_sys::connect::{self, Unread};
 use loadline_sys::socket;
-use sha2::{Digest, Sha256};
 
 use super::client::{Client, Stage};
 use super::retries::{Attempt, Looking};
@@ -39,15 +38,6 @@ pub(super) fn is_stamped(index: u32) -> bool {
 pub(super) fn unstamped(count: Option<usize>) -> Option<Stamped> {
     let age_ns = None;
     count.map(|count| Stamped { count, age_ns })
-}
-
-/// Content on its way through a hash.
-struct Hashing<'h>(&'h mut Sha256);
-
-impl ReplyObserver for Hashing<'_> {
-    fn content(&mut self, piece: &[u8]) {
-        self.0.update(piece);
-    }
 }
 
 /// What is done with a connection after an answer.
@@ -137,26 +127,16 @@ impl Engine<'_> {
 
     #[inline]
     pub(super) fn sent(&mut self, index: u32, count: usize) {
+        let plan = self.plan;
         let client = &mut self.clients[index as usize];
-        let request = &self.plan.mix.requests[client.request as usize];
+        let request = &plan.mix.requests[client.request as usize];
         let len = wire(request, client.requests_left).len();
-        let tally = self.recorder.tally(client.phase);
-        tally.bytes_sent += count as u64;
+        self.recorder.tally(client.phase).bytes_sent += count as u64;
         if client.sent_bytes == 0 {
-            match client.retries {
-                0 => tally.sent += 1,
-                _ => tally.retries += 1,
-            }
-            self.in_flight += 1;
-            client.retry_after_s = 0;
-            client.stamps.sent_ns = self.time.now_ns;
-            client.stamps.first_ns = 0;
             client.session.requested(request.method);
-            let expected = &self.plan.mix.expectations[request.expectation as usize];
-            if expected.sha256.is_some() {
-                client.hasher = self.sampler.next();
-            }
+            self.begun(index);
         }
+        let client = &mut self.clients[index as usize];
         client.sent_bytes += count as u32;
         client.stage = match client.sent_bytes as usize == len {
             true => Stage::Awaiting,
@@ -164,24 +144,40 @@ impl Engine<'_> {
         };
     }
 
+    /// The first byte of the request in hand leaves.
+    #[inline]
+    pub(super) fn begun(&mut self, index: u32) {
+        let client = &mut self.clients[index as usize];
+        let tally = self.recorder.tally(client.phase);
+        match client.retries {
+            0 => tally.sent += 1,
+            _ => tally.retries += 1,
+        }
+        self.in_flight += 1;
+        client.retry_after_s = 0;
+        client.stamps.sent_ns = self.time.now_ns;
+        client.stamps.first_ns = 0;
+        let request = &self.plan.mix.requests[client.request as usize];
+        let expected = &self.plan.mix.expectations[request.expectation as usize];
+        if expected.sha256.is_some() {
+            client.hasher = self.sampler.next();
+        }
+    }
+
     /// Reads what is there. `is_half_closed`: the peer will send no more after it.
     #[inline]
     pub(super) fn receive(&mut self, index: u32, is_half_closed: bool) {
-        if self.secured.has(index) {
-            return self.receive_secured(index, is_half_closed);
-        }
+        let is_secured = self.secured.has(index);
         for _ in 0..RECEIVES_MAX {
             let client = &self.clients[index as usize];
             let Some(socket) = &client.socket else {
                 return;
             };
             let left = client.session.content_left().unwrap_or(0);
-            let discards = left >= DISCARD_BYTES_MIN && client.hasher.is_none();
+            let discards = left >= DISCARD_BYTES_MIN && client.hasher.is_none() && !is_secured;
             let most = match discards {
                 // One more than is left: what lies behind the content is to be seen.
-                true => {
-                    usize::try_from(left).map_or(DISCARD_BYTES, |left| DISCARD_BYTES.min(left + 1))
-                }
+                true => left.saturating_add(1).min(DISCARD_BYTES as u64) as usize,
                 false => RECEIVE_BYTES,
             };
             let buffer = &mut self.buffer[..most];
@@ -191,32 +187,49 @@ impl Engine<'_> {
                 (false, false) => socket::receive(socket.as_fd(), buffer).map(unstamped),
             };
             self.time.look_at_clock();
-            let (count, age_ns) = match received {
+            let stamped = match received {
                 Ok(None) => return,
+                Ok(Some(Stamped { count: 0, .. })) if is_secured => return self.cut(index),
                 Ok(Some(Stamped { count: 0, .. })) => return self.ended(index),
-                Ok(Some(Stamped { count, age_ns })) => (count, age_ns),
+                Ok(Some(stamped)) => stamped,
                 Err(error) => return self.broken(index, &error),
             };
-            match self.took(index, count, discards) {
-                Received::More => {}
-                Received::Reply(reply) => {
-                    let reply = match count == most && reply.excess_bytes == 0 {
-                        true => self.with_what_follows(index, reply),
-                        false => reply,
-                    };
-                    if let Some(age_ns) = age_ns {
-                        self.time.meter.read_lagged(age_ns);
-                    }
-                    return self.completed(index, reply, is_half_closed);
+            let is_full = stamped.count == most;
+            let goes_on = match is_secured {
+                true => self.unseal(index, stamped, is_half_closed),
+                false => {
+                    let received = self.took(index, stamped.count, discards, is_full);
+                    self.understood(index, received, stamped.age_ns, is_half_closed)
                 }
-                Received::Fault(fault) => return self.faulted(index, fault),
-            }
-            if count < most && !is_half_closed {
+            };
+            if !goes_on || (stamped.count < most && !is_half_closed) {
                 return;
             }
         }
         let token = self.clients[index as usize].token(index);
         self.revisits.push_back((token, is_half_closed));
+    }
+
+    /// Goes on with what was understood. Whether the same connection may go on reading.
+    #[inline]
+    pub(super) fn understood(
+        &mut self,
+        index: u32,
+        received: Received,
+        age_ns: Option<u64>,
+        is_half_closed: bool,
+    ) -> bool {
+        match received {
+            Received::More => return true,
+            Received::Reply(reply) => {
+                if let Some(age_ns) = age_ns {
+                    self.time.meter.read_lagged(age_ns);
+                }
+                self.completed(index, reply, is_half_closed);
+            }
+            Received::Fault(fault) => self.faulted(index, fault),
+        }
+        false
     }
 
     /// An answer that ended where the buffer did: bytes that are there already belong to it, and not
@@ -235,15 +248,22 @@ impl Engine<'_> {
         }
     }
 
+    /// Takes in what was received, which fills the buffer (`is_full`) or does not.
     #[inline]
-    fn took(&mut self, index: u32, count: usize, is_discarded: bool) -> Received {
+    fn took(&mut self, index: u32, count: usize, is_discarded: bool, is_full: bool) -> Received {
         self.count_received(index, count);
         let client = &mut self.clients[index as usize];
-        if is_discarded {
-            return client.session.skipped(count as u64);
-        }
         let looks = self.plan.retries.is_some();
-        understand(client, &self.buffer[..count], &self.limits, looks)
+        let received = match is_discarded {
+            true => client.session.skipped(count as u64),
+            false => understand(client, &self.buffer[..count], &self.limits, looks),
+        };
+        match received {
+            Received::Reply(reply) if is_full && reply.excess_bytes == 0 => {
+                Received::Reply(self.with_what_follows(index, reply))
+            }
+            received => received,
+        }
     }
 
     /// The same of bytes that came through a layer.
@@ -363,10 +383,12 @@ impl Engine<'_> {
     /// The connection is gone.
     #[cold]
     pub(super) fn broken(&mut self, index: u32, error: &io::Error) {
-        if !self.client(index).has_request {
-            return self.lost_while_idle(index);
+        let client = self.client(index);
+        match (client.stage, client.has_request) {
+            (Stage::Handshaking, _) => self.not_connected(index, judge::connect_fault(error)),
+            (_, true) => self.fail(index, judge::broken(error)),
+            (_, false) => self.lost_while_idle(index),
         }
-        self.fail(index, judge::broken(error));
     }
 
     #[cold]
@@ -411,9 +433,8 @@ impl Engine<'_> {
         }
         // A timeout was a pause already.
         let has_served = self.client(index).is_used || kind == ErrorKind::Timeout;
-        match &self.driver {
-            Driver::Closed(closed) if !has_served && closed.next_is_at_once() => self.pause(index),
-            Driver::Closed(_) => self.next_after_failure(index),
+        match self.driver {
+            Driver::Closed(_) => self.next_after_failure(index, has_served),
             Driver::Open(_) if self.requests_per_connection == 1 => self.put_idle(index),
             Driver::Open(_) => self.queue_opening(index),
         }
@@ -455,22 +476,18 @@ impl Engine<'_> {
     }
 }
 
-/// Follows an answer. `looks`: also at what it says about trying again.
+/// Follows an answer. `looks`: what it says about trying again is of use. Beside a check of the content it
+/// is looked at in any case: nobody reads it where nothing is tried again.
 #[inline]
 fn understand(client: &mut Client, bytes: &[u8], limits: &Limits, looks: bool) -> Received {
-    if looks {
-        let mut looking = Looking {
-            hasher: client.hasher.as_deref_mut(),
-            retry_after_s: &mut client.retry_after_s,
-        };
-        return client.session.received(bytes, limits, &mut looking);
+    if !looks && client.hasher.is_none() {
+        return client.session.received(bytes, limits, &mut ());
     }
-    match &mut client.hasher {
-        None => client.session.received(bytes, limits, &mut ()),
-        Some(hasher) => client
-            .session
-            .received(bytes, limits, &mut Hashing(&mut *hasher)),
-    }
+    let mut looking = Looking {
+        hasher: client.hasher.as_deref_mut(),
+        retry_after_s: &mut client.retry_after_s,
+    };
+    client.session.received(bytes, limits, &mut looking)
 }
 
 /// The bytes of a request on a connection that may still carry `left`.

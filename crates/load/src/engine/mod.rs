@@ -102,7 +102,7 @@ use opening::Opener;
 use retries::RetryQueue;
 use sampler::Sampler;
 use secured::Secured;
-use starts::IntendedStarts;
+use starts::{IntendedStarts, Source};
 
 use crate::calendar::Boundary;
 use crate::client_loop::{self, ClientLoop, Timeline};
@@ -212,6 +212,8 @@ impl<'p> Engine<'p> {
             false => (0..count).map(|index| Client::new(server(index))).collect(),
         };
         let count = clients.len();
+        // Whether the loop may let a few answers come before it looks.
+        let coalesces = matches!(plan.load, Loop::Closed { coalesces, .. } if coalesces);
         Ok(Self {
             plan,
             first_client,
@@ -223,7 +225,7 @@ impl<'p> Engine<'p> {
             driver: driver(plan, share, count),
             choices: Choices::new(plan, share),
             opener: Opener::new(count),
-            coalescing: Coalescing::new(coalesces(&plan.load) && !plan.spins),
+            coalescing: Coalescing::new(coalesces && !plan.spins),
             wheel: TimerWheel::new(Millis(time.now_ns / 1_000_000)),
             recorder: GroupRecorder::new(group),
             group,
@@ -306,12 +308,10 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     fn open_count(&self) -> u64 {
         let open =
             |client: &&Client| client.stage != Stage::Closed && !client.stage.is_connecting();
-        let own = &self.clients[if self.http2.is_empty() {
-            0
-        } else {
-            self.clients.len()
-        }..];
-        (own.iter().filter(open).count() + self.http2.open_count()) as u64
+        match self.http2.is_empty() {
+            true => self.clients.iter().filter(open).count() as u64,
+            false => self.http2.open_count(),
+        }
     }
 
     fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
@@ -358,7 +358,7 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
         let given_up = self.give_up_queue(until_ns);
         self.give_up_retries();
         if !self.has_free_clients() {
-            self.time.meter.held_back(given_up);
+            self.time.meter.sums.held_back = given_up;
         }
         let mut connecting = 0;
         for index in 0..self.client_count() {
@@ -368,7 +368,7 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
                 self.give_up(index);
             }
         }
-        self.time.meter.connecting(connecting);
+        self.time.meter.sums.connecting = connecting;
     }
 
     /// Each request has its own timeout.
@@ -377,7 +377,7 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     }
 
     fn give_up_rest(&mut self, waited_ns: u64) {
-        self.time.meter.rested(waited_ns);
+        self.time.meter.sums.after_end_ns = waited_ns;
         for index in 0..self.client_count() {
             if self.client(index).has_request {
                 self.give_up(index);
@@ -396,11 +396,8 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
         };
         let mut report = self.time.meter.report(share);
         if self.group > 0 {
-            report.name = format!(
-                "{} {}",
-                self.plan.groups[usize::from(self.group)],
-                share.index
-            );
+            let name = &self.plan.groups[usize::from(self.group)];
+            report.name = format!("{name} {}", share.index);
         }
         ThreadReport {
             group: self.group,
@@ -418,8 +415,8 @@ fn check(plan: &Plan) -> io::Result<()> {
             && (request.expectation as usize) < mix.expectations.len()
     };
     let is_in_mix = match &mix.order {
-        MixOrder::Weighted { cumulative } => cumulative.len() <= mix.requests.len(),
-        MixOrder::InTurn { sequence } => {
+        MixOrder::Weighted(cumulative) => cumulative.len() <= mix.requests.len(),
+        MixOrder::InTurn(sequence) => {
             let last = sequence.iter().max();
             last.is_none_or(|last| (*last as usize) < mix.requests.len())
         }
@@ -437,11 +434,6 @@ fn check(plan: &Plan) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// Whether the loop may let a few answers come before it looks.
-fn coalesces(load: &Loop) -> bool {
-    matches!(load, Loop::Closed { coalesces, .. } if *coalesces)
-}
-
 fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
     let requests_max = plan.requests_max.map_or(u64::MAX, |all| share.count(all));
     let open = |starts: IntendedStarts, overflow: Overflow| {
@@ -454,19 +446,18 @@ fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
         Loop::Closed {
             think_ns,
             coalesces,
-        } => Driver::Closed(ClosedLoop::new(
-            *think_ns,
-            *coalesces,
-            clients,
-            requests_max,
-        )),
+        } => {
+            let closed = ClosedLoop::new(*think_ns, *coalesces, clients, requests_max);
+            Driver::Closed(closed)
+        }
         Loop::Open {
             schedule,
             arrivals,
             overflow,
         } => {
             let pacer = Pacer::new(schedule, *arrivals, share, plan.seed);
-            open(IntendedStarts::paced(pacer, requests_max), *overflow)
+            let starts = IntendedStarts::new(Source::Paced(pacer), requests_max);
+            open(starts, *overflow)
         }
         Loop::Timed { due_ns, overflow } => {
             let starts = IntendedStarts::listed(due_ns.clone(), share, requests_max);

@@ -90,8 +90,6 @@ impl OpenLoop {
 enum Step {
     /// Nothing before a client becomes free.
     Wait,
-    /// It is too late for it.
-    GiveUp,
     /// There is no client to send it.
     Fail(ErrorKind),
     /// This client takes it.
@@ -101,9 +99,7 @@ enum Step {
 impl Engine<'_> {
     /// The first request is about to be due.
     pub(super) fn start_open(&mut self, start_ns: u64) {
-        let Driver::Open(open) = &mut self.driver else {
-            return;
-        };
+        let open = self.open();
         open.queue.start(start_ns);
         open.offered.start(start_ns);
         open.next_ns = open.queue.next_ns();
@@ -134,10 +130,7 @@ impl Engine<'_> {
     /// Sends what is due, as far as there are free clients.
     pub(super) fn send_due(&mut self) {
         for _ in 0..SENT_MAX {
-            let Driver::Open(open) = &mut self.driver else {
-                return;
-            };
-            let due_ns = open.queue.next_ns();
+            let due_ns = self.open().queue.next_ns();
             if due_ns > self.time.now_ns {
                 if self.retry() {
                     continue;
@@ -146,18 +139,21 @@ impl Engine<'_> {
                 open.next_ns = due_ns.min(open.retries.next_ns());
                 return;
             }
-            match self.next_step(due_ns) {
+            // It is chosen even if it is too late for it, so that a log's lines keep to their times.
+            let request = self.chosen();
+            let late_ns = self.time.now_ns - due_ns;
+            if self.plan.deadline_ns.is_some_and(|most| late_ns > most) {
+                self.open().pop();
+                let phase = self.time.calendar.phase_of(due_ns);
+                self.recorder.failed(phase, ErrorKind::Late, late_ns);
+                continue;
+            }
+            match self.next_step(request) {
                 Step::Wait => {
                     let open = self.open();
                     (open.is_held, open.next_ns) = (true, u64::MAX);
                     self.time.meter.held(self.time.now_ns);
                     return;
-                }
-                Step::GiveUp => {
-                    self.open().pop();
-                    let late_ns = self.time.now_ns - due_ns;
-                    let phase = self.time.calendar.phase_of(due_ns);
-                    self.recorder.failed(phase, ErrorKind::Late, late_ns);
                 }
                 Step::Fail(kind) => {
                     self.open().pop();
@@ -165,7 +161,7 @@ impl Engine<'_> {
                     self.recorder.tally(phase).error(kind);
                 }
                 Step::Send(index) => {
-                    self.send_on(index, due_ns);
+                    self.send_on(index, request, due_ns);
                     self.time.look_at_clock();
                 }
             }
@@ -173,14 +169,7 @@ impl Engine<'_> {
         self.open().next_ns = self.time.now_ns;
     }
 
-    fn next_step(&mut self, due_ns: u64) -> Step {
-        let late_ns = self.time.now_ns - due_ns;
-        if self.plan.deadline_ns.is_some_and(|most| late_ns > most) {
-            // It is chosen all the same, so that a log's lines keep to their times.
-            let _ = self.chosen();
-            return Step::GiveUp;
-        }
-        let request = self.chosen();
+    fn next_step(&mut self, request: u32) -> Step {
         let wanted = self.plan.mix.requests.get(request as usize);
         let server = wanted.map_or(0, |request| usize::from(request.server));
         let open = self.open();
@@ -232,9 +221,8 @@ impl Engine<'_> {
         true
     }
 
-    fn send_on(&mut self, index: u32, due_ns: u64) {
+    fn send_on(&mut self, index: u32, request: u32, due_ns: u64) {
         let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
-        let request = self.chosen();
         let open = self.open();
         // A request that waited for a server, or behind one that did, did not wait for this
         // thread.
@@ -290,11 +278,10 @@ impl Engine<'_> {
 
     /// Gives up what was to be tried again.
     pub(super) fn give_up_retries(&mut self) {
-        let Driver::Open(open) = &mut self.driver else {
-            return;
-        };
-        for phase in open.retries.drain() {
-            self.recorder.tally(phase).unfinished += 1;
+        if let Driver::Open(open) = &mut self.driver {
+            for phase in open.retries.drain() {
+                self.recorder.tally(phase).unfinished += 1;
+            }
         }
     }
 

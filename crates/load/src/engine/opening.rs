@@ -1,7 +1,7 @@
 //! Connections are established, or are not.
 
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use loadline_base::{Millis, Token};
 use loadline_record::ErrorKind;
@@ -22,7 +22,7 @@ const OPENING_MAX: u32 = 256;
 #[derive(Debug)]
 pub(super) struct Opener {
     queue: VecDeque<u32>,
-    in_progress: u32,
+    pub(super) in_progress: u32,
 }
 
 impl Opener {
@@ -39,9 +39,11 @@ impl Opener {
         self.queue.push_back(place);
     }
 
-    /// One of those in the making is no more.
-    pub(super) fn opened(&mut self) {
-        self.in_progress -= 1;
+    /// One of those in the making is no more, if it is one.
+    pub(super) fn opened(&mut self, is_opening: &mut bool) {
+        if std::mem::take(is_opening) {
+            self.in_progress -= 1;
+        }
     }
 
     /// Whether nothing is left to be opened.
@@ -68,10 +70,7 @@ impl Engine<'_> {
             && let Some(index) = self.opener.queue.pop_front()
         {
             if let Some(number) = self.link_at(index) {
-                if self.open_link(number) {
-                    self.opener.in_progress += 1;
-                    self.connect_link(number);
-                }
+                self.open_link(number);
                 continue;
             }
             let client = self.client(index);
@@ -91,26 +90,16 @@ impl Engine<'_> {
         let begun_ns = self.time.now_ns;
         let deadline_ns = begun_ns.saturating_add(self.plan.timeout_ns);
         let requests = self.requests_per_connection;
-        let (plan, number) = (self.plan, self.first_client + u64::from(index));
-        let client = self.client(index);
-        let server = client.server;
-        let address = plan.servers[usize::from(server)];
-        let source = match plan.sources.len() as u64 {
-            0 => None,
-            sources => plan.sources.get((number % sources) as usize).copied(),
-        };
-        match connect::connect(&address, source, None) {
+        let server = self.client(index).server;
+        match self.begin_to_connect(index, server) {
             Ok(socket) => {
-                if is_stamped(index) {
-                    let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
-                }
+                let client = self.client(index);
                 client.begin(socket, requests, deadline_ns);
                 client.stamps.sent_ns = begun_ns; // until a request is sent
             }
-            Err(error) => return self.not_connected(index, judge::connect_fault(&error)),
+            Err(kind) => return self.not_connected(index, kind),
         }
-        let sends_early = client.has_request && self.secured.connector(server).is_none();
-        if sends_early {
+        if self.client(index).has_request && self.secured.connector(server).is_none() {
             self.time.look_at_clock();
             self.send_early(index);
         }
@@ -123,6 +112,21 @@ impl Engine<'_> {
             return self.not_connected(index, ErrorKind::ConnectFailed);
         }
         self.see_to_timer(index);
+    }
+
+    /// Begins connection `number` of this thread.
+    pub(super) fn begin_to_connect(&self, number: u32, server: u16) -> Result<OwnedFd, ErrorKind> {
+        let (plan, place) = (self.plan, self.first_client + u64::from(number));
+        let source = match plan.sources.len() as u64 {
+            0 => None,
+            sources => plan.sources.get((place % sources) as usize).copied(),
+        };
+        let socket = connect::connect(&plan.servers[usize::from(server)], source, None)
+            .map_err(|error| judge::connect_fault(&error))?;
+        if is_stamped(number) {
+            let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
+        }
+        Ok(socket)
     }
 
     /// The socket of a connection in the making has become writable, or failed.
@@ -144,9 +148,10 @@ impl Engine<'_> {
 
     /// The connection can be used: for the request that waits for it, if there is one.
     pub(super) fn usable(&mut self, index: u32) {
-        self.no_longer_opening(index);
-        self.client(index).stage = Stage::Idle;
-        match self.client(index).has_request {
+        let client = &mut self.clients[index as usize];
+        self.opener.opened(&mut client.is_opening);
+        client.stage = Stage::Idle;
+        match client.has_request {
             true => self.send_request(index),
             false => self.put_idle(index),
         }
@@ -155,8 +160,8 @@ impl Engine<'_> {
     /// There is a connection now, to which a request is being given.
     pub(super) fn connected(&mut self, index: u32) {
         self.count_connection(index);
-        self.no_longer_opening(index);
-        let client = self.client(index);
+        let client = &mut self.clients[index as usize];
+        self.opener.opened(&mut client.is_opening);
         client.stage = Stage::Idle;
     }
 
@@ -169,9 +174,10 @@ impl Engine<'_> {
     /// There is none; if a request waits for it, that has failed.
     #[cold]
     pub(super) fn not_connected(&mut self, index: u32, kind: ErrorKind) {
-        self.no_longer_opening(index);
-        self.client(index).close();
-        if self.client(index).has_request {
+        let client = &mut self.clients[index as usize];
+        self.opener.opened(&mut client.is_opening);
+        client.close();
+        if client.has_request {
             self.count_failure(index, kind);
             match self.driver {
                 Driver::Closed(_) => self.pause(index),
@@ -183,12 +189,6 @@ impl Engine<'_> {
             self.recorder.tally(self.time.calendar.phase()).error(kind);
         }
         self.put_idle(index);
-    }
-
-    fn no_longer_opening(&mut self, index: u32) {
-        if std::mem::take(&mut self.client(index).is_opening) {
-            self.opener.opened();
-        }
     }
 
     /// A client of a closed loop waits before it tries again: a server that is gone, or ends each

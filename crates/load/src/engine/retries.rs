@@ -168,22 +168,16 @@ impl Engine<'_> {
 
 /// Whether another attempt may succeed.
 fn may_pass(kind: ErrorKind, status: Option<u16>) -> bool {
-    match (kind, status) {
-        (
-            ErrorKind::Refused
-            | ErrorKind::ConnectTimeout
-            | ErrorKind::ConnectFailed
-            | ErrorKind::Handshake
-            | ErrorKind::Reset
-            | ErrorKind::ClosedEarly
-            | ErrorKind::StreamReset
-            | ErrorKind::Timeout,
-            _,
-        ) => true,
-        (_, None) => false,
-        (kind, Some(status)) => {
-            kind.is_of_status() && matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
-        }
+    match kind {
+        ErrorKind::Refused
+        | ErrorKind::ConnectTimeout
+        | ErrorKind::ConnectFailed
+        | ErrorKind::Handshake
+        | ErrorKind::Reset
+        | ErrorKind::ClosedEarly
+        | ErrorKind::StreamReset
+        | ErrorKind::Timeout => true,
+        kind => kind.is_of_status() && matches!(status, Some(408 | 429 | 500 | 502 | 503 | 504)),
     }
 }
 

@@ -10,15 +10,14 @@ use std::sync::Arc;
 use loadline_base::Buffer;
 use loadline_proto::{Connector, Received};
 use loadline_record::ErrorKind;
-use loadline_sys::arrival::{self, Stamped};
-use loadline_sys::socket;
+use loadline_sys::arrival::Stamped;
 
 use super::Engine;
 use super::client::Stage;
-use super::exchange::{RECEIVE_BYTES, RECEIVES_MAX, is_stamped, unstamped, wire};
+use super::exchange::wire;
+use crate::Plan;
 use crate::client_loop::ClientLoop as _;
 use crate::secure_link::{SecureLink, UnfitServer};
-use crate::{Plan, judge};
 
 /// The layers of a thread's connections.
 #[derive(Debug)]
@@ -62,7 +61,8 @@ impl<'p> Secured<'p> {
     /// # Errors
     /// Why no connection will ever be of use.
     pub(super) fn check(&mut self) -> io::Result<()> {
-        self.unfit.take().map_or(Ok(()), |unfit| Err(unfit.into()))
+        let unfit = self.unfit.take();
+        unfit.map_or(Ok(()), |unfit| Err(io::Error::other(unfit)))
     }
 
     /// There is nothing to be measured.
@@ -119,7 +119,7 @@ impl Engine<'_> {
     #[cold]
     fn not_sent(&mut self, index: u32) {
         let generation = self.client(index).generation;
-        self.receive_secured(index, true);
+        self.receive(index, true);
         let client = self.client(index);
         if client.generation == generation && client.has_request {
             self.fail(index, ErrorKind::Reset);
@@ -148,41 +148,15 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Reads what is there, as `receive` does.
-    pub(super) fn receive_secured(&mut self, index: u32, is_half_closed: bool) {
-        for _ in 0..RECEIVES_MAX {
-            let client = &self.clients[index as usize];
-            let Some(socket) = &client.socket else {
-                return;
-            };
-            let buffer = &mut self.buffer[..RECEIVE_BYTES];
-            let received = match is_stamped(index) {
-                true => arrival::receive(socket.as_fd(), buffer, false),
-                false => socket::receive(socket.as_fd(), buffer).map(unstamped),
-            };
-            self.time.look_at_clock();
-            let stamped = match received {
-                Ok(None) => return,
-                Ok(Some(Stamped { count: 0, .. })) => return self.cut(index),
-                Ok(Some(stamped)) => stamped,
-                Err(error) if client.stage == Stage::Handshaking => {
-                    return self.not_connected(index, judge::connect_fault(&error));
-                }
-                Err(error) => return self.broken(index, &error),
-            };
-            let mut plain = std::mem::take(&mut self.secured.plain);
-            plain.clear();
-            let goes_on = self.take_in(index, stamped, &mut plain, is_half_closed);
-            self.secured.plain = plain;
-            if !goes_on || (stamped.count < RECEIVE_BYTES && !is_half_closed) {
-                return;
-            }
-        }
-        let token = self.clients[index as usize].token(index);
-        self.revisits.push_back((token, is_half_closed));
+    /// Takes in what was received. Whether the same connection may go on reading.
+    pub(super) fn unseal(&mut self, index: u32, stamped: Stamped, is_half_closed: bool) -> bool {
+        let mut plain = std::mem::take(&mut self.secured.plain);
+        plain.clear();
+        let goes_on = self.take_in(index, stamped, &mut plain, is_half_closed);
+        self.secured.plain = plain;
+        goes_on
     }
 
-    /// Takes in what was received. Whether the same connection may go on reading.
     fn take_in(
         &mut self,
         index: u32,
@@ -219,19 +193,9 @@ impl Engine<'_> {
         if !plain.is_empty() {
             let server = self.clients[index as usize].server;
             self.secured.is_proven[usize::from(server)] = true;
-            match self.took_plain(index, plain) {
-                Received::More => {}
-                Received::Reply(reply) => {
-                    if let Some(age_ns) = stamped.age_ns {
-                        self.time.meter.read_lagged(age_ns);
-                    }
-                    self.completed(index, reply, is_half_closed || has_ended);
-                    return false;
-                }
-                Received::Fault(fault) => {
-                    self.faulted(index, fault);
-                    return false;
-                }
+            let received = self.took_plain(index, plain);
+            if !self.understood(index, received, stamped.age_ns, is_half_closed || has_ended) {
+                return false;
             }
         }
         if has_ended {
@@ -242,11 +206,9 @@ impl Engine<'_> {
 
     /// The peer's bytes have ended, with the layer's own end or without.
     #[cold]
-    fn cut(&mut self, index: u32) {
-        let has_ended = self
-            .secured
-            .link(index)
-            .is_some_and(|link| link.has_ended());
+    pub(super) fn cut(&mut self, index: u32) {
+        let link = self.secured.link(index);
+        let has_ended = link.is_some_and(|link| link.has_ended());
         let client = self.client(index);
         match (client.stage, client.has_request) {
             (Stage::Handshaking, _) => self.not_connected(index, ErrorKind::ClosedEarly),

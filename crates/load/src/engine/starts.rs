@@ -17,8 +17,9 @@ pub(super) struct IntendedStarts {
     next_ns: u64,
 }
 
+/// What says when they are.
 #[derive(Clone, Debug)]
-enum Source {
+pub(super) enum Source {
     Paced(Pacer),
     Listed {
         due_ns: Arc<[u64]>,
@@ -28,11 +29,6 @@ enum Source {
 }
 
 impl IntendedStarts {
-    /// As the pacer has it, at most `count_max` of them.
-    pub(super) fn paced(pacer: Pacer, count_max: u64) -> Self {
-        Self::new(Source::Paced(pacer), count_max)
-    }
-
     /// The share's lines of a log, at most `count_max` of them.
     pub(super) fn listed(due_ns: Arc<[u64]>, share: Share, count_max: u64) -> Self {
         let source = Source::Listed {
@@ -43,7 +39,8 @@ impl IntendedStarts {
         Self::new(source, count_max)
     }
 
-    fn new(source: Source, count_max: u64) -> Self {
+    /// As the source has it, at most `count_max` of them.
+    pub(super) fn new(source: Source, count_max: u64) -> Self {
         Self {
             source,
             start_ns: 0,
@@ -62,12 +59,6 @@ impl IntendedStarts {
     #[inline]
     pub(super) fn pop(&mut self) {
         self.left = self.left.saturating_sub(1);
-        match &mut self.source {
-            Source::Paced(pacer) => {
-                let _ = pacer.next(); // looked at already
-            }
-            Source::Listed { at, step, .. } => *at = at.saturating_add(*step),
-        }
         self.look_ahead();
     }
 
@@ -84,10 +75,14 @@ impl IntendedStarts {
 
     #[inline]
     fn look_ahead(&mut self) {
-        let next = match &self.source {
+        let next = match &mut self.source {
             _ if self.left == 0 => None,
-            Source::Paced(pacer) => pacer.peek(),
-            Source::Listed { due_ns, at, .. } => due_ns.get(*at).copied(),
+            Source::Paced(pacer) => pacer.next(),
+            Source::Listed { due_ns, at, step } => {
+                let next = due_ns.get(*at).copied();
+                *at = at.saturating_add(*step);
+                next
+            }
         };
         self.next_ns = next.map_or(u64::MAX, |ns| self.start_ns.saturating_add(ns));
     }

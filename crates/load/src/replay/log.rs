@@ -20,7 +20,7 @@ pub const TARGETS_BYTES_MAX: usize = 128 << 20;
 /// A longer line is not understood.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// A file with this number of bytes without a line end is no log.
-const GAP_BYTES_MAX: usize = 16 << 20;
+const GAP_BYTES_MAX: u64 = 16 << 20;
 
 /// What is wanted of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +74,9 @@ pub enum LogError {
     /// It cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is packed.
-    #[error("it is compressed: unpack it first, with {unpack}")]
-    Compressed {
-        /// The program that unpacks it.
-        unpack: &'static str,
-    },
+    /// It is packed: the program that unpacks it.
+    #[error("it is compressed: unpack it first, with {0}")]
+    Compressed(&'static str),
     /// Nothing is in it.
     #[error("it is empty")]
     Empty,
@@ -118,7 +115,7 @@ impl Log {
     /// It cannot be read, or no line of it can be replayed; one line says why.
     pub fn read(mut from: impl BufRead, wanted: Wanted) -> Result<Self, LogError> {
         if let Some(unpack) = compression(from.fill_buf()?) {
-            return Err(LogError::Compressed { unpack });
+            return Err(LogError::Compressed(unpack));
         }
         let mut reading = Reading {
             wanted,
@@ -244,22 +241,14 @@ impl Reading {
 
 impl fmt::Display for LogReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            lines,
-            replayed,
-            distinct,
-            ..
-        } = self;
+        let (replayed, lines, distinct) = (self.replayed, self.lines, self.distinct);
         write!(
             f,
             "{replayed} of {lines} lines are replayed, {distinct} different requests"
         )?;
-        if self.other_methods > 0 {
-            write!(
-                f,
-                "; {} with other methods are left out",
-                self.other_methods
-            )?;
+        let others = self.other_methods;
+        if others > 0 {
+            write!(f, "; {others} with other methods are left out")?;
         }
         if let Some((line, reason)) = self.first_unparsable {
             let count = self.unparsable;
@@ -288,34 +277,19 @@ fn next_line(from: &mut impl BufRead, bytes: &mut Vec<u8>) -> io::Result<Line> {
     if from.by_ref().take(room).read_until(b'\n', bytes)? == 0 {
         return Ok(Line::End);
     }
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-        if bytes.last() == Some(&b'\r') {
-            bytes.pop();
-        }
+    if bytes.pop_if(|byte| *byte == b'\n').is_some() {
+        bytes.pop_if(|byte| *byte == b'\r');
         return Ok(Line::Whole);
     }
     if bytes.len() <= LINE_BYTES_MAX {
         return Ok(Line::Whole); // the last one, without a line end
     }
-    let mut passed = 0;
-    loop {
-        let more = from.fill_buf()?;
-        if more.is_empty() {
-            return Ok(Line::TooLong);
-        }
-        let end = more.iter().position(|byte| *byte == b'\n');
-        let len = end.map_or(more.len(), |end| end + 1);
-        from.consume(len);
-        passed += len;
-        if end.is_some() {
-            return Ok(Line::TooLong);
-        }
-        if passed > GAP_BYTES_MAX {
-            let reason = "it is no log: a line of it does not end";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
-        }
+    let passed = from.take(GAP_BYTES_MAX).skip_until(b'\n')?;
+    if passed as u64 == GAP_BYTES_MAX {
+        let reason = "it is no log: a line of it does not end";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
+    Ok(Line::TooLong)
 }
 
 /// The program that unpacks what begins like this.

@@ -103,8 +103,7 @@ pub fn prepare(replay: &ReplayOptions, options: &RequestOptions) -> Result<Repla
         };
         requests.push(&ask, &template, server, &expectation)?;
     }
-    let sequence = Arc::from(log.sequence);
-    let (mix, servers) = requests.finish(MixOrder::InTurn { sequence });
+    let (mix, servers) = requests.finish(MixOrder::InTurn(log.sequence.into()));
     Ok(Replay {
         mix,
         servers,
@@ -126,24 +125,19 @@ const LAST_NS: u64 = 20_000_000;
 /// the time when it began), and says when each is due. Times in whole seconds are spread evenly
 /// within their second.
 fn timing(log: &mut Log, scale: f64) -> Result<Timing, LogError> {
-    let times = std::mem::take(&mut log.times_ns);
-    let mut lines: Vec<(i64, u32)> = times
-        .into_iter()
-        .zip(log.sequence.iter().copied())
-        .collect();
+    let times = std::mem::take(&mut log.times_ns).into_iter();
+    let mut lines: Vec<(i64, u32)> = times.zip(log.sequence.iter().copied()).collect();
     lines.sort_by_key(|(time_ns, _)| *time_ns); // stable: lines of the same time keep their order
     for (place, (_, request)) in log.sequence.iter_mut().zip(&lines) {
         *place = *request;
     }
     let first_ns = lines.first().map_or(0, |(time_ns, _)| *time_ns);
     let last_ns = lines.last().map_or(0, |(time_ns, _)| *time_ns);
+    let span_ns = last_ns.abs_diff(first_ns);
     let resolution_ns = if log.is_whole_seconds { NS_PER_S } else { 1 };
-    let duration_ns = scaled(
-        last_ns.abs_diff(first_ns).saturating_add(resolution_ns),
-        scale,
-    );
+    let duration_ns = scaled(span_ns.saturating_add(resolution_ns), scale);
     if duration_ns > DURATION_NS_MAX {
-        let days = last_ns.abs_diff(first_ns) / NS_PER_S / 86_400;
+        let days = span_ns / NS_PER_S / 86_400;
         let scaled_days = duration_ns / NS_PER_S / 86_400;
         return Err(LogError::TooLong {
             days,

@@ -53,8 +53,8 @@ fn replayed(text: &str, time_scale: Option<f64>) -> Result<Replay, ValueError> {
 
 fn sequence(replay: &Replay) -> &[u32] {
     match &replay.mix.order {
-        MixOrder::InTurn { sequence } => sequence,
-        MixOrder::Weighted { .. } => unreachable!("a log is replayed in turn"),
+        MixOrder::InTurn(sequence) => sequence,
+        MixOrder::Weighted(_) => unreachable!("a log is replayed in turn"),
     }
 }
 

@@ -199,27 +199,20 @@ mod tests {
             3 POST /p body=a=b=c header=X:1 header=Y:2 status=303,2xx length=0\n\
             PUT /f body=@data/f.bin\n";
         let entries = parsed(text).unwrap();
-        assert_eq!(entries.len(), 4);
+        let [plain, head, post, put] = &entries[..] else {
+            panic!("{entries:?}");
+        };
         let weights: Vec<f64> = entries.iter().map(|entry| entry.weight).collect();
         assert_eq!(weights, [1.0, 2.5, 3.0, 1.0]);
-        assert_eq!(entries[0].url.authority, "h:81");
-        assert_eq!(
-            (entries[0].url.target.as_str(), entries[0].method),
-            ("/", None)
-        );
-        assert_eq!(entries[0].url.user.as_deref(), Some("a:b"));
-        assert_eq!(
-            (entries[1].url.port, entries[1].method),
-            (80, Some(Method::Head))
-        );
-        assert_eq!(entries[2].body, Some(Content::Inline(b"a=b=c".to_vec())));
-        assert_eq!(entries[2].headers, ["X:1", "Y:2"]);
-        let expected = entries[2].expected.or(&Expected::default());
+        assert_eq!(plain.url.authority, "h:81");
+        assert_eq!((plain.url.target.as_str(), plain.method), ("/", None));
+        assert_eq!(plain.url.user.as_deref(), Some("a:b"));
+        assert_eq!((head.url.port, head.method), (80, Some(Method::Head)));
+        assert_eq!(post.body, Some(Content::Inline(b"a=b=c".to_vec())));
+        assert_eq!(post.headers, ["X:1", "Y:2"]);
+        let expected = post.expected.or(&Expected::default());
         assert_eq!((expected.statuses.len(), expected.length), (101, Some(0)));
-        assert_eq!(
-            entries[3].body,
-            Some(Content::File("lists/data/f.bin".into()))
-        );
+        assert_eq!(put.body, Some(Content::File("lists/data/f.bin".into())));
     }
 
     proptest::proptest! {

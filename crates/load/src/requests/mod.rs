@@ -69,11 +69,8 @@ pub const SERVERS_MAX: usize = 1000;
 /// One line: what is wrong, where, and what would be right.
 pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<Destination>), ValueError> {
     let template = Template::new(options.version, &options.headers, options.user.as_deref())?;
-    let method = options
-        .method
-        .as_deref()
-        .map(template::method)
-        .transpose()?;
+    let method = options.method.as_deref().map(template::method);
+    let method = method.transpose()?;
     let body = options.body.as_ref().map(content).transpose()?;
     let mut requests = Requests::default();
     let mut bodies: HashMap<PathBuf, Arc<[u8]>> = HashMap::new();
@@ -90,28 +87,33 @@ pub fn prepare(options: &RequestOptions) -> Result<(Mix, Vec<Destination>), Valu
                 Some(body)
             }
         };
-        let own = match entry.headers.as_slice() {
-            [] => None,
-            headers => Some(
-                template
-                    .with(headers)
-                    .map_err(|error| at_list(options, error))?,
-            ),
+        let body = body.as_deref().unwrap_or_default();
+        let template = template.with(&entry.headers);
+        let template = template.map_err(|error| at_list(options, error))?;
+        let method = entry.method.or(method).unwrap_or(match body {
+            [] => Method::Get,
+            _ => Method::Post,
+        });
+        if method == Method::Trace && !body.is_empty() {
+            return Err("TRACE has no body (RFC 9110 section 9.3.8)".into());
+        }
+        let server = requests.server(&entry.url)?;
+        let ask = Ask {
+            method,
+            target: entry.url.target.as_bytes(),
+            authority: &entry.url.authority,
+            user: entry.url.user.as_deref(),
+            body,
         };
-        requests.add(
-            &entry.url,
-            own.as_ref().unwrap_or(&template),
-            entry.method.or(method),
-            body.as_deref().unwrap_or_default(),
-            &entry.expected.or(&options.expected),
-        )?;
+        let expectation = entry.expected.or(&options.expected);
+        requests.push(&ask, &template, server, &expectation)?;
         sum += entry.weight;
         cumulative.push(sum);
     }
     if cumulative.is_empty() {
         return Err("no URL: which server is to be asked for what?".into());
     }
-    Ok(requests.finish(MixOrder::Weighted { cumulative }))
+    Ok(requests.finish(MixOrder::Weighted(cumulative)))
 }
 
 /// The lines of the list, or the URLs.
@@ -155,32 +157,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    fn add(
-        &mut self,
-        url: &Url,
-        template: &Template,
-        method: Option<Method>,
-        body: &[u8],
-        expectation: &Expectation,
-    ) -> Result<(), ValueError> {
-        let method = method.unwrap_or(match body {
-            [] => Method::Get,
-            _ => Method::Post,
-        });
-        if method == Method::Trace && !body.is_empty() {
-            return Err("TRACE has no body (RFC 9110 section 9.3.8)".into());
-        }
-        let server = self.server(url)?;
-        let ask = Ask {
-            method,
-            target: url.target.as_bytes(),
-            authority: &url.authority,
-            user: url.user.as_deref(),
-            body,
-        };
-        self.push(&ask, template, server, expectation)
-    }
-
     /// Adds a request to a server that is known.
     pub(crate) fn push(
         &mut self,
@@ -288,11 +264,6 @@ mod tests {
         }
     }
 
-    fn weighted(cumulative: &[f64]) -> MixOrder {
-        let cumulative = cumulative.to_vec();
-        MixOrder::Weighted { cumulative }
-    }
-
     fn first_line(request: &Prepared) -> String {
         let text = String::from_utf8_lossy(&request.keep).into_owned();
         text.lines().next().unwrap_or_default().to_owned()
@@ -311,7 +282,7 @@ mod tests {
             addresses,
             [([127, 0, 0, 1], 81).into(), ([127, 0, 0, 2], 81).into()]
         );
-        assert_eq!(mix.order, weighted(&[1.0, 2.0, 3.0]));
+        assert_eq!(mix.order, MixOrder::Weighted(vec![1.0, 2.0, 3.0]));
         let servers: Vec<u16> = mix.requests.iter().map(|request| request.server).collect();
         assert_eq!((servers, mix.expectations.len()), (vec![0, 0, 1], 1));
         assert_eq!(first_line(&mix.requests[2]), "GET /c HTTP/1.1");
@@ -365,7 +336,7 @@ mod tests {
         options.list = Some(path.clone());
         let (mix, servers) = prepare(&options).unwrap();
         assert_eq!((mix.requests.len(), servers.len()), (3, 2));
-        assert_eq!(mix.order, weighted(&[3.0, 4.0, 6.0]));
+        assert_eq!(mix.order, MixOrder::Weighted(vec![3.0, 4.0, 6.0]));
         assert_eq!(first_line(&mix.requests[0]), "GET /a HTTP/1.1");
         assert!(
             mix.requests[1]

@@ -74,10 +74,8 @@ impl Template {
     /// # Errors
     /// As [`Template::new`].
     pub fn with(&self, headers: &[String]) -> Result<Self, ValueError> {
-        let mut own = Vec::new();
-        for header in headers {
-            own.push(field(header)?);
-        }
+        let own = headers.iter().map(|header| field(header));
+        let own = own.collect::<Result<Vec<Field>, _>>()?;
         let is_replaced = |old: &Field| {
             own.iter()
                 .any(|new| new.name.eq_ignore_ascii_case(&old.name))

@@ -35,13 +35,12 @@ impl Url {
     /// It is not an absolute URL of HTTP; one line says why and what would be right.
     pub fn parse(text: &str) -> Result<Self, ValueError> {
         let shown = text.escape_debug();
-        let Some((scheme, _)) = text.split_once("://") else {
+        let Some((scheme, rest)) = text.split_once("://") else {
             let rest = text.strip_prefix("http:").unwrap_or(text);
             let rest = rest.trim_start_matches('/');
             let place = if rest.is_empty() { "host/" } else { rest }.escape_debug();
-            return Err(
-                format!("URL without scheme: `{shown}`; did you mean `http://{place}`?").into(),
-            );
+            let problem = format!("URL without scheme: `{shown}`; did you mean `http://{place}`?");
+            return Err(problem.into());
         };
         let is_https = scheme.eq_ignore_ascii_case("https");
         if !is_https && !scheme.eq_ignore_ascii_case("http") {
@@ -54,7 +53,6 @@ impl Url {
                 wrong.escape_debug()
             )));
         }
-        let rest = &text[scheme.len() + "://".len()..];
         if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
             return Err(no_host(text));
         }
@@ -194,14 +192,8 @@ mod tests {
         ] {
             let (text, parts) = row.split_once(' ').unwrap();
             let url = Url::parse(text).unwrap();
-            let Url {
-                host,
-                port,
-                authority,
-                target,
-                ..
-            } = &url;
-            assert_eq!(format!("{host} {port} {authority} {target}"), parts);
+            let found = format!("{} {} {} {}", url.host, url.port, url.authority, url.target);
+            assert_eq!(found, parts);
             assert_eq!(url.user, None, "{text}");
             assert_eq!(url.is_https, text.to_lowercase().starts_with("https"));
         }

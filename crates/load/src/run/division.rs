@@ -41,7 +41,7 @@ impl Machine {
 const PORTS_USUAL: u64 = 28_232;
 
 /// The clients to be divided.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Demand<'d> {
     /// Clients of all kinds: each may have a connection.
     pub clients: u64,
@@ -100,16 +100,13 @@ fn divide_processes(
     machine: &Machine,
     division: &mut Division,
 ) -> Result<(), SpecError> {
-    let limit = machine.descriptors_max;
+    let (clients, limit) = (demand.clients, machine.descriptors_max);
     let room = limit.saturating_sub(DESCRIPTORS_SPARE).max(1);
-    let needed = demand.clients.div_ceil(room).max(1);
+    let needed = clients.div_ceil(room).max(1);
     let processes = match demand.processes {
         None => needed,
         Some(given) if (given as u64) < needed => {
-            let problem = format!(
-                "{limit} descriptors for each are too few for {} clients",
-                demand.clients
-            );
+            let problem = format!("{limit} descriptors for each are too few for {clients} clients");
             let remedy = format!("--processes {needed} or auto");
             return Err(SpecError::new("processes", problem, remedy).with_value(given));
         }
@@ -117,15 +114,13 @@ fn divide_processes(
     };
     if processes > PROCESSES_MAX as u64 {
         let problem = format!(
-            "{} clients: with {limit} descriptors for a process that needs {processes} processes",
-            demand.clients
+            "{clients} clients: with {limit} descriptors for a process that needs {processes} processes"
         );
         return Err(ValueError::new(problem, "a higher limit (ulimit -n)").into());
     }
     if needed > 1 {
         division.limits.push(format!(
-            "a process may have {limit} descriptors: {processes} processes share {} clients",
-            demand.clients
+            "a process may have {limit} descriptors: {processes} processes share {clients} clients"
         ));
     }
     // What is found depends on what a process is pinned to, and so a child finds less than its
@@ -156,15 +151,12 @@ fn choose_sources(
         (false, true) if is_loopback => churn.max(demand.clients.div_ceil(usable)),
         (false, _) => demand.clients.div_ceil(servers).div_ceil(usable),
     };
-    if !demand.sources.is_empty() {
-        division.sources = demand.sources.to_vec();
+    division.sources = demand.sources.to_vec();
+    if !division.sources.is_empty() || needed > 1 && !is_loopback {
         return enough_sources(demand, machine, needed);
     }
     if needed <= 1 {
         return Ok(());
-    }
-    if !is_loopback {
-        return enough_sources(demand, machine, needed);
     }
     let first = u32::from(Ipv4Addr::new(127, 0, 0, 2));
     let all = (first..).take(usize::try_from(needed).unwrap_or(usize::MAX));
@@ -180,9 +172,8 @@ fn choose_sources(
         ),
         (false, false) => format!("an address has {} ports", machine.ports),
     };
-    division
-        .limits
-        .push(format!("{why}: connections come from {first} to {last}"));
+    let limit = format!("{why}: connections come from {first} to {last}");
+    division.limits.push(limit);
     Ok(())
 }
 
@@ -224,13 +215,8 @@ mod tests {
     fn demand(clients: u64, servers: &[SocketAddr]) -> Demand<'_> {
         Demand {
             clients,
-            is_churning: false,
             servers,
-            sources: &[],
-            source_per_client: false,
-            processes: None,
-            threads: None,
-            cpus: None,
+            ..Demand::default()
         }
     }
 

@@ -137,17 +137,13 @@ pub fn run(
         is_interrupted: false,
         lost: None,
     };
-    state.wait_for_ready(&mut workers, &channel.receiver, observer);
+    let events = &channel.receiver;
+    state.wait_for_ready(&mut workers, events, observer);
     let start_ns = monotonic_ns() + LEAD_NS;
     let start_unix_ms = unix_ms() + LEAD_NS / 1_000_000;
     workers.start_at(start_ns);
     let end_ns = start_ns + plan.duration_ns() + plan.timeout_ns + GRACE_NS;
-    state.wait_for_end(
-        &mut workers,
-        &channel.receiver,
-        observer,
-        (start_ns, end_ns),
-    );
+    state.wait_for_end(&mut workers, events, observer, (start_ns, end_ns));
     if state.lost.is_none() {
         workers.join();
     }
@@ -246,6 +242,16 @@ impl RoundState {
             }
         }
     }
+
+    /// With the last of the plain clients, the requests of the run are done.
+    fn engine_ended(&mut self, workers: &mut Workers) {
+        if let Some(left) = &mut self.engines_left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                workers.end();
+            }
+        }
+    }
 }
 
 /// How long the end is waited for. Time in which this process was stopped (by a debugger, by ^Z)
@@ -277,18 +283,6 @@ impl Grace {
         }
         self.seen_ns = now_ns;
         now_ns > self.end_ns
-    }
-}
-
-impl RoundState {
-    /// With the last of the plain clients, the requests of the run are done.
-    fn engine_ended(&mut self, workers: &mut Workers) {
-        if let Some(left) = &mut self.engines_left {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                workers.end();
-            }
-        }
     }
 }
 

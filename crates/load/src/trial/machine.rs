@@ -223,22 +223,15 @@ throttled_usec 1000000
         }
         let probe = Probe::at(root);
         put(root, "proc/stat", "cpu  1 2 3 4 5 6 7 400 9 10\n");
-        put(
-            root,
-            "sys/fs/cgroup/a/cpu.stat",
-            "usage_usec 5\nthrottled_usec 3500000\n",
-        );
+        let later = "usage_usec 5\nthrottled_usec 3500000\n";
+        put(root, "sys/fs/cgroup/a/cpu.stat", later);
         let machine = probe.end();
         assert_eq!((machine.cpu_model.as_str(), machine.cpus), ("Fast One", 2));
-        assert_eq!(
-            machine.port_first.zip(machine.port_last),
-            Some((32768, 60999))
-        );
+        let ports = machine.port_first.zip(machine.port_last);
+        assert_eq!(ports, Some((32768, 60999)));
         assert_eq!(machine.kernel, "6.1.0");
-        assert_eq!(
-            (machine.steal_s, machine.throttled_s),
-            (Some(2.5), Some(2.5))
-        );
+        let lost_s = (machine.steal_s, machine.throttled_s);
+        assert_eq!(lost_s, (Some(2.5), Some(2.5)));
         let network = NetworkRecord {
             time_wait: Some(17),
             tcp_in_use: Some(5),
@@ -253,19 +246,12 @@ throttled_usec 1000000
     #[test]
     fn version_1_and_what_is_missing() {
         let root = tempfile::tempdir().unwrap();
-        put(
-            root.path(),
-            "proc/self/cgroup",
-            "4:cpu,cpuacct:/docker/abc\n",
-        );
+        let root = root.path();
+        put(root, "proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n");
         let path = "sys/fs/cgroup/cpu,cpuacct/cpu.stat";
-        put(
-            root.path(),
-            path,
-            "nr_periods 1\nthrottled_time 500000000\n",
-        );
-        assert_eq!(throttled_s(root.path()), Some(0.5));
-        let machine = Probe::at(&root.path().join("proc")).end();
+        put(root, path, "nr_periods 1\nthrottled_time 500000000\n");
+        assert_eq!(throttled_s(root), Some(0.5));
+        let machine = Probe::at(&root.join("proc")).end();
         assert_eq!((machine.steal_s, machine.throttled_s), (None, None));
         assert_eq!(machine.network_after, NetworkRecord::default());
     }

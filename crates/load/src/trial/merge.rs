@@ -16,8 +16,8 @@ use loadline_record::{
 use loadline_spec::Table;
 
 use super::Ending;
-use super::sums::{PhaseSums, SECONDS_MAX, Series, cut};
-use crate::{Interval, Loop, Message, Phase, Plan, ThreadReport};
+use super::sums::{PhaseSums, SECONDS_MAX, Series};
+use crate::{Interval, Loop, Message, Phase, Plan, Segment, ThreadReport};
 
 mod unsent;
 
@@ -80,7 +80,7 @@ impl Merger {
     /// Takes a message in, from any thread, in any order.
     pub fn take(&mut self, message: Message) {
         match message {
-            Message::Ready { connections, .. } => self.connections_ready += connections,
+            Message::Ready { connections } => self.connections_ready += connections,
             Message::Interval(interval) => self.take_interval(&interval),
             Message::Finished(report) => self.threads.push(*report),
             Message::Steps(_) => {} // not part of the record
@@ -235,8 +235,8 @@ impl Merger {
         let plain = &groups[0];
         let (mut lag, mut read_lag) = (latencies(), latencies());
         for report in &self.threads {
-            let _ = lag.add(&report.lag); // the same bounds
-            let _ = read_lag.add(&report.read_lag);
+            let _ = lag.add(&report.lag.0); // the same bounds
+            let _ = read_lag.add(&report.read_lag.0);
         }
         let lag = Distribution::new(lag);
         let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
@@ -441,7 +441,7 @@ fn describe(plan: &Plan) -> RunRecord {
             } => LoadRecord::Open {
                 arrivals: arrivals.to_string(),
                 overflow: overflow.to_string(),
-                segments: schedule.segments.iter().map(SegmentRecord::from).collect(),
+                segments: schedule.segments.iter().map(segment).collect(),
             },
             Loop::Timed { due_ns, overflow } => LoadRecord::Timed {
                 overflow: overflow.to_string(),
@@ -468,25 +468,23 @@ fn describe(plan: &Plan) -> RunRecord {
     }
 }
 
-impl From<&crate::Segment> for SegmentRecord {
-    fn from(segment: &crate::Segment) -> Self {
-        Self {
-            len_s: seconds(segment.len_ns),
-            begin_per_s: segment.rate_begin,
-            end_per_s: segment.rate_end,
-        }
+fn segment(segment: &Segment) -> SegmentRecord {
+    SegmentRecord {
+        len_s: seconds(segment.len_ns),
+        begin_per_s: segment.rate_begin,
+        end_per_s: segment.rate_end,
     }
 }
 
+/// As it was in a run of `ran_s`.
 fn record(phase: &Phase, ran_s: f64) -> PhaseRecord {
-    let whole = PhaseRecord {
+    PhaseRecord {
         label: phase.label.clone(),
-        begin_s: seconds(phase.begin_ns),
-        end_s: seconds(phase.end_ns),
+        begin_s: seconds(phase.begin_ns).min(ran_s),
+        end_s: seconds(phase.end_ns).min(ran_s),
         planned_per_s: phase.rate,
         counted: phase.counted,
-    };
-    cut(whole, ran_s)
+    }
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -518,14 +516,12 @@ fn mean(sum_ns: u128, wall_ns: u64) -> f64 {
 /// delay comes off the wait.
 fn evidence(report: &ThreadReport, spins: bool) -> ThreadEvidence {
     let idle_ns = report.waited_ns.saturating_sub(report.run_delay_ns);
-    let is_measured = report.wall_ns > 0;
     ThreadEvidence {
         name: report.name.clone(),
         cpu_share: share(report.cpu_ns, report.wall_ns),
-        busy_share: if is_measured {
-            1.0 - share(idle_ns, report.wall_ns).min(1.0)
-        } else {
-            0.0
+        busy_share: match report.wall_ns {
+            0 => 0.0,
+            wall_ns => 1.0 - share(idle_ns, wall_ns).min(1.0),
         },
         spins: spins && report.group == 0, // the others' threads sleep
         run_delay_share: share(report.run_delay_ns, report.wall_ns),
@@ -545,8 +541,8 @@ fn thread(report: ThreadReport, spins: bool) -> ThreadRecord {
         turns: report.turns,
         batch: report.events as f64 / report.turns.max(1) as f64,
         in_flight: in_flight(&report),
-        lag: Distribution::new(report.lag),
-        read_lag: Distribution::new(report.read_lag),
+        lag: Distribution::new(report.lag.0),
+        read_lag: Distribution::new(report.read_lag.0),
         name: report.name,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use loadline_record::distribution::{Distribution, compressed, decompressed};
-use loadline_record::{PhaseRecord, Rates, Results, SecondBlobs, SecondRecord, Tally, latencies};
+use loadline_record::{Rates, Results, SecondBlobs, SecondRecord, Tally, latencies};
 
 use crate::Interval;
 
@@ -25,14 +25,7 @@ impl Times {
             return;
         }
         let sum = self.0.get_or_insert_with(|| Box::new(latencies()));
-        if sum.add(other).is_err() {
-            // Of other bounds, which nothing in this program makes: what is too large counts as the
-            // largest.
-            for value in other.iter_recorded() {
-                let (us, count) = (value.value_iterated_to(), value.count_at_value());
-                sum.saturating_record_n(us.max(1), count);
-            }
-        }
+        let _ = sum.add(other); // of the same bounds
     }
 
     fn merge(&mut self, other: &Self) {
@@ -103,12 +96,9 @@ impl PhaseSums {
 
     /// As it stands in the record.
     pub(super) fn into_results(self, seconds: f64) -> Results {
-        let per_s = |count: u64| {
-            if seconds > 0.0 {
-                count as f64 / seconds
-            } else {
-                0.0
-            }
+        let per_s = |count: u64| match seconds > 0.0 {
+            true => count as f64 / seconds,
+            false => 0.0,
         };
         let in_flight = (self.in_flight_ns > 0 && seconds > 0.0)
             .then(|| self.in_flight_ns as f64 / 1e9 / seconds);
@@ -298,11 +288,4 @@ fn empty(at: u32) -> SecondRecord {
         second: at,
         ..SecondRecord::default()
     }
-}
-
-/// How long a phase was in a run of `ran_s`.
-pub(super) fn cut(mut phase: PhaseRecord, ran_s: f64) -> PhaseRecord {
-    phase.begin_s = phase.begin_s.min(ran_s);
-    phase.end_s = phase.end_s.min(ran_s);
-    phase
 }

@@ -284,17 +284,11 @@ impl Looker {
             return None;
         }
         let began_ns = loadline_sys::clock::monotonic_ns();
-        let mut sum = None;
-        for pid in &self.pids {
+        let found = self.pids.iter().filter_map(|pid| {
             let path = self.proc.join(pid.to_string()).join("smaps_rollup");
-            let bytes = fs::read_to_string(path)
-                .ok()
-                .and_then(|text| pss_bytes(&text));
-            sum = match (sum, bytes) {
-                (Some(sum), Some(bytes)) => Some(sum + bytes),
-                (sum, bytes) => sum.or(bytes), // one that has just ended has none
-            };
-        }
+            pss_bytes(&fs::read_to_string(path).ok()?) // one that has just ended has none
+        });
+        let sum = found.reduce(|sum, bytes| sum + bytes);
         let cost_ns = loadline_sys::clock::monotonic_ns().saturating_sub(began_ns);
         self.pss_due_ns = now_ns + PSS_INTERVAL_NS.max(cost_ns * REST_PER_PSS);
         sum
@@ -356,9 +350,8 @@ fn count_descriptors(folder: &Path) -> Option<u64> {
 }
 
 fn pss_bytes(smaps_rollup: &str) -> Option<u64> {
-    let line = smaps_rollup
-        .lines()
-        .find_map(|line| line.strip_prefix("Pss:"))?;
+    let mut lines = smaps_rollup.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Pss:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

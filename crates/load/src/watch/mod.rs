@@ -18,6 +18,8 @@ use loadline_sys::clock::monotonic_ns;
 use loadline_sys::usage;
 use look::{Haste, Looker};
 
+use crate::schedule::ns;
+
 /// Time between looks.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
@@ -106,13 +108,13 @@ fn watch(
     let mut due_ns = monotonic_ns();
     let mut haste = Haste::All;
     loop {
-        let before_ns = thread_cpu_ns();
+        let before_ns = ns(usage::thread_cpu());
         for one in &mut watched {
             one.look(haste);
         }
         let cost_ns = match haste {
             Haste::All => 0, // there was no load yet
-            Haste::Some => thread_cpu_ns().saturating_sub(before_ns),
+            Haste::Some => ns(usage::thread_cpu()).saturating_sub(before_ns),
         };
         haste = Haste::Some;
         let _ = began.send(());
@@ -128,10 +130,6 @@ fn watch(
         one.look(Haste::All);
     }
     watched
-}
-
-fn thread_cpu_ns() -> u64 {
-    u64::try_from(usage::thread_cpu().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A second after the last time, or later if looks are expensive.

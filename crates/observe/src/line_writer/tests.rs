@@ -50,6 +50,14 @@ impl Output for Filling {
 
 type Kept = Arc<Mutex<Vec<u8>>>;
 
+/// A log of which each write is this.
+fn log_by(
+    write: impl FnMut(&[u8]) -> io::Result<usize> + Send + 'static,
+) -> (Arc<LineWriter>, Closing) {
+    let target = Target::File("/nowhere/at/all".into());
+    LineWriter::start_with(Kind::LOG, target, Box::new(Script(write))).unwrap()
+}
+
 /// A log on a disk: each entry is how many bytes the next write takes; then all.
 fn log_on(
     kind: Kind,
@@ -61,20 +69,31 @@ fn log_on(
     let disk = Script(move |bytes: &[u8]| {
         let taken = match script.is_empty() {
             true => Ok(bytes.len()),
-            false => script.remove(0),
+            false => script.remove(0).map(|n| n.min(bytes.len())),
         };
         match &taken {
-            Ok(n) => keep
-                .lock()
-                .unwrap()
-                .extend_from_slice(&bytes[..*n.min(&bytes.len())]),
+            Ok(n) => keep.lock().unwrap().extend_from_slice(&bytes[..*n]),
             Err(_) => failed.send(()).unwrap(),
         }
-        taken.map(|n| n.min(bytes.len()))
+        taken
     });
     let target = Target::File("/nowhere/at/all".into());
     let (log, closing) = LineWriter::start_with(kind, target, Box::new(disk)).unwrap();
     (log, closing, kept, failures)
+}
+
+/// What becomes of lines, when each but the last one meets a failure: the counts, and what is kept.
+fn kept_of(kind: Kind, script: Vec<io::Result<usize>>, lines: &[&str]) -> (LogCounts, String) {
+    let (log, closing, kept, failures) = log_on(kind, script);
+    let (last, failing) = lines.split_last().unwrap();
+    for lines in failing {
+        log.offer(&mut lines.as_bytes().to_vec());
+        failures.recv_timeout(GRACE).unwrap();
+    }
+    log.offer(&mut last.as_bytes().to_vec());
+    let counts = closing.finish(GRACE);
+    let kept = kept.lock().unwrap().clone();
+    (counts, String::from_utf8(kept).unwrap())
 }
 
 fn full() -> io::Result<usize> {
@@ -132,29 +151,18 @@ fn every_line_arrives_once_from_many_threads() {
 
 #[test]
 fn a_disk_that_fills_up_leaves_whole_lines() {
-    let (log, closing, kept, failures) = log_on(Kind::LOG, vec![Ok(8), full()]);
-    let mut lines = b"first\nsecond\nthird\n".to_vec();
-    log.offer(&mut lines);
-    failures.recv_timeout(GRACE).unwrap();
-    lines.extend_from_slice(b"later\n");
-    log.offer(&mut lines);
-    let counts = closing.finish(GRACE);
+    let lines = ["first\nsecond\nthird\n", "later\n"];
+    let (counts, kept) = kept_of(Kind::LOG, vec![Ok(8), full()], &lines);
     // "third" was dropped; the rest of "second" was written as soon as there was room.
     assert_eq!(counts, counted(3, 1, 1));
-    assert_eq!(*kept.lock().unwrap(), b"first\nsecond\nlater\n");
+    assert_eq!(kept, "first\nsecond\nlater\n");
 }
 
 #[test]
 fn what_cannot_be_written_is_counted() {
-    let (log, closing, kept, failures) = log_on(Kind::LOG, vec![full(), full()]);
-    let mut lines = b"one\ntwo\n".to_vec();
-    log.offer(&mut lines);
-    failures.recv_timeout(GRACE).unwrap();
-    lines.extend_from_slice(b"three\n");
-    log.offer(&mut lines);
-    let counts = closing.finish(GRACE);
-    assert_eq!(counts, counted(0, 3, 2));
-    assert!(kept.lock().unwrap().is_empty());
+    let script = vec![full(), full()];
+    let (counts, kept) = kept_of(Kind::LOG, script, &["one\ntwo\n", "three\n"]);
+    assert_eq!((counts, kept.as_str()), (counted(0, 3, 2), ""));
 }
 
 #[test]
@@ -172,9 +180,7 @@ fn lines_that_come_when_the_thread_has_ended_are_counted() {
 
 #[test]
 fn lines_for_a_full_disk_hasten_no_attempt() {
-    let target = Target::File("/nowhere/at/all".into());
-    let disk = Box::new(Script(|_: &[u8]| full()));
-    let (log, closing) = LineWriter::start_with(Kind::LOG, target, disk).unwrap();
+    let (log, closing) = log_by(|_| full());
     let began = Instant::now();
     for _ in 0..200 {
         log.offer(&mut b"line\n".to_vec());
@@ -192,13 +198,11 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
     let (release, held) = sync_channel::<()>(0);
     let kept = Kept::default();
     let keep = Arc::clone(&kept);
-    let out = Box::new(Script(move |bytes: &[u8]| {
+    let (log, closing) = log_by(move |bytes| {
         let _ = held.recv();
         keep.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
-    }));
-    let target = Target::File("/nowhere/at/all".into());
-    let (log, closing) = LineWriter::start_with(Kind::LOG, target, out).unwrap();
+    });
     let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
     for _ in 0..10_000 {
         log.offer(&mut line.clone());
@@ -313,15 +317,14 @@ fn a_panic_costs_the_lines_at_hand_and_no_more() {
     let keep = Arc::clone(&kept);
     let (panics, panicked) = channel();
     let mut is_first = true;
-    let out = Box::new(Script(move |bytes: &[u8]| {
+    let (log, closing) = log_by(move |bytes| {
         if std::mem::take(&mut is_first) {
             panics.send(()).unwrap();
             panic!("on purpose");
         }
         keep.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
-    }));
-    let (log, closing) = LineWriter::start_with(Kind::LOG, Target::Stdout, out).unwrap();
+    });
     log.offer(&mut b"one\n".to_vec());
     panicked.recv_timeout(GRACE).unwrap();
     log.offer(&mut b"two\n".to_vec());
@@ -333,14 +336,9 @@ fn a_panic_costs_the_lines_at_hand_and_no_more() {
 /// No other message would say that diagnostics were lost.
 #[test]
 fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
-    let (log, closing, kept, failures) = log_on(Kind::DIAGNOSTICS, vec![full(), full(), Ok(4)]);
-    for text in ["one\ntwo\n", "three\n"] {
-        log.offer(&mut text.as_bytes().to_vec());
-        failures.recv_timeout(GRACE).unwrap();
-    }
-    log.offer(&mut b"four\n".to_vec());
-    let counts = closing.finish(GRACE);
-    let kept = String::from_utf8(kept.lock().unwrap().clone()).unwrap();
+    let script = vec![full(), full(), Ok(4)];
+    let lines = ["one\ntwo\n", "three\n", "four\n"];
+    let (counts, kept) = kept_of(Kind::DIAGNOSTICS, script, &lines);
     assert_eq!(
         kept,
         "loadline: 3 lines of diagnostics were lost here\nfour\n"

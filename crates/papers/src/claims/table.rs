@@ -20,7 +20,7 @@ static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
 /// A claim, or a part of one: it has a value with a bound, a shape, or parts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct ClaimRow {
+pub(crate) struct ClaimRow {
     /// In our words, with its place in the paper in parentheses at the end. Parts have none.
     text: String,
     /// What is measured. A name in braces stands for something that the measuring finds.
@@ -38,12 +38,12 @@ struct ClaimRow {
     /// All have to hold; one that cannot be tested says so beside the others.
     each: Vec<Self>,
     long: Option<Long>,
-    /// What the paragraph on the paper puts together.
-    theme: String,
+    /// What it is about, in a word or some: the paragraph on the paper puts these together.
+    pub(crate) theme: String,
     /// It is the claim before it under another condition, and says so.
-    same: bool,
+    pub(crate) same: bool,
     /// Why it does not hold, if it does not; may be empty.
-    because: String,
+    pub(crate) because: String,
 }
 
 /// Trials that are shorter say nothing about a claim.
@@ -54,31 +54,14 @@ struct Long {
     least_s: f64,
 }
 
-/// What is said of a claim beside what is measured.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ClaimNote {
-    /// What it is about, in a word or some; may be empty.
-    pub(crate) theme: String,
-    /// Whether it is the claim before it under another condition.
-    pub(crate) same: bool,
-    /// Why it does not hold, if it does not; may be empty.
-    pub(crate) because: String,
-}
-
-/// Of each claim of a paper, in their order.
-pub(super) fn notes(paper: &str) -> Vec<ClaimNote> {
-    let claims = CLAIMS.get(paper).into_iter().flatten();
-    let note = |claim: &ClaimRow| ClaimNote {
-        theme: claim.theme.clone(),
-        same: claim.same,
-        because: claim.because.clone(),
-    };
-    claims.map(note).collect()
+/// The claims of a paper.
+pub(crate) fn of_paper(paper: &str) -> &'static [ClaimRow] {
+    CLAIMS.get(paper).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// What each claim of a paper takes: its text, and cells.
-pub(super) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
-    let claims = CLAIMS.get(paper).into_iter().flatten();
+pub(crate) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
+    let claims = of_paper(paper).iter();
     claims
         .map(|claim| (claim.text.as_str(), claim.taken()))
         .collect()
@@ -86,7 +69,7 @@ pub(super) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
 
 /// The claims of a paper, judged by what a run says.
 pub(super) fn rows(paper: &str, evidence: &Evidence<'_>) -> Vec<Row> {
-    let claims = CLAIMS.get(paper).into_iter().flatten();
+    let claims = of_paper(paper).iter();
     claims
         .map(|claim| Row::new(&claim.text, claim.judged(evidence)))
         .collect()

@@ -6,7 +6,7 @@ mod p5;
 mod rows;
 
 use loadline_lab::analysis::{Measured, Metric, Second};
-use loadline_lab::journal::{Level, RunHead};
+use loadline_lab::journal::Level;
 use loadline_lab::report::{Undecided, Verdict};
 
 use super::*;
@@ -22,24 +22,14 @@ fn level(text: &str) -> Level {
 }
 
 /// A run under construction.
-#[derive(Default)]
 struct Made {
     run: Run,
 }
 
 impl Made {
     fn new(paper: &str) -> Self {
-        let mut made = Self::default();
-        let plan = crate::Paper::named(paper).unwrap();
-        made.run.head = RunHead {
-            name: paper.to_owned(),
-            plan_toml: crate::Grid::default()
-                .plan_text(&plan.text(), paper)
-                .unwrap(),
-            seed: 1,
-            ..RunHead::default()
-        };
-        made
+        let run = crate::tests::begun(paper);
+        Self { run }
     }
 
     /// Trials of a cell in five blocks, `noise` apart.
@@ -73,6 +63,14 @@ impl Made {
         let count = self.run.trials.len();
         self.run.trials[count - 5..].iter_mut().for_each(change);
         self
+    }
+
+    fn discard(&mut self, why: &str, is_one: impl Fn(&Measured) -> bool) {
+        for trial in &mut self.run.trials {
+            if is_one(trial) {
+                trial.discarded.push(why.to_owned());
+            }
+        }
     }
 
     fn claim(&self, beginning: &str) -> Claim {
@@ -142,9 +140,7 @@ fn throughput_falls_with_service_time() {
         assert_eq!(by_service(rates).verdicts(claims), verdicts, "{rates:?}");
     }
     let mut discarded = by_service([9e3, 4e3, 3.5e3, 3e3]);
-    for trial in &mut discarded.run.trials {
-        trial.discarded.push("Client-limited. Too busy.".to_owned());
-    }
+    discarded.discard("Client-limited. Too busy.", |_| true);
     let Claim { verdict, why, .. } = discarded.claim(claims[0]);
     assert_eq!(verdict, NotTestable);
     let reason = "20 are discarded, as in: Client-limited. Too busy.";
@@ -186,11 +182,9 @@ fn three_times_is_held_by_the_whole_interval_or_not() {
     let claim = made.claim(claims[0]);
     assert!(claim.interval.unwrap().contains(4.0), "{claim:?}");
     assert_eq!(claim.published, "3", "{claim:?}");
-    for trial in &mut made.run.trials {
-        if trial.levels["model"] == level(SEVERAL) {
-            trial.discarded.push("The server died.".to_owned());
-        }
-    }
+    made.discard("The server died.", |trial| {
+        trial.levels["model"] == level(SEVERAL)
+    });
     assert_eq!(made.verdicts(claims), [NotTestable; 2]);
 }
 
@@ -371,11 +365,9 @@ fn behind_the_login_and_logging_in() {
     let Claim { why, .. } = made.claim(claims[1]);
     assert!(why.contains("log in (40 a second): kernel over workers"));
     // The reason names a database that is not there, and what the others came to.
-    for trial in &mut made.run.trials {
-        if trial.levels["database"] == level("MariaDB") {
-            trial.discarded.push("MariaDB is not installed.".to_owned());
-        }
-    }
+    made.discard("MariaDB is not installed.", |trial| {
+        trial.levels["database"] == level("MariaDB")
+    });
     let Claim { verdict, why, .. } = made.claim(claims[0]);
     assert_eq!(verdict, NotTestable);
     for part in [
@@ -438,11 +430,7 @@ fn connections_that_starve() {
         "One event loop serves all",
     ];
     assert_eq!(made.verdicts(claims), [Reproduced; 2]);
-    for trial in &mut made.run.trials {
-        trial
-            .discarded
-            .push("Client-limited. It sent 90,000/s.".to_owned());
-    }
+    made.discard("Client-limited. It sent 90,000/s.", |_| true);
     let Claim { verdict, why, .. } = made.claim(claims[1]);
     assert_eq!(verdict, NotTestable);
     assert!(why.contains("It sent 90,000/s"), "{why}");

@@ -3,13 +3,14 @@
 use std::fmt::Write as _;
 
 use loadline_base::sorting::sort;
-use loadline_lab::analysis::{Metric, Run, Unit};
+use loadline_lab::analysis::{Run, Unit};
 use loadline_lab::goals::rows;
 use loadline_lab::report::{Report, shell, words};
 
-use super::quantity::is_compared;
+use super::quantity::{CPU, CPU_BOTH, GOOD, P99, is_compared};
 use super::text::{baselines, quantities, ratio, table, value};
 use super::{BASELINE, Load, NAME, Quantity, ServerResult, goals};
+use crate::distinct;
 use crate::results::facts;
 
 /// What the plan of `loadline lab compare` is about.
@@ -92,8 +93,6 @@ pub fn summary(run: &Run, report: &Report, loads: &[Load]) -> String {
     )
 }
 
-const CPU: Quantity = Quantity::Of(Metric::CpuUsPerRequest);
-
 /// Loads of the summary: CPU time where the head says nothing else.
 const SUMMARY: [(&str, &str, Quantity); 8] = [
     ("small, connections=64", "64 connections", CPU),
@@ -104,26 +103,14 @@ const SUMMARY: [(&str, &str, Quantity); 8] = [
         "new connection each",
         CPU,
     ),
-    (
-        "large, connections=64",
-        "1 MiB: requests/s",
-        Quantity::Of(Metric::GoodPerS),
-    ),
-    (
-        "large, connections=64",
-        "server + client us",
-        Quantity::Of(Metric::CpuBothUsPerRequest),
-    ),
+    ("large, connections=64", "1 MiB: requests/s", GOOD),
+    ("large, connections=64", "server + client us", CPU_BOTH),
     (
         "idle, idle_connections=10000",
         "bytes an idle connection",
         Quantity::IdleBytes,
     ),
-    (
-        "rate, rate_per_s=30000",
-        "p99 us at 30,000/s",
-        Quantity::Of(Metric::P99Us),
-    ),
+    ("rate, rate_per_s=30000", "p99 us at 30,000/s", P99),
 ];
 
 /// "7.86 (0.91)": the unit is said above.
@@ -146,13 +133,9 @@ fn short(server: &ServerResult, quantity: Quantity) -> String {
 
 /// Machine, versions and command.
 fn origin(run: &Run, report: &Report) -> String {
-    let mut versions: Vec<String> = Vec::new();
-    for trial in &run.trials {
-        let version = version(&trial.server.version);
-        if !version.is_empty() && !version.starts_with("loadline") && !versions.contains(&version) {
-            versions.push(version);
-        }
-    }
+    let trials = run.trials.iter();
+    let mut versions = distinct(trials.map(|trial| version(&trial.server.version)));
+    versions.retain(|one| !one.is_empty() && !one.starts_with("loadline"));
     sort(&mut versions);
     let versions = match versions.as_slice() {
         [] => String::new(),

@@ -21,92 +21,54 @@ pub(super) struct Series {
     pub(super) beside: &'static [Quantity],
 }
 
-const GOOD: Quantity = Quantity::Of(Metric::GoodPerS);
-const CPU: Quantity = Quantity::Of(Metric::CpuUsPerRequest);
-const CPU_BOTH: Quantity = Quantity::Of(Metric::CpuBothUsPerRequest);
+pub(super) const GOOD: Quantity = Quantity::Of(Metric::GoodPerS);
+pub(super) const CPU: Quantity = Quantity::Of(Metric::CpuUsPerRequest);
+pub(super) const CPU_BOTH: Quantity = Quantity::Of(Metric::CpuBothUsPerRequest);
 const P50: Quantity = Quantity::Of(Metric::P50Us);
-const P99: Quantity = Quantity::Of(Metric::P99Us);
+pub(super) const P99: Quantity = Quantity::Of(Metric::P99Us);
 const IN_GOAL: Quantity = Quantity::Of(Metric::InGoalPerS);
 const RETRIES: Quantity = Quantity::Of(Metric::RetriesPerS);
 const RECOVERY: Quantity = Quantity::Of(Metric::RecoveryUs);
 const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
 
 /// The series of `lab/compare.toml`, in the order of the page.
-pub(super) const SERIES: [Series; 13] = [
-    Series {
-        name: "small",
-        compared: &[GOOD, CPU],
-        beside: &[P50, P99, MEMORY],
-    },
-    Series {
-        name: "new-connections",
-        compared: &[GOOD, CPU],
-        beside: &[P50, P99],
-    },
+pub(super) static SERIES: [Series; 13] = [
+    Series::new("small", &[GOOD, CPU], &[P50, P99, MEMORY]),
+    Series::new("new-connections", &[GOOD, CPU], &[P50, P99]),
     // On the loopback much of a server's sending is done in its client's time.
-    Series {
-        name: "large",
-        compared: &[GOOD, CPU_BOTH],
-        beside: &[CPU, P99],
-    },
-    Series {
-        name: "tls",
-        compared: &[GOOD, CPU],
-        beside: &[P50, P99, MEMORY],
-    },
-    Series {
-        name: "handshakes",
-        compared: &[GOOD, CPU],
-        beside: &[P50, P99],
-    },
-    Series {
-        name: "tls-large",
-        compared: &[GOOD, CPU],
-        beside: &[CPU_BOTH, P99],
-    },
-    Series {
-        name: "h2",
-        compared: &[GOOD, CPU],
-        beside: &[P50, P99, MEMORY],
-    },
-    Series {
-        name: "h2c",
-        compared: &[GOOD, CPU],
-        beside: &[P50, P99, MEMORY],
-    },
-    Series {
-        name: "idle",
-        compared: &[Quantity::IdleBytes],
-        beside: &[MEMORY],
-    },
-    Series {
-        name: "crowd",
-        compared: &[P99, CPU],
-        beside: &[GOOD],
-    },
-    Series {
-        name: "rate",
-        compared: &[P50, P99, CPU],
-        beside: &[],
-    },
-    Series {
-        name: "rate-of-nginx",
-        compared: &[P50, P99, CPU],
-        beside: &[],
-    },
-    Series {
-        name: "loops",
-        compared: &[GOOD, CPU],
-        beside: &[P99, MEMORY],
-    },
+    Series::new("large", &[GOOD, CPU_BOTH], &[CPU, P99]),
+    Series::new("tls", &[GOOD, CPU], &[P50, P99, MEMORY]),
+    Series::new("handshakes", &[GOOD, CPU], &[P50, P99]),
+    Series::new("tls-large", &[GOOD, CPU], &[CPU_BOTH, P99]),
+    Series::new("h2", &[GOOD, CPU], &[P50, P99, MEMORY]),
+    Series::new("h2c", &[GOOD, CPU], &[P50, P99, MEMORY]),
+    Series::new("idle", &[Quantity::IdleBytes], &[MEMORY]),
+    Series::new("crowd", &[P99, CPU], &[GOOD]),
+    Series::new("rate", &[P50, P99, CPU], &[]),
+    Series::new("rate-of-nginx", &[P50, P99, CPU], &[]),
+    Series::new("loops", &[GOOD, CPU], &[P99, MEMORY]),
 ];
 
 /// What is looked at in the series of any other plan.
-const ANY: Series = Series {
+static ANY: Series = Series {
     name: "",
     compared: &[GOOD, CPU, P99],
     beside: &[IN_GOAL, RETRIES, RECOVERY, P50, MEMORY],
 };
+
+impl Series {
+    const fn new(
+        name: &'static str,
+        compared: &'static [Quantity],
+        beside: &'static [Quantity],
+    ) -> Self {
+        Self {
+            name,
+            compared,
+            beside,
+        }
+    }
+}
 
 /// Those of a series, compared ones first.
 pub(super) fn of_series(name: &str) -> impl Iterator<Item = Quantity> + use<> {

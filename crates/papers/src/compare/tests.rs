@@ -3,14 +3,11 @@ use loadline_lab::journal::ServerFacts;
 
 use super::*;
 use crate::Grid;
+use crate::tests::full;
 
 #[test]
 fn both_grids_are_plans() {
-    for full in [false, true] {
-        let grid = Grid {
-            full,
-            ..Grid::default()
-        };
+    for grid in [Grid::default(), full()] {
         let text = grid.plan_text(&plan(), "compare").unwrap();
         let plan = Plan::parse(&text, "compare", Path::new("/")).unwrap();
         for server in [BASELINE, CEILING, CEILING_OF_NEW] {
@@ -79,6 +76,13 @@ fn small() -> Run {
     })
 }
 
+/// The good requests of a server.
+fn good<'l>(load: &'l Load, server: &str) -> &'l Figure {
+    let result = load.servers.iter().find(|it| it.server == server);
+    let figure = result.and_then(|it| it.figure(Quantity::Of(Metric::GoodPerS)));
+    figure.unwrap()
+}
+
 #[test]
 fn servers_are_laid_beside_nginx_tuned_and_the_bare_loop() {
     let mut run = small();
@@ -86,19 +90,10 @@ fn servers_are_laid_beside_nginx_tuned_and_the_bare_loop() {
     let names: Vec<&str> = found.iter().map(|load| load.name.as_str()).collect();
     // By size, not by the alphabet.
     assert_eq!(names, ["small, connections=64", "small, connections=1000"]);
-    let reactor = found[0].servers.iter().find(|it| it.server == "reactor");
-    let figure = reactor
-        .unwrap()
-        .figure(Quantity::Of(Metric::GoodPerS))
-        .unwrap();
+    let figure = good(&found[0], "reactor");
     assert!((figure.ratio(BASELINE).unwrap().ratio - 1.2).abs() < 1e-9);
     assert!((figure.ratio(CEILING).unwrap().ratio - 0.5).abs() < 1e-9);
-    let nginx = found[0].servers.iter().find(|it| it.server == BASELINE);
-    let figure = nginx
-        .unwrap()
-        .figure(Quantity::Of(Metric::GoodPerS))
-        .unwrap();
-    assert!(figure.ratio(BASELINE).is_none());
+    assert!(good(&found[0], BASELINE).ratio(BASELINE).is_none());
     let said = text(&found, &[]);
     for part in [
         "small, connections=64: requests/s, more is better",
@@ -145,29 +140,17 @@ fn idle_connections_cost_what_memory_grows_by() {
 #[test]
 fn a_crowd_and_a_second_loop_are_compared_with_going_without() {
     let run = run(|block, noise| {
-        let connections = || ("connections", Level::Number(64.0));
-        let p99 = |us: f64| [(Metric::P99Us, us * noise)];
+        let connections = ("connections", Level::Number(64.0));
         let idle = ("idle_connections", Level::Number(10_000.0));
+        let p99 = |series, name, level: &(&'static str, Level), us: f64| {
+            let levels = [server(name), level.clone()];
+            trial(block, series, &levels, &[(Metric::P99Us, us * noise)])
+        };
         vec![
-            trial(
-                block,
-                "small",
-                &[server("reactor"), connections()],
-                &p99(100.0),
-            ),
-            trial(block, "crowd", &[server("reactor"), idle], &p99(150.0)),
-            trial(
-                block,
-                "loops",
-                &[server("reactor"), connections()],
-                &p99(100.0),
-            ),
-            trial(
-                block,
-                "loops",
-                &[server("reactor-2-loops"), connections()],
-                &p99(80.0),
-            ),
+            p99("small", "reactor", &connections, 100.0),
+            p99("crowd", "reactor", &idle, 150.0),
+            p99("loops", "reactor", &connections, 100.0),
+            p99("loops", "reactor-2-loops", &connections, 80.0),
         ]
     });
     let found = loads(&run);
@@ -228,11 +211,8 @@ fn what_many_comparisons_bring_about_by_chance_is_not_called_a_difference() {
         })
     };
     let difference = |run: &Run| {
-        let load = loads(run).remove(0);
-        let reactor = load.servers.into_iter().find(|it| it.server == "reactor");
-        let figure = reactor.unwrap();
-        let figure = figure.figure(Quantity::Of(Metric::GoodPerS)).unwrap();
-        figure.ratio(BASELINE).unwrap().difference
+        let figure = good(&loads(run)[0], "reactor").ratio(BASELINE).copied();
+        figure.unwrap().difference
     };
     assert_eq!(difference(&noisy(0)), Difference::More);
     assert_eq!(difference(&noisy(9)), Difference::Unknown);

@@ -9,6 +9,7 @@ use loadline_lab::report::words;
 
 use super::quantity::is_compared;
 use super::{Load, Quantity, ServerResult};
+use crate::distinct;
 
 /// All loads, and what came of goals.
 #[must_use]
@@ -29,23 +30,16 @@ pub fn text(loads: &[Load], goals: &[Judged]) -> String {
 
 /// Quantities of a load that any server has; a load may be without one of its series'.
 pub(super) fn quantities(load: &Load) -> Vec<Quantity> {
-    let mut found = Vec::new();
-    for figure in load.servers.iter().flat_map(|server| &server.figures) {
-        let is_there = figure.value.is_some() && !found.contains(&figure.quantity);
-        found.extend(is_there.then_some(figure.quantity));
-    }
-    found
+    let figures = load.servers.iter().flat_map(|server| &server.figures);
+    let there = figures.filter(|figure| figure.value.is_some());
+    distinct(there.map(|figure| figure.quantity))
 }
 
 /// What servers are compared with in a load, in the order of columns.
 pub(super) fn baselines(load: &Load) -> Vec<&str> {
-    let mut found: Vec<&str> = Vec::new();
     let figures = load.servers.iter().flat_map(|server| &server.figures);
-    for ratio in figures.flat_map(|figure| &figure.ratios) {
-        if !found.contains(&ratio.to.as_str()) {
-            found.push(&ratio.to);
-        }
-    }
+    let ratios = figures.flat_map(|figure| &figure.ratios);
+    let mut found = distinct(ratios.map(|ratio| ratio.to.as_str()));
     // As servers follow each other some lack one that others have.
     sort_by_key(&mut found, |to| match *to {
         "alone" | "one loop" => 0,

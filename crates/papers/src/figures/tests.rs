@@ -1,21 +1,14 @@
 //! Figures of made-up runs.
 
 use loadline_lab::analysis::Measured;
-use loadline_lab::journal::RunHead;
 
 use super::*;
+use crate::tests::{begun, plan};
+use crate::{Grid, Paper};
 
 /// Three blocks of trials: what each has is `of` its block.
 fn run(paper: &str, series: &str, cells: &[(&[(&str, Level)], f64)]) -> Run {
-    let plan = crate::Paper::named(paper).unwrap().text();
-    let mut run = Run {
-        head: RunHead {
-            name: paper.to_owned(),
-            plan_toml: crate::Grid::default().plan_text(&plan, paper).unwrap(),
-            ..RunHead::default()
-        },
-        ..Run::default()
-    };
+    let mut run = begun(paper);
     for block in 0..3_u32 {
         for (levels, value) in cells {
             let levels = levels
@@ -57,10 +50,7 @@ fn every_figure_is_read_and_fits_the_plan_of_its_paper() {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), figures.len(), "{paper}");
-        let text = crate::Paper::named(paper).unwrap().text();
-        let text = crate::Grid::default().plan_text(&text, paper).unwrap();
-        let path = std::path::Path::new("/");
-        let plan = loadline_lab::plan::Plan::parse(&text, paper, path).unwrap();
+        let plan = plan(Paper::named(paper).unwrap(), &Grid::default());
         for figure in figures {
             let chart = &figure.chart;
             let series = plan.series.iter().find(|one| one.name == chart.series);

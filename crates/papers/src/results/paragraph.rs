@@ -4,10 +4,11 @@
 use loadline_lab::report::words::{digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
-use crate::claims::ClaimNote;
+use crate::claims::ClaimRow;
+use crate::distinct;
 
 /// The text, in Markdown; empty, if there are no claims.
-pub(super) fn of(claims: &[Claim], notes: &[ClaimNote]) -> String {
+pub(super) fn of(claims: &[Claim], notes: &[ClaimRow]) -> String {
     let all = named(claims, notes);
     if all.is_empty() {
         return String::new();
@@ -25,7 +26,7 @@ pub(super) fn of(claims: &[Claim], notes: &[ClaimNote]) -> String {
 }
 
 /// What is undecided, each claim with a text that can be read alone; empty: nothing is.
-pub(super) fn open(claims: &[Claim], notes: &[ClaimNote]) -> Vec<String> {
+pub(super) fn open(claims: &[Claim], notes: &[ClaimRow]) -> Vec<String> {
     let all = named(claims, notes);
     undecided(&all).iter().map(|one| one.quoted()).collect()
 }
@@ -67,14 +68,8 @@ fn head(all: &[Named<'_>]) -> String {
 
 /// What holds and what does not, a line for each theme, in the order of the first claim of each.
 fn themes(all: &[Named<'_>]) -> Vec<String> {
-    let mut names: Vec<&str> = all.iter().map(|one| one.theme).collect();
-    let mut known = Vec::new();
-    names.retain(|name| {
-        let is_new = !known.contains(name);
-        known.push(*name);
-        is_new
-    });
-    let lines = names.into_iter().filter_map(|theme| {
+    let themes = distinct(all.iter().map(|one| one.theme)).into_iter();
+    let lines = themes.filter_map(|theme| {
         let of = |verdict: Verdict| {
             let found = all.iter().filter(move |one| {
                 let claim = one.claim;
@@ -111,7 +106,7 @@ struct Named<'c> {
 }
 
 /// Of each claim. `notes` may lack: of a run of no paper.
-fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimNote]) -> Vec<Named<'c>> {
+fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimRow]) -> Vec<Named<'c>> {
     let mut named: Vec<Named<'c>> = Vec::new();
     let mut last = "";
     for (index, claim) in claims.iter().enumerate() {
@@ -290,12 +285,11 @@ mod tests {
         }
     }
 
-    fn note(theme: &str, same: bool, because: &str) -> ClaimNote {
-        ClaimNote {
-            theme: theme.to_owned(),
-            same,
-            because: because.to_owned(),
-        }
+    fn note(theme: &str, same: bool, because: &str) -> ClaimRow {
+        let mut note = ClaimRow::default();
+        (note.theme, note.same) = (theme.to_owned(), same);
+        because.clone_into(&mut note.because);
+        note
     }
 
     #[test]

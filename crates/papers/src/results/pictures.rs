@@ -88,8 +88,7 @@ fn forest(report: &Report, name: &str) -> Option<Picture> {
 /// "2 reproduced, 1 not reproduced".
 fn tally(report: &Report) -> String {
     let verdicts = Verdict::ALL.iter().filter_map(|verdict| {
-        let claims = report.claims.iter();
-        let count = claims.filter(|claim| claim.verdict == *verdict).count();
+        let count = super::count(report, *verdict);
         (count > 0).then(|| format!("{count} {}", verdict.label().to_lowercase()))
     });
     verdicts.collect::<Vec<_>>().join(", ")

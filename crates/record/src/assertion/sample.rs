@@ -80,7 +80,10 @@ impl Sample {
         let value = match which {
             Statistic::Percentile(percent) => {
                 let value = value_at_rank(&self.times, rank(samples, percent));
-                let value = value.ok_or_else(|| Lack::of(self.unanswered(percent)))?;
+                let value = value.ok_or_else(|| {
+                    let without = self.without_answer();
+                    Lack::of(format!("p{percent} was no response in time: {without}"))
+                })?;
                 return Ok((value as f64, String::new()));
             }
             Statistic::Mean => self.times.mean(),
@@ -93,13 +96,6 @@ impl Sample {
             _ => format!(", of complete responses: {}", self.without_answer()),
         };
         Ok((value, remark))
-    }
-
-    fn unanswered(&self, percent: f64) -> String {
-        format!(
-            "p{percent} was no response in time: {}",
-            self.without_answer()
-        )
     }
 
     fn without_answer(&self) -> String {

@@ -62,60 +62,48 @@ fn write_record<W: Write>(
                 continue;
             };
             let phase = record.phase_of(second.second);
-            let tags = Tags::new(index, group, phase.is_none_or(|phase| phase.counted));
+            let prefix = prefix(index, group, phase.is_none_or(|phase| phase.counted));
             let begin = Duration::from_secs(u64::from(second.second));
             let len = ran.saturating_sub(begin).min(Duration::from_secs(1));
-            write_blobs(&second.blobs, &tags, offset + begin, len, log)?;
+            write_blobs(&second.blobs, &prefix, offset + begin, len, log)?;
         }
     }
-    let waits = record.threads.iter().map(|thread| thread.after_end_s);
-    let wait = Duration::from_secs_f64(waits.fold(0.0, f64::max));
+    let wait = Duration::from_secs_f64(record.wait_s());
     for (index, group) in record.groups.iter().enumerate() {
-        let tags = Tags::new(index, group, true);
-        write_blobs(&group.after_end, &tags, offset + ran, wait, log)?;
+        let prefix = prefix(index, group, true);
+        write_blobs(&group.after_end, &prefix, offset + ran, wait, log)?;
     }
     Ok(())
 }
 
-struct Tags {
-    latency: String,
-    service: String,
-}
-
-impl Tags {
-    fn new(index: usize, group: &GroupRecord, is_counted: bool) -> Self {
-        let mut prefix = String::new();
-        if !is_counted {
-            prefix += "warm-up.";
-        }
-        if index > 0 {
-            // What ends a tag in the log is not part of it.
-            prefix += &group.name.replace([',', ' ', '\r', '\n'], "-");
-            prefix += ".";
-        }
-        Self {
-            latency: format!("{prefix}latency"),
-            service: format!("{prefix}service"),
-        }
+/// What stands before `latency` and `service` in the tags of a group.
+fn prefix(index: usize, group: &GroupRecord, is_counted: bool) -> String {
+    let mut prefix = String::new();
+    if !is_counted {
+        prefix += "warm-up.";
     }
+    if index > 0 {
+        // What ends a tag in the log is not part of it.
+        prefix += &group.name.replace([',', ' ', '\r', '\n'], "-");
+        prefix += ".";
+    }
+    prefix
 }
 
 fn write_blobs<W: Write>(
     blobs: &SecondBlobs,
-    tags: &Tags,
+    prefix: &str,
     begin: Duration,
     len: Duration,
     log: &mut Log<'_, W>,
 ) -> io::Result<()> {
-    for (blob, tag) in [
-        (&blobs.latency, &tags.latency),
-        (&blobs.service, &tags.service),
-    ] {
+    for (blob, name) in [(&blobs.latency, "latency"), (&blobs.service, "service")] {
         if blob.is_empty() {
             continue;
         }
         let histogram = decompressed(blob).map_err(io::Error::other)?;
-        let written = log.write_histogram(&histogram, begin, len, Tag::new(tag));
+        let tag = format!("{prefix}{name}");
+        let written = log.write_histogram(&histogram, begin, len, Tag::new(&tag));
         written.map_err(|error| match error {
             IntervalLogWriterError::IoError(error) => error,
             IntervalLogWriterError::SerializeError(error) => io::Error::other(error.to_string()),

@@ -78,12 +78,9 @@ fn done(snapshot: &Snapshot) -> (f64, Option<f64>) {
         (part, left_s)
     });
     // Whichever comes first ends the run.
-    match (by_time, by_requests) {
-        (Some(time), Some(requests)) if requests.0 > time.0 => requests,
-        (Some(time), _) => time,
-        (None, Some(requests)) => requests,
-        (None, None) => (0.0, None),
-    }
+    let ways = [by_requests, by_time].into_iter().flatten();
+    let first = ways.max_by(|one, other| one.0.total_cmp(&other.0));
+    first.unwrap_or((0.0, None))
 }
 
 fn progress(snapshot: &Snapshot, page: Page) -> String {

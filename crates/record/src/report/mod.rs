@@ -122,9 +122,7 @@ fn blocks(record: &TrialRecord) -> Vec<Block<'_>> {
         seconds.map(|one| one.completed).collect()
     };
     let counted = || record.phases.iter().filter(|phase| phase.counted);
-    let threads = record.threads.iter();
-    let waits = threads.map(|thread| thread.after_end_s);
-    let wait_s = waits.fold(0.0, f64::max);
+    let wait_s = record.wait_s();
     if !record.has_steps() {
         return vec![Block {
             record,

@@ -12,12 +12,6 @@ pub fn maybe_us(us: Option<u64>) -> String {
     us.map_or_else(|| "-".to_owned(), |us| time_us(us as f64))
 }
 
-/// A time given in nanoseconds, as `time_us`.
-#[must_use]
-pub fn time_ns(ns: u64) -> String {
-    time_us(ns as f64 / 1000.0)
-}
-
 /// A span of seconds as people say it: `10 s`, `1 min 30 s`, `2 h 5 min`.
 #[must_use]
 pub fn span_s(seconds: f64) -> String {
@@ -175,7 +169,6 @@ mod tests {
         for (us, text) in table {
             assert_eq!(time_us(us), text);
         }
-        assert_eq!(time_ns(38_000), "38 us");
     }
 
     #[test]

@@ -36,31 +36,30 @@ impl Fates {
     }
 }
 
-/// The counts of what had ended when the run did.
+/// The counts of what had ended when the run did, with all that had become due.
 pub(super) fn in_time(results: &Results) -> Tally {
-    let (all, late) = (&results.tally, &results.after_end);
-    let mut tally = all.clone();
-    let pairs = [
-        (&mut tally.sent, late.sent),
-        (&mut tally.completed, late.completed),
-        (&mut tally.good, late.good),
-        (&mut tally.bytes_received, late.bytes_received),
-        (&mut tally.content_bytes, late.content_bytes),
-        (&mut tally.bytes_sent, late.bytes_sent),
+    Tally {
+        offered: results.tally.offered,
+        ..results.tally.without(&results.after_end)
+    }
+}
+
+/// A count over a time, or over another count; 0 of nothing.
+pub(super) fn over(count: f64, of: f64) -> f64 {
+    match of > 0.0 {
+        true => count / of,
+        false => 0.0,
+    }
+}
+
+/// Requests whose connections did not come to be.
+pub(super) fn unconnected(tally: &Tally) -> u64 {
+    let kinds = [
+        ErrorKind::Refused,
+        ErrorKind::ConnectTimeout,
+        ErrorKind::ConnectFailed,
     ];
-    for (count, part) in pairs {
-        *count = count.saturating_sub(part);
-    }
-    for (count, part) in tally.statuses.iter_mut().zip(late.statuses) {
-        *count = count.saturating_sub(part);
-    }
-    for (count, part) in tally.errors.iter_mut().zip(late.errors) {
-        *count = count.saturating_sub(part);
-    }
-    for (count, part) in tally.retried.iter_mut().zip(late.retried) {
-        *count = count.saturating_sub(part);
-    }
-    tally
+    kinds.map(|kind| tally.errors_of(kind)).iter().sum()
 }
 
 /// Threads that the plain clients had; of a run of user groups alone, all.

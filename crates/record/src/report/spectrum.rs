@@ -57,11 +57,7 @@ pub fn picture(latency: &Histogram<u64>, service: &Histogram<u64>, page: Page) -
 }
 
 fn horizontal_axis(decades: f64, columns: usize, ink: &Ink) -> String {
-    let place = |quantile: f64| {
-        let x = -(1.0 - quantile).log10();
-        (x / decades * (columns - 1) as f64).round() as usize
-    };
-    let marks = [
+    let marks: [(f64, &str); 7] = [
         (0.0, "0"),
         (0.5, "50 %"),
         (0.9, "90 %"),
@@ -73,7 +69,8 @@ fn horizontal_axis(decades: f64, columns: usize, ink: &Ink) -> String {
     let mut rule = vec![ink.rule; columns];
     let mut labels = String::new();
     for (quantile, label) in marks {
-        let column = place(quantile);
+        let x = -(1.0 - quantile).log10();
+        let column = (x / decades * (columns - 1) as f64).round() as usize;
         if column >= columns {
             break;
         }
@@ -91,36 +88,32 @@ fn horizontal_axis(decades: f64, columns: usize, ink: &Ink) -> String {
     format!("{margin}{}{rule}\n{margin} {labels}\n", ink.corner)
 }
 
-/// From microseconds to rows.
+/// From microseconds to rows: linear from 0, or logarithmic from above it.
 struct Scale {
     low: f64,
     high: f64,
-    is_logarithmic: bool,
 }
 
 impl Scale {
     fn of(tops: &[f64], solid: &[f64]) -> Self {
         let high = tops.iter().copied().fold(1.0, f64::max);
         let all = tops.iter().chain(solid).copied();
-        let low = all.filter(|us| *us > 0.0).fold(high, f64::min);
-        if high / low <= LINEAR_FACTOR_MAX {
-            return Self {
-                low: 0.0,
-                high,
-                is_logarithmic: false,
-            };
-        }
+        let least = all.filter(|us| *us > 0.0).fold(high, f64::min);
         // A row below the smallest, so that it is seen.
-        let step = (high / low).powf(1.0 / (ROWS - 1) as f64);
-        Self {
-            low: low / step,
-            high,
-            is_logarithmic: true,
-        }
+        let step = (high / least).powf(1.0 / (ROWS - 1) as f64);
+        let low = match high / least <= LINEAR_FACTOR_MAX {
+            true => 0.0,
+            false => least / step,
+        };
+        Self { low, high }
+    }
+
+    fn is_logarithmic(&self) -> bool {
+        self.low > 0.0
     }
 
     fn name(&self) -> &'static str {
-        match self.is_logarithmic {
+        match self.is_logarithmic() {
             true => ", both axes logarithmic",
             false => "",
         }
@@ -128,7 +121,7 @@ impl Scale {
 
     /// In rows, from 0 to `ROWS`.
     fn height(&self, us: f64) -> f64 {
-        let part = match self.is_logarithmic {
+        let part = match self.is_logarithmic() {
             true => (us.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
             false => us / self.high,
         };
@@ -138,7 +131,7 @@ impl Scale {
     /// The value at the top of `rows` rows.
     fn value(&self, rows: usize) -> f64 {
         let part = rows as f64 / ROWS as f64;
-        match self.is_logarithmic {
+        match self.is_logarithmic() {
             true => self.low * (self.high / self.low).powf(part),
             false => self.high * part,
         }

@@ -7,7 +7,9 @@ use loadline_base::sorting::sort_by;
 use super::number::{bytes, count, maybe_us, percent, rate, significant, span_s, time_us};
 use super::parts::{Fates, Moments};
 use super::table::{Table, wrapped};
-use super::words::{client, completed_only, errors as errors_of, little, loopback, surroundings};
+use super::words::{
+    client, completed_only, errors as errors_of, little, loopback, remarks, surroundings,
+};
 use super::{Page, blocks, spectrum};
 use crate::distribution::{PERCENTS as GIVEN, samples_min};
 use crate::{
@@ -239,10 +241,7 @@ fn errors(results: &Results) -> String {
 }
 
 fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
-    let others = record.groups.iter();
-    let others: Vec<&GroupRecord> = others
-        .filter(|group| !std::ptr::eq(*group, headline))
-        .collect();
+    let others: Vec<&GroupRecord> = record.others(headline).collect();
     if others.is_empty() {
         return String::new();
     }
@@ -377,11 +376,8 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     let mut out = String::from("  Client\n");
     let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);
     line(&client(verdict));
-    // Else it is the reason.
-    let late = verdict.late.iter().chain(&verdict.read_late);
-    let late = late.filter(|_| !verdict.client_limited);
-    for note in late.chain(&verdict.short).chain(&verdict.notes) {
-        line(note);
+    for remark in remarks(verdict) {
+        line(remark);
     }
     if let Some(law) = verdict.little.as_ref().and_then(little) {
         line(&law);

@@ -25,16 +25,12 @@ impl Table {
 
     /// One line for each row, without spaces at the ends.
     pub(super) fn text(&self) -> String {
-        let mut widths: Vec<usize> = Vec::new();
-        for row in &self.rows {
-            for (index, cell) in row.iter().enumerate() {
-                let width = cell.chars().count();
-                match widths.get_mut(index) {
-                    Some(widest) => *widest = width.max(*widest),
-                    None => widths.push(width),
-                }
-            }
-        }
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |index: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
         let mut text = String::new();
         for row in &self.rows {
             let mut line = " ".repeat(self.indent);

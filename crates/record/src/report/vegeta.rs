@@ -10,7 +10,7 @@ use loadline_base::sorting::sort;
 
 use super::Block;
 use super::family::go_rounded;
-use super::parts::Fates;
+use super::parts::{Fates, over};
 use super::words::reason;
 use crate::distribution::value_at_percent;
 use crate::{Distribution, ErrorKind, Tally};
@@ -21,14 +21,10 @@ pub(super) fn text(block: &Block<'_>) -> String {
     let fates = Fates::of(tally);
     let total = fates.done();
     let (attack_s, wait_s) = (results.seconds, block.wait_s);
-    let over = |count: u64, seconds: f64| match seconds > 0.0 {
-        true => count as f64 / seconds,
-        false => 0.0,
-    };
-    let succeeded = tally.statuses[1] + tally.statuses[2];
+    let succeeded = (tally.statuses[1] + tally.statuses[2]) as f64;
     let requests = format!(
         "{total}, {:.2}, {:.2}",
-        over(total, attack_s),
+        over(total as f64, attack_s),
         over(succeeded, attack_s + wait_s)
     );
     let span = |seconds: f64| go_rounded((seconds * 1e9).round() as u64);
@@ -105,17 +101,10 @@ fn codes(tally: &Tally, unanswered: u64) -> String {
 
 /// Each error once: statuses by their names, the others in words.
 fn error_set(tally: &Tally) -> Vec<String> {
-    let failed = tally
-        .status_codes
-        .iter()
-        .filter(|(status, _)| *status >= 400);
-    let mut errors: Vec<String> = failed
-        .map(|(status, _)| {
-            format!("{status} {}", reason(*status))
-                .trim_end()
-                .to_owned()
-        })
-        .collect();
+    let statuses = tally.status_codes.iter().map(|(status, _)| *status);
+    let failed = statuses.filter(|status| *status >= 400);
+    let named = failed.map(|status| format!("{status} {}", reason(status)));
+    let mut errors: Vec<String> = named.map(|name| name.trim_end().to_owned()).collect();
     for kind in ErrorKind::ALL {
         if tally.errors_of(kind) > 0 && !kind.is_of_status() {
             errors.push(kind.words().to_owned());

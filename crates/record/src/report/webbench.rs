@@ -5,7 +5,7 @@
 //! `failed` had no complete answer. Numbers are cut to whole ones, as Webbench does.
 
 use super::Block;
-use super::parts::{Fates, in_time};
+use super::parts::{Fates, in_time, over};
 
 pub(super) fn text(block: &Block<'_>) -> String {
     let run = &block.record.run;
@@ -17,12 +17,8 @@ pub(super) fn text(block: &Block<'_>) -> String {
         1 => "1 client".to_owned(),
         count => format!("{count} clients"),
     };
-    let per_second = |count: f64| match seconds > 0.0 {
-        true => count / seconds,
-        false => 0.0,
-    };
-    let pages = per_second((tally.completed + failed) as f64) * 60.0;
-    let bytes = per_second(tally.bytes_received as f64);
+    let pages = over((tally.completed + failed) as f64, seconds) * 60.0;
+    let bytes = over(tally.bytes_received as f64, seconds);
     let method = run.method.as_deref().unwrap_or("several methods:");
     // HTTP/1.0 is Webbench's default.
     let version = match run.http.as_deref() {

@@ -5,8 +5,7 @@
 //! is what `--requests` asked for, or else what became due.
 
 use super::Block;
-use super::parts::{Fates, in_time, threads};
-use crate::ErrorKind;
+use super::parts::{Fates, in_time, over, threads, unconnected};
 
 pub(super) fn text(block: &Block<'_>) -> String {
     let run = &block.record.run;
@@ -28,28 +27,18 @@ pub(super) fn text(block: &Block<'_>) -> String {
         );
     }
     let whole_us = (seconds * 1e6).round() as u64;
-    let per_second = |count: f64| match seconds > 0.0 {
-        true => (count / seconds) as u64,
-        false => 0,
-    };
     out += &format!(
         "\nfinished in {} sec, {} millisec and {} microsec, {} req/s, {} kbyte/s\n",
         whole_us / 1_000_000,
         whole_us / 1000 % 1000,
         whole_us % 1000,
-        per_second(fates.done() as f64),
-        per_second(tally.bytes_received as f64 / 1024.0)
+        over(fates.done() as f64, seconds) as u64,
+        over(tally.bytes_received as f64 / 1024.0, seconds) as u64
     );
     // To weighttp, a connection that failed is a request that was started.
-    let unconnected = [
-        ErrorKind::Refused,
-        ErrorKind::ConnectTimeout,
-        ErrorKind::ConnectFailed,
-    ];
-    let unconnected: u64 = unconnected.iter().map(|&kind| tally.errors_of(kind)).sum();
     out += &format!(
         "requests: {total} total, {} started, {} done, {} succeeded, {} failed, {} errored\n",
-        tally.sent + unconnected,
+        tally.sent + unconnected(&tally),
         fates.done(),
         fates.good,
         fates.failed,

@@ -20,10 +20,8 @@ pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
     let mut errors = Vec::new();
     for kind in ErrorKind::ALL {
         let of_kind = |one: &&(u16, u64)| ErrorKind::of_status(one.0) == kind;
-        let mut statuses: Vec<_> = match kind.is_of_status() {
-            true => tally.unexpected_statuses.iter().filter(of_kind).collect(),
-            false => Vec::new(),
-        };
+        let statuses = tally.unexpected_statuses.iter();
+        let mut statuses: Vec<_> = statuses.filter(of_kind).collect();
         sort_by_key(&mut statuses, |(_, count)| std::cmp::Reverse(*count));
         statuses.truncate(STATUSES_LISTED_MAX);
         let other = if statuses.is_empty() { "" } else { "other " };
@@ -42,9 +40,8 @@ pub(super) fn errors(tally: &Tally) -> Vec<(String, u64)> {
 /// The reason phrase of a status; empty for one that has none.
 pub(super) fn reason(status: u16) -> &'static str {
     let status = http::StatusCode::from_u16(status).ok();
-    status
-        .and_then(|status| status.canonical_reason())
-        .unwrap_or("")
+    let reason = status.and_then(|status| status.canonical_reason());
+    reason.unwrap_or_default()
 }
 
 /// What has to be known to read a result rightly, and what the form of another tool has no place
@@ -58,19 +55,12 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
     if record.verdict.client_limited {
         notes.push(client(&record.verdict));
     }
-    if !record.verdict.client_limited {
-        notes.extend(record.verdict.late.clone());
-        notes.extend(record.verdict.read_late.clone());
-    }
-    notes.extend(record.verdict.short.clone());
-    notes.extend(record.verdict.notes.iter().cloned());
+    notes.extend(remarks(&record.verdict).cloned());
     if let Some(group) = record.headline() {
         notes.extend(completed_only(&group.total));
         notes.extend(unbacked(&group.total));
         notes.extend(without_a_place(&group.total.tally));
-        let others = record.groups.iter();
-        let others = others.filter(|other| !std::ptr::eq(*other, group));
-        for other in others {
+        for other in record.others(group) {
             notes.push(format!(
                 "{} are not among these figures: {} requests, {} good, {} errors",
                 other.name,
@@ -86,17 +76,11 @@ pub fn notes(record: &TrialRecord) -> Vec<String> {
 
 pub(super) fn interrupted(record: &TrialRecord) -> Option<String> {
     let run = &record.run;
-    if !run.interrupted {
-        return None;
-    }
-    let planned = run
-        .planned_s
-        .map(|seconds| format!(" of {}", span_s(seconds)));
-    let planned = planned.unwrap_or_default();
+    let planned = run.planned_s.map(span_s);
+    let planned = planned.map_or_else(String::new, |planned| format!(" of {planned}"));
     let ran = span_s(run.ran_s);
-    Some(format!(
-        "interrupted after {ran}{planned}: this is what was measured so far"
-    ))
+    let sentence = format!("interrupted after {ran}{planned}: this is what was measured so far");
+    run.interrupted.then_some(sentence)
 }
 
 /// The verdict in one sentence.
@@ -119,6 +103,13 @@ pub(super) fn client(verdict: &Verdict) -> String {
         true => "the client was not the limit".to_owned(),
         false => format!("the client was not the limit: {}", facts.join(", ")),
     }
+}
+
+/// What a verdict says besides; what was late is the reason where the client was the limit.
+pub(super) fn remarks(verdict: &Verdict) -> impl Iterator<Item = &String> {
+    let late = verdict.late.iter().chain(&verdict.read_late);
+    let late = late.filter(move |_| !verdict.client_limited);
+    late.chain(&verdict.short).chain(&verdict.notes)
 }
 
 /// Below one request in flight the law would hold whatever was measured: nothing is said then.

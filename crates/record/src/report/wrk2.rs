@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::Block;
 use super::family::{wrk_binary, wrk_metric, wrk_padded, wrk_time_s, wrk_time_us};
-use super::parts::{Moments, threads};
+use super::parts::{Moments, threads, unconnected};
 use crate::distribution::value_at_percent;
 use crate::{ErrorKind, Tally};
 
@@ -57,20 +57,16 @@ fn stats(name: &str, moments: Moments, shown: fn(f64) -> String) -> String {
 }
 
 fn errors(tally: &Tally) -> String {
-    let sum = |kinds: &[ErrorKind]| kinds.iter().map(|&kind| tally.errors_of(kind)).sum::<u64>();
-    let connect = sum(&[
-        ErrorKind::Refused,
-        ErrorKind::ConnectTimeout,
-        ErrorKind::ConnectFailed,
-    ]);
-    let read = sum(&[
+    let connect = unconnected(tally);
+    let read = [
         ErrorKind::Reset,
         ErrorKind::ClosedEarly,
         ErrorKind::StreamReset,
         ErrorKind::ShortBody,
         ErrorKind::LongBody,
         ErrorKind::Malformed,
-    ]);
+    ];
+    let read: u64 = read.map(|kind| tally.errors_of(kind)).iter().sum();
     let timeout = tally.errors_of(ErrorKind::Timeout);
     let mut out = String::new();
     if connect + read + timeout > 0 {
@@ -97,15 +93,14 @@ fn distribution(histogram: &Histogram<u64>) -> String {
         "{:>12} {:>12} {:>12} {:>12}\n\n",
         "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
     );
-    for step in percentile_steps(histogram, 5) {
+    percentile_steps(histogram, |value_us, percent, count| {
         out += &format!(
-            "{:>12.3} {:>12.6} {:>12} {:>12.2}\n",
-            step.value_us as f64 / 1000.0,
-            step.percent / 100.0,
-            step.count,
-            1.0 / (1.0 - step.percent / 100.0)
+            "{:>12.3} {:>12.6} {count:>12} {:>12.2}\n",
+            value_us as f64 / 1000.0,
+            percent / 100.0,
+            1.0 / (1.0 - percent / 100.0)
         );
-    }
+    });
     let scaled = |us: f64| us / 1000.0;
     let max_us = histogram.lowest_equivalent(histogram.max());
     let moments = Moments::of(histogram);
@@ -119,7 +114,8 @@ fn distribution(histogram: &Histogram<u64>) -> String {
         scaled(max_us as f64),
         histogram.len()
     );
-    let sub_buckets = sub_buckets(histogram.sigfig());
+    // The smallest power of two that resolves the significant digits.
+    let sub_buckets = (2 * 10_u64.pow(u32::from(histogram.sigfig()))).next_power_of_two();
     out += &format!(
         "#[Buckets = {:>12}, SubBuckets     = {sub_buckets:>12}]\n",
         histogram.buckets()
@@ -127,22 +123,13 @@ fn distribution(histogram: &Histogram<u64>) -> String {
     out
 }
 
-/// The smallest power of two that resolves these significant digits.
-fn sub_buckets(significant_digits: u8) -> u64 {
-    (2 * 10_u64.pow(u32::from(significant_digits))).next_power_of_two()
-}
+/// Steps of the spectrum for each halving of what is left to 100 %.
+const TICKS: f64 = 5.0;
 
-struct Step {
-    value_us: u64,
-    percent: f64,
-    count: u64,
-}
-
-/// The steps of `hdr_percentile_iter`: `ticks` for each halving of what is left to 100 %. A bucket
-/// stands for every step that it reaches, but the last bucket only for one, and then for 100 %.
-fn percentile_steps(histogram: &Histogram<u64>, ticks: u64) -> Vec<Step> {
+/// The steps of `hdr_percentile_iter`: value, percentage and samples up to it. A bucket stands for
+/// every step that it reaches, but the last bucket only for one, and then for 100 %.
+fn percentile_steps(histogram: &Histogram<u64>, mut step: impl FnMut(u64, f64, u64)) {
     let total = histogram.len();
-    let mut steps = Vec::new();
     let mut next_percent = 0.0;
     let mut count = 0;
     let mut last_us = 0;
@@ -151,22 +138,13 @@ fn percentile_steps(histogram: &Histogram<u64>, ticks: u64) -> Vec<Step> {
         last_us = histogram.highest_equivalent(bucket.value_iterated_to());
         let reached = 100.0 * count as f64 / total as f64;
         while next_percent <= reached {
-            steps.push(Step {
-                value_us: last_us,
-                percent: next_percent,
-                count,
-            });
+            step(last_us, next_percent, count);
             let halvings = (100.0 / (100.0 - next_percent)).log2().floor();
-            next_percent += 100.0 / (ticks as f64 * 2_f64.powf(halvings + 1.0));
+            next_percent += 100.0 / (TICKS * 2_f64.powf(halvings + 1.0));
             if count == total {
                 break;
             }
         }
     }
-    steps.push(Step {
-        value_us: last_us,
-        percent: 100.0,
-        count,
-    });
-    steps
+    step(last_us, 100.0, count);
 }

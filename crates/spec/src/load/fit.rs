@@ -3,7 +3,7 @@
 
 use super::values::HttpVersion;
 use super::{LoadSpec, SERVER, foreseen, tls};
-use crate::rules::{self, Rule, first_of, unfit};
+use crate::rules::{self, Rule, exclude, first_of, unfit};
 use crate::{SpecError, Table, given};
 
 const CLOCK: &str = "an open loop: --rate, --steps or --ramp";
@@ -117,10 +117,8 @@ fn check_plain(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
         (true, false) => "--connections 0 leaves none",
         (false, false) => return Ok(()),
     };
-    match first_of(given, OF_PLAIN) {
-        Some(option) => Err(unfit(option, format!("it is for plain clients, and {why}"))),
-        None => Ok(()),
-    }
+    let why = format!("it is for plain clients, and {why}");
+    exclude(OF_PLAIN, &why, given)
 }
 
 /// What users and players, where they are alone, know by themselves.
@@ -128,23 +126,14 @@ fn check_known(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
     if !spec.has_actors_alone() {
         return Ok(());
     }
-    let refuse = |option: &str, why: &str| Err(unfit(option, why.to_owned()));
-    if let Some(option) = first_of(given, &["rate", "steps", "ramp"]) {
-        return refuse(
-            option,
-            "users and players have a pace of their own; plain clients beside them are asked for by \
-             both --connections and --users or --players",
-        );
-    }
-    let expected = first_of(given, EXPECTED);
+    let own_pace = "users and players have a pace of their own; plain clients beside them are \
+                    asked for by both --connections and --users or --players";
+    exclude(&["rate", "steps", "ramp"], own_pace, given)?;
     if spec.users.scenario.is_none() {
-        return match expected {
-            Some(option) => refuse(option, "a player expects the part it asks for"),
-            None => Ok(()),
-        };
+        return exclude(EXPECTED, "a player expects the part it asks for", given);
     }
-    if let Some(option) = first_of(given, ASKED).or(expected) {
-        return refuse(option, "the scenario says what is asked for");
+    for options in [ASKED, EXPECTED] {
+        exclude(options, "the scenario says what is asked for", given)?;
     }
     match *spec.requests.http {
         HttpVersion::Http10 => {

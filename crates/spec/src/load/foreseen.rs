@@ -46,8 +46,7 @@ impl From<String> for Address {
     }
 }
 
-as_text!(Address, |text| Ok(Self(text.to_owned())), |it, f| f
-    .write_str(it));
+as_text!(Address, |text| Ok(Self(text.to_owned())));
 
 /// A share in hundredths: `1%`, `0.5%`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,24 +1,15 @@
 //! A load as words, as a table, and as data: each makes the others.
 
-use clap::{Args, FromArgMatches};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Table, fill, given, names, words};
+use crate::tests::{check_forms, check_names, read, table};
+use crate::{fill, names};
 
 /// A load of plain words.
 fn typed(options: &str) -> LoadSpec {
     let words = options.split_ascii_whitespace().map(str::to_owned);
-    read(std::iter::once("http://127.0.0.1:9/".to_owned()).chain(words)).unwrap()
-}
-
-fn read(words: impl IntoIterator<Item = String>) -> Result<LoadSpec, clap::Error> {
-    let command = LoadSpec::augment_args(clap::Command::new("load").no_binary_name(true));
-    LoadSpec::from_arg_matches(&command.try_get_matches_from(words)?)
-}
-
-fn table(text: &str) -> Table {
-    toml::from_str(text).unwrap()
+    read(std::iter::once("http://127.0.0.1:9/".to_owned()).chain(words))
 }
 
 /// Every option with a value that is not its default.
@@ -96,14 +87,7 @@ const EVERY: &[(&str, &str)] = &[
 
 #[test]
 fn every_option_is_a_field_and_every_field_an_option() {
-    let known: std::collections::BTreeSet<String> =
-        EVERY.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(names::<LoadSpec>(), known);
-    for (name, value) in EVERY {
-        let spec: LoadSpec = fill(&table(&format!("{name} = {value}"))).unwrap();
-        let given = given(&spec);
-        assert_eq!(given.keys().collect::<Vec<_>>(), [name], "{value}");
-    }
+    check_names::<LoadSpec>(EVERY, &names::<LoadSpec>());
 }
 
 proptest! {
@@ -111,14 +95,7 @@ proptest! {
     fn words_tables_and_data_say_the_same(
         some in proptest::sample::subsequence(EVERY, 0..EVERY.len())
     ) {
-        let lines: Vec<String> =
-            some.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-        let spec: LoadSpec = fill(&table(&lines.join("\n"))).unwrap();
-        prop_assert_eq!(&read(words(&spec)).unwrap(), &spec);
-        let text = toml::to_string(&spec).unwrap();
-        prop_assert_eq!(&toml::from_str::<LoadSpec>(&text).unwrap(), &spec);
-        let text = serde_json::to_string(&spec).unwrap();
-        prop_assert_eq!(&serde_json::from_str::<LoadSpec>(&text).unwrap(), &spec);
+        check_forms::<LoadSpec>(&some);
     }
 }
 

@@ -1,16 +1,15 @@
 //! How servers are reached by https.
 
-use clap::{Args, ValueHint};
+use clap::ValueHint;
 
 use super::values::KeyExchange;
 use super::{LoadSpec, Scheme};
-use crate::rules::{first_of, unfit};
+use crate::rules::exclude;
 use crate::values::{FilePath, OnOff};
 use crate::{SpecError, Table, one_of, spec};
 
 spec! {
     /// How servers are reached by https.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "TLS")]
     pub struct TlsClientSpec {
         /// Certificates in PEM of the authorities to trust, in place of the system's.
@@ -68,11 +67,8 @@ pub(super) fn check(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
         let mut urls = spec.url.iter();
         urls.any(|url| url.scheme() == Scheme::Https)
     };
-    match first_of(given, OF_TLS).filter(|_| !may_be_https) {
-        Some(option) => {
-            let why = "it is for TLS, and no URL begins with https".to_owned();
-            Err(unfit(option, why))
-        }
-        None => Ok(()),
+    match may_be_https {
+        true => Ok(()),
+        false => exclude(OF_TLS, "it is for TLS, and no URL begins with https", given),
     }
 }

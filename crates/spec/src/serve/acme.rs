@@ -1,10 +1,6 @@
 //! Where automatic certificates come from, and for which names.
-#![allow(
-    rustdoc::bare_urls,
-    reason = "the comments are help texts, too: a URL stands for itself"
-)]
 
-use clap::{Args, ValueHint};
+use clap::ValueHint;
 
 use crate::ValueError;
 use crate::spec;
@@ -12,7 +8,6 @@ use crate::values::FilePath;
 
 spec! {
     /// Automatic certificates.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "Automatic certificates")]
     pub struct AcmeSpec {
         /// Get certificates from an authority by ACME, and renew them. The authority may write to this
@@ -67,71 +62,63 @@ const LABEL_LEN_MAX: usize = 63;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainName(pub String);
 
-as_text!(
-    DomainName,
-    |text| {
-        const RIGHT: &str = "a DNS name such as www.example.org";
-        if text.starts_with("*.") {
-            return Err(ValueError::new(
-                "for a wildcard an authority asks for a record in the DNS (DNS-01), which a web server cannot \
-                 make",
-                "each name by itself, or --tls-cert with a certificate from a DNS client",
-            ));
-        }
-        let name = text.strip_suffix('.').unwrap_or(text);
-        if !name.is_ascii() {
-            let right = "its ASCII form, which begins with xn--";
-            return Err(ValueError::new("not a name in ASCII", right));
-        }
-        let is_label = |label: &str| {
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-            (1..=LABEL_LEN_MAX).contains(&label.len())
-                && label.bytes().all(is_plain)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        let last = name.rsplit('.').next().unwrap_or_default();
-        let is_address = last.bytes().all(|byte| byte.is_ascii_digit());
-        let is_name = name.len() <= NAME_LEN_MAX && name.split('.').all(is_label);
-        if !is_name || is_address {
-            return Err(ValueError::new("not a DNS name", RIGHT));
-        }
-        if !name.contains('.') {
-            return Err(ValueError::new(
-                "no authority knows a name without a dot",
-                RIGHT,
-            ));
-        }
-        Ok(Self(name.to_ascii_lowercase()))
-    },
-    |it, f| { f.write_str(&it.0) }
-);
+as_text!(DomainName, |text| {
+    const RIGHT: &str = "a DNS name such as www.example.org";
+    if text.starts_with("*.") {
+        return Err(ValueError::new(
+            "for a wildcard an authority asks for a record in the DNS (DNS-01), which a web server cannot \
+             make",
+            "each name by itself, or --tls-cert with a certificate from a DNS client",
+        ));
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    if !name.is_ascii() {
+        let right = "its ASCII form, which begins with xn--";
+        return Err(ValueError::new("not a name in ASCII", right));
+    }
+    let is_label = |label: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        (1..=LABEL_LEN_MAX).contains(&label.len())
+            && label.bytes().all(is_plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_address = last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = name.len() <= NAME_LEN_MAX && name.split('.').all(is_label);
+    if !is_name || is_address {
+        return Err(ValueError::new("not a DNS name", RIGHT));
+    }
+    if !name.contains('.') {
+        return Err(ValueError::new(
+            "no authority knows a name without a dot",
+            RIGHT,
+        ));
+    }
+    Ok(Self(name.to_ascii_lowercase()))
+});
 
 /// Where an authority writes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Email(pub String);
 
-as_text!(
-    Email,
-    |text| {
-        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b",;<>\"?&%#".contains(&byte);
-        match text.split_once('@') {
-            Some((user, host))
-                if !user.is_empty()
-                    && host.contains('.')
-                    && !host.contains('@')
-                    && text.bytes().all(is_plain) =>
-            {
-                Ok(Self(text.to_owned()))
-            }
-            _ => Err(ValueError::new(
-                "not an address for mail",
-                "you@example.org, say",
-            )),
+as_text!(Email, |text| {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b",;<>\"?&%#".contains(&byte);
+    match text.split_once('@') {
+        Some((user, host))
+            if !user.is_empty()
+                && host.contains('.')
+                && !host.contains('@')
+                && text.bytes().all(is_plain) =>
+        {
+            Ok(Self(text.to_owned()))
         }
-    },
-    |it, f| { f.write_str(&it.0) }
-);
+        _ => Err(ValueError::new(
+            "not an address for mail",
+            "you@example.org, say",
+        )),
+    }
+});
 
 /// The longest key identifier: authorities' have 20 to 60 characters.
 const KEY_ID_LEN_MAX: usize = 256;
@@ -140,37 +127,29 @@ const KEY_ID_LEN_MAX: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyId(pub String);
 
-as_text!(
-    KeyId,
-    |text| {
-        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-        match is_plain && (1..=KEY_ID_LEN_MAX).contains(&text.len()) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::new(
-                "not a key identifier",
-                "the one that the authority shows, without spaces",
-            )),
-        }
-    },
-    |it, f| { f.write_str(&it.0) }
-);
+as_text!(KeyId, |text| {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_plain && (1..=KEY_ID_LEN_MAX).contains(&text.len()) {
+        true => Ok(Self(text.to_owned())),
+        false => Err(ValueError::new(
+            "not a key identifier",
+            "the one that the authority shows, without spaces",
+        )),
+    }
+});
 
 /// The URL of an authority's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryUrl(pub String);
 
-as_text!(
-    DirectoryUrl,
-    |text| {
-        let rest = text.strip_prefix("https://").unwrap_or_default();
-        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-        match is_plain && !rest.is_empty() && !rest.starts_with(['/', ':']) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(ValueError::new("not the URL of a directory", LETS_ENCRYPT)),
-        }
-    },
-    |it, f| { f.write_str(&it.0) }
-);
+as_text!(DirectoryUrl, |text| {
+    let rest = text.strip_prefix("https://").unwrap_or_default();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_plain && !rest.is_empty() && !rest.starts_with(['/', ':']) {
+        true => Ok(Self(text.to_owned())),
+        false => Err(ValueError::new("not the URL of a directory", LETS_ENCRYPT)),
+    }
+});
 
 #[cfg(test)]
 mod tests {

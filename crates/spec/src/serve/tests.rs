@@ -1,18 +1,8 @@
 //! A server as words, as a table, and as data: each makes the others.
 
-use clap::FromArgMatches;
-
 use super::*;
-use crate::{Table, fill, given, names, words};
-
-fn table(text: &str) -> Table {
-    serde_json::from_str(text).unwrap()
-}
-
-fn read(words: impl IntoIterator<Item = String>) -> ServeSpec {
-    let command = ServeSpec::augment_args(clap::Command::new("serve").no_binary_name(true));
-    ServeSpec::from_arg_matches(&command.get_matches_from(words)).unwrap()
-}
+use crate::tests::{check_forms, check_names, table};
+use crate::{fill, names};
 
 /// Every option with a value that is not its default.
 const EVERY: &[(&str, &str)] = &[
@@ -115,37 +105,21 @@ fn every_option_is_a_field_and_every_field_an_option() {
     for removed in ["accounts-proxy", "at-capacity"] {
         assert!(options.remove(removed)); // takes no value any more
     }
-    let known = EVERY.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(options, known);
-    for (name, value) in EVERY {
-        let spec: ServeSpec = fill(&table(&format!("{{\"{name}\": {value}}}"))).unwrap();
-        assert_eq!(given(&spec).keys().collect::<Vec<_>>(), [name], "{value}");
-    }
+    check_names::<ServeSpec>(EVERY, &options);
 }
 
 #[test]
 fn words_tables_and_data_say_the_same() {
-    let all: Vec<String> = EVERY
-        .iter()
-        .map(|(name, value)| format!("\"{name}\": {value}"))
-        .collect();
     // Each alone, and all together.
-    for some in all.chunks(1).chain([&all[..]]) {
-        let spec: ServeSpec = fill(&table(&format!("{{{}}}", some.join(", ")))).unwrap();
-        assert_eq!(read(words(&spec)), spec, "{some:?}");
-        let text = serde_json::to_string(&spec).unwrap();
-        assert_eq!(
-            serde_json::from_str::<ServeSpec>(&text).unwrap(),
-            spec,
-            "{some:?}"
-        );
+    for some in EVERY.chunks(1).chain([EVERY]) {
+        check_forms::<ServeSpec>(some);
     }
 }
 
 /// It was a server that listens nowhere, whose words were those of one that listens at the default.
 #[test]
 fn an_empty_list_is_an_option_that_is_not_given() {
-    for text in [r#"{"listen": []}"#, r#"{"listen": false}"#] {
+    for text in ["listen = []", "listen = false"] {
         let spec: ServeSpec = fill(&table(text)).unwrap();
         assert_eq!(spec, ServeSpec::default(), "{text}");
     }
@@ -154,30 +128,30 @@ fn an_empty_list_is_an_option_that_is_not_given() {
 #[test]
 fn what_is_wrong_is_data() {
     let refused = |text: &str| fill::<ServeSpec>(&table(text)).unwrap_err();
-    let error = refused(r#"{"loops": 0}"#);
+    let error = refused("loops = 0");
     assert_eq!(error.option.as_deref(), Some("loops"));
     assert_eq!(error.error.problem, "out of range");
     for (text, message) in [
         (
-            r#"{"loopss": 1}"#,
+            "loopss = 1",
             "--loopss: no such option; right would be loops",
         ),
         (
-            r#"{"queue": "fifo"}"#,
+            r#"queue = "fifo""#,
             "--queue fifo: unknown; right would be one of shared",
         ),
         (
-            r#"{"keep-alive": "maybe"}"#,
+            r#"keep-alive = "maybe""#,
             "--keep-alive maybe: unknown; right would be on or off",
         ),
-        (r#"{"listen": true}"#, "--listen: the value is missing"),
-        (r#"{"loops": true}"#, "--loops: the value is missing"),
+        ("listen = true", "--listen: the value is missing"),
+        ("loops = true", "--loops: the value is missing"),
         (
-            r#"{"accounts-proxy": "unix"}"#,
+            r#"accounts-proxy = "unix""#,
             "right would be --trust-proxy unix",
         ),
         (
-            r#"{"at-capacity": "close"}"#,
+            r#"at-capacity = "close""#,
             "--at-capacity close: no such option any more; right would be --capacity-per-loop",
         ),
     ] {

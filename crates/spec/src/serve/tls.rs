@@ -1,6 +1,6 @@
 //! How a server speaks TLS.
 
-use clap::{Args, ValueHint};
+use clap::ValueHint;
 use loadline_base::choice;
 
 use super::values::{Named, named};
@@ -46,7 +46,6 @@ impl TlsSpec {
 
 spec! {
     /// How a server speaks TLS.
-    #[derive(Args, Clone, Debug, PartialEq)]
     #[command(next_help_heading = "TLS")]
     pub struct TlsSpec {
         /// A certificate in PEM for https addresses, followed by its authority's; may be given several

@@ -58,8 +58,7 @@ pub(super) fn named<T: Choice>() -> impl TypedValueParser<Value = Named<T>> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
-as_text!(Secret, |text| Ok(Self(text.to_owned())), |it, f| f
-    .write_str(&it.0));
+as_text!(Secret, |text| Ok(Self(text.to_owned())));
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,42 +70,34 @@ impl fmt::Debug for Secret {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName(pub String);
 
-as_text!(
-    FileName,
-    |text| {
-        if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
-            return Err(ValueError::new("not the name of a file", "index.html, say"));
-        }
-        Ok(Self(text.to_owned()))
-    },
-    |it, f| { f.write_str(&it.0) }
-);
+as_text!(FileName, |text| {
+    if matches!(text, "" | "." | "..") || text.contains(['/', '\0']) {
+        return Err(ValueError::new("not the name of a file", "index.html, say"));
+    }
+    Ok(Self(text.to_owned()))
+});
 
 /// The path of the status page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPath(pub String);
 
-as_text!(
-    StatusPath,
-    |text| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
-        let dots = text.split('/').any(|part| part == "." || part == "..");
-        if text.len() > 1 && text.starts_with('/') && text.bytes().all(is_plain) && !dots {
-            return match page_beside_status(text) {
-                Some(page) => Err(ValueError::new(
-                    format!("this is where {page} would be"),
-                    "another name, such as /-/status",
-                )),
-                None => Ok(Self(text.to_owned())),
-            };
-        }
-        Err(ValueError::new(
-            "not a path for it",
-            "a path of letters, digits and -_.~ such as /-/status",
-        ))
-    },
-    |it, f| { f.write_str(&it.0) }
-);
+as_text!(StatusPath, |text| {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    let dots = text.split('/').any(|part| part == "." || part == "..");
+    if text.len() > 1 && text.starts_with('/') && text.bytes().all(is_plain) && !dots {
+        return match page_beside_status(text) {
+            Some(page) => Err(ValueError::new(
+                format!("this is where {page} would be"),
+                "another name, such as /-/status",
+            )),
+            None => Ok(Self(text.to_owned())),
+        };
+    }
+    Err(ValueError::new(
+        "not a path for it",
+        "a path of letters, digits and -_.~ such as /-/status",
+    ))
+});
 
 /// The page in the status page's folder that has this path's name.
 fn page_beside_status(path: &str) -> Option<String> {

@@ -70,9 +70,8 @@ pub(super) struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Opens(usize),
-    Asks(u64),
-    /// A further request of a connection in this burst.
-    AsksMore(u64, usize),
+    /// A connection asks; for more than otherwise, if it is in this burst.
+    Asks(u64, Option<usize>),
     Burst,
     Done(usize),
     Measures,
@@ -170,8 +169,7 @@ impl World {
             }
             match event {
                 Event::Opens(slot) => self.open(slot),
-                Event::Asks(connection) => self.ask(connection),
-                Event::AsksMore(connection, burst) => self.ask_more(connection, burst),
+                Event::Asks(connection, burst) => self.ask(connection, burst),
                 Event::Burst => self.burst(),
                 Event::Done(index) => self.done(index),
                 Event::Measures => {
@@ -194,15 +192,16 @@ impl World {
             closes_us: self.now_us + life_us,
         };
         self.open.insert(id, connection);
-        self.next_request(id, slot);
+        self.next_request(id, slot, None);
         if self.is_in_burst(slot) {
-            self.next_of_burst(id, slot);
+            self.next_request(id, slot, Some(self.burst));
         }
     }
 
-    fn next_request(&mut self, id: u64, slot: usize) {
-        let gap_us = self.exponential() * 1e6 / self.slots[slot].0;
-        self.at(gap_us, Event::Asks(id));
+    fn next_request(&mut self, id: u64, slot: usize, burst: Option<usize>) {
+        let more = if burst.is_some() { BURST_MORE } else { 1.0 };
+        let gap_us = self.exponential() * 1e6 / (self.slots[slot].0 * more);
+        self.at(gap_us, Event::Asks(id, burst));
     }
 
     /// Another part of the connections asks for more.
@@ -212,7 +211,7 @@ impl World {
         let mut those: Vec<_> = open.filter(|(_, slot)| self.is_in_burst(*slot)).collect();
         those.sort_unstable(); // the table has them in any order
         for (id, slot) in those {
-            self.next_of_burst(id, slot);
+            self.next_request(id, slot, Some(self.burst));
         }
         self.at(BURST_US, Event::Burst);
     }
@@ -221,22 +220,11 @@ impl World {
         self.scenario.skew == Skew::Bursts && slot % BURST_PARTS == self.burst % BURST_PARTS
     }
 
-    fn next_of_burst(&mut self, id: u64, slot: usize) {
-        let gap_us = self.exponential() * 1e6 / (self.slots[slot].0 * BURST_MORE);
-        self.at(gap_us, Event::AsksMore(id, self.burst));
-    }
-
-    fn ask_more(&mut self, id: u64, burst: usize) {
-        if burst == self.burst
+    fn ask(&mut self, id: u64, burst: Option<usize>) {
+        if burst.is_none_or(|burst| burst == self.burst)
             && let Some(slot) = self.request(id)
         {
-            self.next_of_burst(id, slot);
-        }
-    }
-
-    fn ask(&mut self, id: u64) {
-        if let Some(slot) = self.request(id) {
-            self.next_request(id, slot);
+            self.next_request(id, slot, burst);
         }
     }
 

@@ -56,9 +56,8 @@ pub(super) fn draw_database(seed: u64) -> (Machine, [Load; 2]) {
             Phase::Station(statement_us),
             Phase::Nothing,
         ];
-        let weight = 1.0;
         let kind = Kind {
-            weight,
+            weight: 1.0,
             phases,
             spread,
         };
@@ -111,61 +110,42 @@ fn asked(
 }
 
 fn kinds(rng: &mut Pcg64Mcg, spread: Spread) -> (String, Vec<Kind>) {
-    let kind = |weight: f64, phases: [Phase; 3]| Kind {
-        weight,
-        phases,
-        spread,
-    };
-    let one = |phase: Phase| [phase, Phase::Nothing, Phase::Nothing];
+    let sleep = |us| [Phase::Sleep(us), Phase::Nothing, Phase::Nothing];
+    let compute = |us| [Phase::Compute(us), Phase::Nothing, Phase::Nothing];
     let login_us = rng.random_range(1000.0..5000.0);
     let login = [
         Phase::Compute(login_us * 0.05),
         Phase::Station(login_us),
         Phase::Compute(login_us * 0.02),
     ];
-    match rng.random_range(0..12) {
-        0 => ("sleep 0".into(), vec![kind(1.0, one(Phase::Nothing))]),
-        1 => (
-            "sleep 100 us".into(),
-            vec![kind(1.0, one(Phase::Sleep(100.0)))],
-        ),
-        2 => ("sleep 1 ms".into(), vec![kind(1.0, one(Phase::Sleep(1e3)))]),
-        3 => (
-            "sleep 10 ms".into(),
-            vec![kind(1.0, one(Phase::Sleep(1e4)))],
-        ),
-        4 => (
-            "sleep 100 ms".into(),
-            vec![kind(1.0, one(Phase::Sleep(1e5)))],
-        ),
-        5 => (
-            "compute 100 us".into(),
-            vec![kind(1.0, one(Phase::Compute(100.0)))],
-        ),
-        6 => (
-            "compute 1 ms".into(),
-            vec![kind(1.0, one(Phase::Compute(1e3)))],
-        ),
-        7 | 8 => ("log in".into(), vec![kind(1.0, login)]),
+    let (name, kinds) = match rng.random_range(0..12) {
+        0 => ("sleep 0", vec![(1.0, [Phase::Nothing; 3])]),
+        1 => ("sleep 100 us", vec![(1.0, sleep(100.0))]),
+        2 => ("sleep 1 ms", vec![(1.0, sleep(1e3))]),
+        3 => ("sleep 10 ms", vec![(1.0, sleep(1e4))]),
+        4 => ("sleep 100 ms", vec![(1.0, sleep(1e5))]),
+        5 => ("compute 100 us", vec![(1.0, compute(100.0))]),
+        6 => ("compute 1 ms", vec![(1.0, compute(1e3))]),
+        7 | 8 => ("log in", vec![(1.0, login)]),
         9 => (
-            "compute 100 us, a tenth sleep 10 ms".into(),
-            vec![
-                kind(0.9, one(Phase::Compute(100.0))),
-                kind(0.1, one(Phase::Sleep(1e4))),
-            ],
+            "compute 100 us, a tenth sleep 10 ms",
+            vec![(0.9, compute(100.0)), (0.1, sleep(1e4))],
         ),
         10 => (
-            "compute 1 ms, half sleep 10 ms".into(),
-            vec![
-                kind(0.5, one(Phase::Compute(1e3))),
-                kind(0.5, one(Phase::Sleep(1e4))),
-            ],
+            "compute 1 ms, half sleep 10 ms",
+            vec![(0.5, compute(1e3)), (0.5, sleep(1e4))],
         ),
         _ => (
-            "log in, half compute 100 us".into(),
-            vec![kind(0.5, login), kind(0.5, one(Phase::Compute(100.0)))],
+            "log in, half compute 100 us",
+            vec![(0.5, login), (0.5, compute(100.0))],
         ),
-    }
+    };
+    let kinds = kinds.into_iter().map(|(weight, phases)| Kind {
+        weight,
+        phases,
+        spread,
+    });
+    (name.to_owned(), kinds.collect())
 }
 
 /// What one job takes: of the CPUs, asleep, of the station.

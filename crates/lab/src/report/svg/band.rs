@@ -33,20 +33,14 @@ pub(super) fn draw(bands: &[Band], [x, y]: [&Scale; 2], plot: &Frame, canvas: &m
             BandAxis::Value => (plot.left, plot.right(), y.at(band.to), y.at(band.from)),
         };
         if band.from != band.to {
-            canvas.rectangle(left, top, right - left, bottom - top, RULE, "");
+            canvas.rectangle([left, top, right - left, bottom - top], RULE, "");
         }
         let style = format!(
             "fill=\"none\" stroke=\"{SOFT}\" stroke-width=\"1.2\" stroke-dasharray=\"2 3\""
         );
         let ends = match band.on {
-            BandAxis::X => [
-                [(left, top), (left, bottom)],
-                [(right, top), (right, bottom)],
-            ],
-            BandAxis::Value => [
-                [(left, top), (right, top)],
-                [(left, bottom), (right, bottom)],
-            ],
+            BandAxis::X => [left, right].map(|x| [(x, top), (x, bottom)]),
+            BandAxis::Value => [top, bottom].map(|y| [(left, y), (right, y)]),
         };
         for end in ends {
             canvas.path(&end, false, &style);

@@ -29,7 +29,6 @@ const DARK: [(&str, &str); 12] = [
 /// A picture in the making.
 pub(super) struct Canvas {
     text: String,
-    described: bool,
 }
 
 /// A part of the picture.
@@ -81,10 +80,7 @@ impl Canvas {
              sans-serif\" fill=\"{INK}\"><rect width=\"{width}\" height=\"{height}\" rx=\"14\" \
              fill=\"#fff\"/>"
         );
-        Self {
-            text,
-            described: false,
-        }
+        Self { text }
     }
 
     /// For a file of its own, which follows the reader's choice of light or dark. Within a page the rules
@@ -106,8 +102,7 @@ impl Canvas {
 
     /// What the picture is, for those who do not see it.
     pub(super) fn describe(&mut self, title: &str, text: &str) {
-        debug_assert!(!self.described, "once");
-        self.described = true;
+        debug_assert!(!self.text.contains("<desc>"), "once");
         let (title, text) = (escaped(title), escaped(text));
         let _ = write!(self.text, "<title>{title}</title><desc>{text}</desc>");
     }
@@ -144,11 +139,8 @@ impl Canvas {
     }
 
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
-        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(short);
-        let _ = write!(
-            self.text,
-            "<path d=\"M{x1} {y1}L{x2} {y2}\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>"
-        );
+        let style = format!("stroke=\"{stroke}\" stroke-width=\"{width}\"");
+        self.path(&[from, to], false, &style);
     }
 
     pub(super) fn path(&mut self, points: &[(f64, f64)], close: bool, attributes: &str) {
@@ -163,16 +155,9 @@ impl Canvas {
         let _ = write!(self.text, "<path d=\"{d}\" {attributes}/>");
     }
 
-    pub(super) fn rectangle(
-        &mut self,
-        x: f64,
-        y: f64,
-        width: f64,
-        height: f64,
-        fill: &str,
-        title: &str,
-    ) {
-        let [x, y, width, height] = [x, y, width, height].map(short);
+    /// Its place: left, top, width and height.
+    pub(super) fn rectangle(&mut self, place: [f64; 4], fill: &str, title: &str) {
+        let [x, y, width, height] = place.map(short);
         let _ = write!(
             self.text,
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\">"

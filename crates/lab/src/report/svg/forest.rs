@@ -5,6 +5,7 @@
 
 use super::COLOURS;
 use super::canvas::{Canvas, INK, RULE, SOFT, wrapped};
+use super::scale::Scale;
 use crate::report::words::digits;
 use crate::report::{Claim, ClaimMeasure, Verdict};
 
@@ -167,82 +168,51 @@ fn unit(measure: &ClaimMeasure) -> Option<f64> {
     unit.filter(|it| *it > 0.0)
 }
 
-/// Where a multiple lies, and whether the axis ends before it.
-fn place(multiple: f64) -> (f64, bool) {
-    let within = multiple.clamp(1.0 / REACH, REACH);
-    let share = (within.ln() / REACH.ln() + 1.0) / 2.0;
-    let x = AXIS.0 + (AXIS.1 - AXIS.0) * share;
-    (x, within != multiple)
+/// The axis of multiples of a value.
+fn multiples_of(unit: f64) -> Scale {
+    Scale::exact((unit / REACH, unit * REACH), true, AXIS)
 }
 
-/// Where values of a row lie.
-enum RowScale {
-    /// As multiples of this.
-    Multiples(f64),
-    /// Evenly between two values, all of the row among them.
-    Even(f64, f64),
-}
-
-impl RowScale {
-    fn of(measure: &ClaimMeasure) -> Self {
-        if let Some(unit) = unit(measure) {
-            return Self::Multiples(unit);
-        }
-        let interval = measure.interval.iter().flat_map(|it| [it.low, it.high]);
-        let bounds = measure.least.into_iter().chain(measure.most);
-        let all = [measure.value].into_iter().chain(interval).chain(bounds);
-        let all = all.chain(measure.published.iter().copied());
-        let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
-        let low = all.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        match high - low {
-            span if span > 0.0 && span.is_finite() => {
-                Self::Even(low - span / 10.0, high + span / 10.0)
-            }
-            _ => Self::Even(low - 1.0, low + 1.0),
-        }
+/// The axis of a row: of multiples, or evenly between two values, all of the row among them.
+fn scale_of(measure: &ClaimMeasure) -> Scale {
+    if let Some(unit) = unit(measure) {
+        return multiples_of(unit);
     }
-
-    /// Where a value lies, and whether the axis ends before it.
-    fn at(&self, value: f64) -> (f64, bool) {
-        match *self {
-            Self::Multiples(unit) => place(value / unit),
-            Self::Even(from, to) => {
-                let within = value.clamp(from, to);
-                let share = (within - from) / (to - from);
-                (AXIS.0 + (AXIS.1 - AXIS.0) * share, within != value)
-            }
-        }
-    }
+    let interval = measure.interval.iter().flat_map(|it| [it.low, it.high]);
+    let bounds = measure.least.into_iter().chain(measure.most);
+    let all = [measure.value].into_iter().chain(interval).chain(bounds);
+    let all = all.chain(measure.published.iter().copied());
+    let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
+    let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let ends = match high - low {
+        span if span > 0.0 && span.is_finite() => (low - span / 10.0, high + span / 10.0),
+        _ => (low - 1.0, low + 1.0),
+    };
+    Scale::exact(ends, false, AXIS)
 }
 
 fn plot(canvas: &mut Canvas, measure: &ClaimMeasure, verdict: Verdict, middle: f64) {
-    let scale = RowScale::of(measure);
+    let scale = scale_of(measure);
     let y = middle + 6.0;
     let at = |value: f64| scale.at(value);
     if measure.least.is_some() || measure.most.is_some() {
-        let from = measure.least.map_or(AXIS.0, |it| at(it).0);
-        let to = measure.most.map_or(AXIS.1, |it| at(it).0);
-        canvas.rectangle(from, y - 9.0, to - from, 18.0, RULE, "");
+        let from = measure.least.map_or(AXIS.0, at);
+        let to = measure.most.map_or(AXIS.1, at);
+        canvas.rectangle([from, y - 9.0, to - from, 18.0], RULE, "");
     }
-    match scale {
-        RowScale::Multiples(unit) => {
-            let one = at(unit).0;
-            canvas.line((one, y - 13.0), (one, y + 13.0), SOFT, 1.0);
+    if let Some(unit) = unit(measure) {
+        canvas.line((at(unit), y - 13.0), (at(unit), y + 13.0), SOFT, 1.0);
+    } else {
+        canvas.line((AXIS.0, y + 11.0), (AXIS.1, y + 11.0), SOFT, 1.0);
+        for (x, value, anchor) in [(AXIS.0, scale.low, "start"), (AXIS.1, scale.high, "end")] {
+            canvas.label((x, y + 11.0 + ENDS), &digits(value, 2), 11.0, anchor);
         }
-        RowScale::Even(from, to) => {
-            canvas.line((AXIS.0, y + 11.0), (AXIS.1, y + 11.0), SOFT, 1.0);
-            for (x, value, anchor) in [(AXIS.0, from, "start"), (AXIS.1, to, "end")] {
-                canvas.label((x, y + 11.0 + ENDS), &digits(value, 2), 11.0, anchor);
-            }
-            for bound in measure.least.into_iter().chain(measure.most) {
-                let x = at(bound).0;
-                canvas.line((x, y - 13.0), (x, y + 11.0), SOFT, 1.0);
-            }
+        for x in measure.least.into_iter().chain(measure.most).map(at) {
+            canvas.line((x, y - 13.0), (x, y + 11.0), SOFT, 1.0);
         }
     }
-    for value in &measure.published {
-        let x = at(*value).0;
+    for x in measure.published.iter().copied().map(at) {
         canvas.line((x, y - 11.0), (x, y + 11.0), INK, 2.4);
     }
     let (colour, form, is_hollow) = match verdict {
@@ -252,27 +222,23 @@ fn plot(canvas: &mut Canvas, measure: &ClaimMeasure, verdict: Verdict, middle: f
         Verdict::NotComparable => (INK, 3, true),
     };
     if let Some(interval) = &measure.interval {
-        let ends = [interval.low, interval.high].map(at);
-        canvas.line((ends[0].0, y), (ends[1].0, y), colour, 2.2);
-        for ((x, is_beyond), inward) in ends.into_iter().zip([1.0, -1.0]) {
-            let points = match is_beyond {
-                true => [
-                    (x + 6.0 * inward, y - 5.0),
-                    (x, y),
-                    (x + 6.0 * inward, y + 5.0),
-                ],
-                false => [(x, y - 5.0), (x, y), (x, y + 5.0)],
-            };
+        let (low, high) = (at(interval.low), at(interval.high));
+        canvas.line((low, y), (high, y), colour, 2.2);
+        for (x, end, inward) in [(low, interval.low, 6.0), (high, interval.high, -6.0)] {
+            // An arrow where the axis ends before it.
+            let back = if scale.contains(end) { 0.0 } else { inward };
+            let points = [(x + back, y - 5.0), (x, y), (x + back, y + 5.0)];
             let style = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"");
             canvas.path(&points, false, &style);
         }
     }
-    canvas.marker((at(measure.value).0, y), form, colour, is_hollow);
+    canvas.marker((at(measure.value), y), form, colour, is_hollow);
 }
 
 fn axis(canvas: &mut Canvas, y: f64) {
+    let scale = multiples_of(1.0);
     for (multiple, text) in TICKS {
-        canvas.label((place(multiple).0, y), text, 11.5, "middle");
+        canvas.label((scale.at(multiple), y), text, 11.5, "middle");
     }
 }
 
@@ -338,10 +304,12 @@ mod tests {
 
     #[test]
     fn values_are_multiples_of_their_bound() {
-        let at_bound = place(1.0);
-        assert_eq!(at_bound, ((AXIS.0 + AXIS.1) / 2.0, false));
-        assert_eq!(place(100.0), (AXIS.1, true));
-        assert!(place(0.0).1 && place(0.0).0 < AXIS.0 + 0.1);
+        let scale = multiples_of(1.0);
+        let at_bound = (scale.at(1.0), scale.contains(1.0));
+        assert_eq!(at_bound, ((AXIS.0 + AXIS.1) / 2.0, true));
+        let beyond = (scale.at(100.0), scale.contains(100.0));
+        assert_eq!(beyond, (AXIS.1, false));
+        assert!(!scale.contains(0.0) && scale.at(0.0) < AXIS.0 + 0.1);
         for (least, most, expected) in [
             (Some(2.0), None, Some(2.0)),
             (None, Some(5.0), Some(5.0)),
@@ -366,6 +334,8 @@ mod tests {
                 value: 0.0,
                 ..ClaimMeasure::default()
             },
+            // What lies beyond the axis stands at its end.
+            measure(f64::MAX, Some(1.0), None),
         ];
         let count = measures.len();
         let claims = [claim(Verdict::Reproduced, "All of it.", measures)];
@@ -373,19 +343,9 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), count, "{svg}");
         assert!(svg.contains("at most 0; published 3"), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        let scale = RowScale::of(&claims[0].measures[2]);
-        let at = |value: f64| scale.at(value).0;
+        let scale = scale_of(&claims[0].measures[2]);
+        let at = |value: f64| scale.at(value);
         assert!(AXIS.0 < at(-0.03) && at(-0.03) < at(0.01) && at(0.01) < at(0.03));
         assert!((at(0.01) - at(0.0) - at(0.02) + at(0.01)).abs() < 1e-9);
-    }
-
-    #[test]
-    fn what_lies_beyond_the_axis_stands_at_its_end() {
-        let wide = measure(f64::MAX, Some(1.0), None);
-        let svg = forest(
-            "P2",
-            &[claim(Verdict::Reproduced, "It is more.", vec![wide])],
-        );
-        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 }

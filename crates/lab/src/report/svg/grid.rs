@@ -7,8 +7,7 @@ use crate::report::words;
 
 /// Columns or rows of a grid with their positions, from the smallest.
 fn sides(figure: &Figure) -> (Vec<f64>, Vec<f64>) {
-    let sorted = |values: Vec<f64>| {
-        let mut values = values;
+    let sorted = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         values.dedup();
         values
@@ -44,8 +43,8 @@ pub(super) fn heat_map(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &m
                 let value = figure.middle(estimate);
                 let share = (value - range.0) / span;
                 let text = words::value(value, figure.value.unit);
-                let (w, h) = (width - 2.0, height - 2.0);
-                canvas.rectangle(left + 1.0, top + 1.0, w, h, &viridis(share), &text);
+                let place = [left + 1.0, top + 1.0, width - 2.0, height - 2.0];
+                canvas.rectangle(place, &viridis(share), &text);
                 if width > 40.0 && height > 17.0 {
                     let ink = if share > 0.55 { "#10202c" } else { "#fff" };
                     let style = format!("font-size=\"11\" fill=\"{ink}\" text-anchor=\"middle\"");

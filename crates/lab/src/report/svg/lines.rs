@@ -1,9 +1,9 @@
-//! Lines with their spread, and bars.
+//! Panels: lines with their spread, and bars.
 
 use super::band::{self, Band, BandAxis};
 use super::canvas::{Canvas, Frame, INK, RULE, SOFT};
 use super::scale::Scale;
-use super::{COLOURS, DASHES};
+use super::{COLOURS, DASHES, grid};
 use crate::plan::ChartKind;
 use crate::report::figure::{Curve, Figure, Panel};
 use crate::report::words;
@@ -27,10 +27,9 @@ const PERCENTILES: [(f64, &str); 7] = [
 
 /// Colour, dash and form of a curve's marks.
 fn colour(curve: &Curve) -> &'static str {
-    if curve.is_reference {
-        SOFT
-    } else {
-        COLOURS[curve.legend % COLOURS.len()]
+    match curve.is_reference {
+        true => SOFT,
+        false => COLOURS[curve.legend % COLOURS.len()],
     }
 }
 
@@ -78,7 +77,7 @@ pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, (left, top): (f64, f6
             ..Curve::default()
         };
         if figure.kind == ChartKind::Bars {
-            block(canvas, (x + 8.0, y - 7.0, 16.0, 12.0), &curve, "");
+            block(canvas, [x + 8.0, y - 7.0, 16.0, 12.0], &curve, "");
         } else {
             stroke(canvas, &[(x, y), (x + 32.0, y)], &curve);
             canvas.marker((x + 16.0, y), index, colour(&curve), curve.is_reference);
@@ -89,22 +88,14 @@ pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, (left, top): (f64, f6
 }
 
 /// A bar of a chart. What others measured is hollow.
-fn block(
-    canvas: &mut Canvas,
-    (x, y, width, height): (f64, f64, f64, f64),
-    curve: &Curve,
-    title: &str,
-) {
+fn block(canvas: &mut Canvas, place: [f64; 4], curve: &Curve, title: &str) {
     if !curve.is_reference {
-        canvas.rectangle(x, y, width, height, colour(curve), title);
+        canvas.rectangle(place, colour(curve), title);
         return;
     }
-    let corners = [
-        (x, y),
-        (x + width, y),
-        (x + width, y + height),
-        (x, y + height),
-    ];
+    let [x, y, width, height] = place;
+    let (right, bottom) = (x + width, y + height);
+    let corners = [(x, y), (right, y), (right, bottom), (x, bottom)];
     let style = format!(
         "fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" stroke-dasharray=\"4 3\"",
         colour(curve)
@@ -122,62 +113,61 @@ fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
     canvas.path(points, false, &style);
 }
 
-pub(super) fn lines(
+/// Draws a panel: its axes, what stands behind its curves, and these.
+pub(super) fn panel(
     figure: &Figure,
     panel: &Panel,
     frame: &Frame,
     bands: &[Band],
     canvas: &mut Canvas,
 ) {
+    if figure.kind.is_grid() {
+        // From above: a value hides none behind it, and each stands there as a number.
+        return grid::heat_map(figure, panel, frame, canvas);
+    }
     let plot = frame.inner(MARGINS);
-    let xs = || figure.points().map(|(_, _, point)| point.x);
-    let range = match figure.x.names.len() {
-        0 => (
-            xs().fold(f64::INFINITY, f64::min),
-            xs().fold(f64::NEG_INFINITY, f64::max),
-        ),
-        count => (-0.4, count as f64 - 0.6),
-    };
-    let x = Scale::new(range, figure.x.log, false, (plot.left, plot.right()));
-    let y = value_scale(figure, bands, &plot);
+    let (x, y) = (x_scale(figure, &plot), value_scale(figure, bands, &plot));
     axes(figure, [&x, &y], &plot, frame, canvas);
     band::draw(bands, [&x, &y], &plot, canvas);
+    if figure.kind == ChartKind::Bars {
+        return bars(figure, panel, [&x, &y], &plot, canvas);
+    }
     for curve in &panel.curves {
-        let at = |value: f64, of: f64| (x.at(of), y.at(value));
-        let drawn = curve
-            .points
-            .iter()
-            .filter_map(|it| Some((it, it.estimate.as_ref()?)));
-        let drawn: Vec<_> = drawn.collect();
-        let bounds: Vec<_> = drawn
-            .iter()
-            .filter_map(|(point, it)| Some((point.x, figure.bounds(it)?)))
-            .collect();
-        if figure.spread == crate::plan::Spread::MinMax || bounds.len() == 1 {
-            for (of, (low, high)) in &bounds {
-                bar(canvas, at(*low, *of), at(*high, *of), colour(curve));
-            }
-        } else if !bounds.is_empty() {
-            let lower = bounds.iter().map(|(of, (low, _))| at(*low, *of));
-            let upper = bounds.iter().rev().map(|(of, (_, high))| at(*high, *of));
-            let outline: Vec<_> = lower.chain(upper).collect();
-            let style = format!("fill=\"{}\" opacity=\"0.16\"", colour(curve));
-            canvas.path(&outline, true, &style);
+        line(figure, curve, [&x, &y], canvas);
+    }
+}
+
+fn line(figure: &Figure, curve: &Curve, [x, y]: [&Scale; 2], canvas: &mut Canvas) {
+    let at = |value: f64, of: f64| (x.at(of), y.at(value));
+    let points = curve.points.iter();
+    let drawn = points.filter_map(|it| Some((it, it.estimate.as_ref()?)));
+    let drawn: Vec<_> = drawn.collect();
+    let bounds: Vec<_> = drawn
+        .iter()
+        .filter_map(|(point, it)| Some((point.x, figure.bounds(it)?)))
+        .collect();
+    if figure.spread == crate::plan::Spread::MinMax || bounds.len() == 1 {
+        for (of, (low, high)) in &bounds {
+            bar(canvas, at(*low, *of), at(*high, *of), colour(curve));
         }
-        let line: Vec<_> = drawn
-            .iter()
-            .map(|(it, of)| at(figure.middle(of), it.x))
-            .collect();
-        stroke(canvas, &line, curve);
-        let every = line.len().div_ceil(MARKERS_MAX).max(1);
-        for (place, (point, _)) in line.into_iter().zip(&drawn).step_by(every) {
-            let is_hollow = curve.is_reference || point.room.is_some();
-            canvas.marker(place, curve.legend, colour(curve), is_hollow);
-        }
-        for point in &curve.points {
-            for value in point.discarded.iter().filter_map(|mark| mark.value) {
-                canvas.cross(at(value, point.x), colour(curve));
-            }
+    } else if !bounds.is_empty() {
+        let lower = bounds.iter().map(|(of, (low, _))| at(*low, *of));
+        let upper = bounds.iter().rev().map(|(of, (_, high))| at(*high, *of));
+        let outline: Vec<_> = lower.chain(upper).collect();
+        let style = format!("fill=\"{}\" opacity=\"0.16\"", colour(curve));
+        canvas.path(&outline, true, &style);
+    }
+    let line = drawn.iter().map(|(it, of)| at(figure.middle(of), it.x));
+    let line: Vec<_> = line.collect();
+    stroke(canvas, &line, curve);
+    let every = line.len().div_ceil(MARKERS_MAX).max(1);
+    for (place, (point, _)) in line.into_iter().zip(&drawn).step_by(every) {
+        let is_hollow = curve.is_reference || point.room.is_some();
+        canvas.marker(place, curve.legend, colour(curve), is_hollow);
+    }
+    for point in &curve.points {
+        for value in point.discarded.iter().filter_map(|mark| mark.value) {
+            canvas.cross(at(value, point.x), colour(curve));
         }
     }
 }
@@ -190,19 +180,8 @@ fn bar(canvas: &mut Canvas, low: (f64, f64), high: (f64, f64), colour: &str) {
     }
 }
 
-pub(super) fn bars(
-    figure: &Figure,
-    panel: &Panel,
-    frame: &Frame,
-    bands: &[Band],
-    canvas: &mut Canvas,
-) {
-    let plot = frame.inner(MARGINS);
+fn bars(figure: &Figure, panel: &Panel, [x, y]: [&Scale; 2], plot: &Frame, canvas: &mut Canvas) {
     let count = figure.x.names.len().max(1) as f64;
-    let x = Scale::new((-0.5, count - 0.5), false, false, (plot.left, plot.right()));
-    let y = value_scale(figure, bands, &plot);
-    axes(figure, [&x, &y], &plot, frame, canvas);
-    band::draw(bands, [&x, &y], &plot, canvas);
     let group = plot.width / count * 0.74;
     let width = (group / panel.curves.len().max(1) as f64).min(90.0);
     let all = width * panel.curves.len() as f64;
@@ -213,7 +192,7 @@ pub(super) fn bars(
             if let Some(estimate) = &point.estimate {
                 let top = y.at(figure.middle(estimate));
                 let text = words::value(figure.middle(estimate), figure.value.unit);
-                let place = (left + 1.5, top, width - 3.0, y.foot() - top);
+                let place = [left + 1.5, top, width - 3.0, plot.bottom() - top];
                 block(canvas, place, curve, &text);
                 if let Some((low, high)) = figure.bounds(estimate) {
                     bar(canvas, (middle, y.at(low)), (middle, y.at(high)), INK);
@@ -224,6 +203,19 @@ pub(super) fn bars(
             }
         }
     }
+}
+
+fn x_scale(figure: &Figure, plot: &Frame) -> Scale {
+    let xs = || figure.points().map(|(_, _, point)| point.x);
+    let range = match figure.x.names.len() {
+        count if figure.kind == ChartKind::Bars => (-0.5, count.max(1) as f64 - 0.5),
+        0 => (
+            xs().fold(f64::INFINITY, f64::min),
+            xs().fold(f64::NEG_INFINITY, f64::max),
+        ),
+        count => (-0.4, count as f64 - 0.6),
+    };
+    Scale::new(range, figure.x.log, false, (plot.left, plot.right()))
 }
 
 fn value_scale(figure: &Figure, bands: &[Band], plot: &Frame) -> Scale {
@@ -263,10 +255,8 @@ fn x_ticks(figure: &Figure, x: &Scale, count: usize) -> Vec<(f64, String)> {
             .collect();
     }
     if figure.kind == ChartKind::Spectrum {
-        let most = figure
-            .points()
-            .map(|(_, _, point)| point.x)
-            .fold(1.0, f64::max);
+        let xs = figure.points().map(|(_, _, point)| point.x);
+        let most = xs.fold(1.0, f64::max);
         let there = PERCENTILES.into_iter().filter(|(at, _)| *at <= most);
         return there.map(|(at, text)| (at, text.to_owned())).collect();
     }

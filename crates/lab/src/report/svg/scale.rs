@@ -6,8 +6,8 @@ use crate::report::words;
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     log: bool,
-    low: f64,
-    high: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
     from: f64,
     to: f64,
 }
@@ -18,30 +18,34 @@ impl Scale {
     pub(super) fn new(range: (f64, f64), log: bool, with_zero: bool, ends: (f64, f64)) -> Self {
         let (mut low, mut high) = range;
         if log {
-            low = if low > 0.0 {
-                low
-            } else {
-                (high / 1000.0).max(f64::MIN_POSITIVE)
-            };
+            if low <= 0.0 {
+                low = (high / 1000.0).max(f64::MIN_POSITIVE);
+            }
             (low, high) = (low / 1.12, high.max(low * 1.01) * 1.12);
         } else if with_zero {
             low = low.min(0.0);
-            high = if high > low {
-                high + (high - low) * 0.06
-            } else {
-                low + 1.0
-            };
+            high += if high > low { (high - low) * 0.06 } else { 1.0 };
         } else {
             let margin = if high > low { (high - low) * 0.03 } else { 1.0 };
             (low, high) = (low - margin, high + margin);
         }
+        Self::exact((low, high), log, ends)
+    }
+
+    /// Over a range without a margin; that of a logarithmic axis is above 0.
+    pub(super) fn exact((low, high): (f64, f64), log: bool, (from, to): (f64, f64)) -> Self {
         Self {
             log,
             low,
             high,
-            from: ends.0,
-            to: ends.1,
+            from,
+            to,
         }
+    }
+
+    /// Whether a value is not beyond the axis.
+    pub(super) fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
     }
 
     /// Where a value lies; what is beyond the axis lies at its end.
@@ -52,11 +56,6 @@ impl Scale {
             (value - self.low) / (self.high - self.low)
         };
         self.from + (self.to - self.from) * share.clamp(0.0, 1.0)
-    }
-
-    /// The position of the axis's foot.
-    pub(super) fn foot(&self) -> f64 {
-        self.from
     }
 
     /// About `count` round values with their text, in units of `divisor`.

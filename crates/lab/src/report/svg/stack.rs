@@ -2,8 +2,7 @@
 
 use super::band::Band;
 use super::canvas::{Canvas, Frame, wrapped};
-use super::{grid, lines};
-use crate::plan::ChartKind;
+use super::lines;
 use crate::report::figure::Figure;
 
 /// Narrow, so that its text is large enough on a phone.
@@ -39,7 +38,7 @@ pub fn stack(title: &str, about: &str, parts: &[StackPart]) -> String {
         canvas.text(16.0, y, line, style);
         y += 20.0;
     }
-    if let Some(figure) = first.filter(|figure| !figure.kind.is_grid()) {
+    if let Some(figure) = first {
         lines::legend(figure, &mut canvas, (12.0, y), WIDTH);
     }
     y = top;
@@ -83,13 +82,7 @@ fn draw_part(part: &StackPart, index: usize, top: f64, canvas: &mut Canvas) {
             canvas.label((66.0, y + 6.0), &panel.title, 12.5, "start");
         }
         let frame = frame.below(if panel.title.is_empty() { 0.0 } else { 12.0 });
-        match figure.kind {
-            ChartKind::HeatMap | ChartKind::Surface => {
-                grid::heat_map(figure, panel, &frame, canvas);
-            }
-            ChartKind::Bars => lines::bars(figure, panel, &frame, &part.bands, canvas),
-            _ => lines::lines(figure, panel, &frame, &part.bands, canvas),
-        }
+        lines::panel(figure, panel, &frame, &part.bands, canvas);
         y += height;
     }
 }
@@ -99,6 +92,7 @@ mod tests {
     use super::super::band::BandAxis;
     use super::*;
     use crate::analysis::Estimate;
+    use crate::plan::ChartKind;
     use crate::report::figure::{Curve, Point};
 
     fn figure(title: &str) -> Figure {
@@ -126,25 +120,18 @@ mod tests {
 
     #[test]
     fn charts_stand_below_each_other_with_one_legend_and_their_bands() {
+        let part = |title, on, (from, to), text: &str| StackPart {
+            figure: figure(title),
+            bands: vec![Band {
+                on,
+                from,
+                to,
+                text: text.to_owned(),
+            }],
+        };
         let parts = [
-            StackPart {
-                figure: figure("Throughput"),
-                bands: vec![Band {
-                    on: BandAxis::X,
-                    from: 1.2,
-                    to: 1.5,
-                    text: "claimed bend".to_owned(),
-                }],
-            },
-            StackPart {
-                figure: figure("Ratio"),
-                bands: vec![Band {
-                    on: BandAxis::Value,
-                    from: 9.0,
-                    to: 9.0,
-                    text: "claimed: 9 times".to_owned(),
-                }],
-            },
+            part("Throughput", BandAxis::X, (1.2, 1.5), "claimed bend"),
+            part("Ratio", BandAxis::Value, (9.0, 9.0), "claimed: 9 times"),
         ];
         let svg = stack("Fig. 1: a chart", "It rises.", &parts);
         for part in [

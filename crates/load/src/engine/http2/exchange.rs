@@ -15,8 +15,6 @@ use crate::judge;
 struct Watching<'c> {
     clients: &'c mut [Client],
     now_ns: u64,
-    /// Whether also at what they say about trying again.
-    looks: bool,
 }
 
 impl StreamObserver for Watching<'_> {
@@ -30,7 +28,7 @@ impl StreamObserver for Watching<'_> {
 
     #[inline]
     fn field(&mut self, slot: u32, status: u16, name: &[u8], value: &[u8]) {
-        if self.looks && status >= 400 && name == b"retry-after" {
+        if status >= 400 && name == b"retry-after" {
             let seconds = retry_seconds(value).unwrap_or(0);
             self.clients[slot as usize].retry_after_s = seconds;
         }
@@ -116,14 +114,12 @@ impl Engine<'_> {
     pub(super) fn feed(&mut self, number: u32, mut bytes: &[u8]) -> bool {
         let generation = self.http2.link(number).generation;
         let clients = self.http2.clients_of(number);
-        let looks = self.plan.retries.is_some();
         let received_ns = self.time.now_ns;
         loop {
             let range = clients.start as usize..clients.end as usize;
             let mut watching = Watching {
                 clients: &mut self.clients[range],
                 now_ns: received_ns,
-                looks,
             };
             let session = &mut self.http2.links[number as usize].session;
             let Some(event) = session.receive(&mut bytes, &self.limits, &mut watching) else {
@@ -197,9 +193,8 @@ impl Engine<'_> {
         }
         // A timeout was a pause already.
         let has_served = is_used || kind == ErrorKind::Timeout;
-        match &self.driver {
-            Driver::Closed(closed) if !has_served && closed.next_is_at_once() => self.pause(index),
-            Driver::Closed(_) => self.next_after_failure(index),
+        match self.driver {
+            Driver::Closed(_) => self.next_after_failure(index, has_served),
             Driver::Open(_) if is_kept => self.put_idle(index),
             Driver::Open(_) => {} // once there is a connection again
         }
@@ -213,8 +208,7 @@ impl Engine<'_> {
         self.receive_link(number, false);
         let now_ns = self.time.now_ns;
         let client = self.client(index);
-        let is_out = matches!(client.stage, Stage::Sending | Stage::Awaiting);
-        if !client.has_request || !is_out || client.deadline_ns > now_ns {
+        if !client.has_request || !client.is_under_way() || client.deadline_ns > now_ns {
             return;
         }
         let (stage, sent_ns) = (client.stage, client.stamps.sent_ns);
@@ -234,7 +228,7 @@ impl Engine<'_> {
     pub(in crate::engine) fn give_up_stream(&mut self, index: u32) {
         let (number, slot) = self.http2.place(index);
         let client = self.client(index);
-        let is_out = matches!(client.stage, Stage::Sending | Stage::Awaiting);
+        let is_out = client.is_under_way();
         client.stage = Stage::Closed;
         if is_out {
             self.http2.link(number).session.cancel(slot);
@@ -250,18 +244,15 @@ impl Engine<'_> {
         }
         self.drain(number, Fate::Lost);
         for (slot, index) in (0..).zip(self.http2.clients_of(number)) {
-            let stage = self.client(index).stage;
-            if !matches!(stage, Stage::Sending | Stage::Awaiting) {
+            if !self.client(index).is_under_way() {
                 continue;
             }
             let has_begun = self.http2.link(number).session.has_begun(slot);
-            self.fail_stream(
-                index,
-                match kind {
-                    ErrorKind::ClosedEarly if has_begun => ErrorKind::ShortBody,
-                    kind => kind,
-                },
-            );
+            let kind = match kind {
+                ErrorKind::ClosedEarly if has_begun => ErrorKind::ShortBody,
+                kind => kind,
+            };
+            self.fail_stream(index, kind);
         }
         self.http2.link(number).close();
         self.reopen(number, kind);

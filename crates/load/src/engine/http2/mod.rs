@@ -220,23 +220,18 @@ impl<'p> Http2Links<'p> {
     }
 
     /// Those that are open.
-    pub(super) fn open_count(&self) -> usize {
-        let open = self
-            .links
-            .iter()
-            .filter(|link| link.stage == LinkStage::Open);
-        open.count()
+    pub(super) fn open_count(&self) -> u64 {
+        let is_open = |link: &&Http2Link| link.stage == LinkStage::Open;
+        self.links.iter().filter(is_open).count() as u64
     }
 
     /// Requests that can be out at one time, as far as the servers have said.
     pub(super) fn in_flight_max(&self) -> u64 {
         let streams = self.links.iter().map(|link| {
             let said = self.servers[usize::from(link.server)];
-            let is_known = said.is_proven && said.streams_max < self.streams;
-            u64::from(if is_known {
-                said.streams_max
-            } else {
-                self.streams
+            u64::from(match said.is_proven {
+                true => said.streams_max.min(self.streams),
+                false => self.streams,
             })
         });
         streams.sum()

@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 use loadline_base::{Millis, Token};
 use loadline_proto::{Connector, Http2Client};
 use loadline_record::ErrorKind;
-use loadline_sys::{Interest, arrival, connect};
+use loadline_sys::{Interest, connect};
 
 use super::{LinkStage, token};
 use crate::engine::client::Stage;
-use crate::engine::exchange::{Fate, is_stamped};
+use crate::engine::exchange::Fate;
 use crate::engine::{Driver, Engine};
 use crate::judge;
 use crate::secure_link::{SecureLink, UnfitServer};
@@ -27,37 +27,29 @@ impl Engine<'_> {
         }
     }
 
-    /// Opens one that stood in the queue; whether it is on its way now.
-    pub(in crate::engine) fn open_link(&mut self, number: u32) -> bool {
+    /// Opens one that stood in the queue, unless it is on its way by now.
+    pub(in crate::engine) fn open_link(&mut self, number: u32) {
         let link = self.http2.link(number);
         link.is_queued = false;
-        if link.stage != LinkStage::Closed {
-            return false;
+        if link.stage == LinkStage::Closed {
+            link.is_opening = true;
+            self.opener.in_progress += 1;
+            self.connect_link(number);
         }
-        link.is_opening = true;
-        true
     }
 
-    pub(in crate::engine) fn connect_link(&mut self, number: u32) {
+    pub(super) fn connect_link(&mut self, number: u32) {
         self.time.look_at_clock();
         let begun_ns = self.time.now_ns;
-        let (plan, place) = (self.plan, self.first_client + u64::from(number));
-        let source = match plan.sources.len() as u64 {
-            0 => None,
-            sources => plan.sources.get((place % sources) as usize).copied(),
+        let server = self.http2.link(number).server;
+        let socket = match self.begin_to_connect(number, server) {
+            Ok(socket) => socket,
+            Err(kind) => return self.link_failed(number, kind),
         };
         let clients = self.clients.len();
         let link = self.http2.link(number);
-        let address = plan.servers[usize::from(link.server)];
-        let socket = match connect::connect(&address, source, None) {
-            Ok(socket) => socket,
-            Err(error) => return self.link_failed(number, judge::connect_fault(&error)),
-        };
-        if is_stamped(number) {
-            let _ = arrival::stamp(socket.as_fd()); // without, nothing is known of reading
-        }
         link.stage = LinkStage::Connecting;
-        link.deadline_ns = begun_ns.saturating_add(plan.timeout_ns);
+        link.deadline_ns = begun_ns.saturating_add(self.plan.timeout_ns);
         link.begun_ns = begun_ns;
         link.requests_left = self.requests_per_connection;
         link.is_used = false;
@@ -125,8 +117,8 @@ impl Engine<'_> {
         if stage != LinkStage::Greeting {
             return;
         }
-        self.link_no_longer_opening(number);
         let link = self.http2.link(number);
+        self.opener.opened(&mut link.is_opening);
         link.stage = LinkStage::Open;
         // What was sent before may be all that the connection carries.
         let room = if link.is_kept() { streams_max } else { 0 };
@@ -147,8 +139,9 @@ impl Engine<'_> {
     /// A connection has not come to be of use. Requests that were to be sent over it have failed.
     #[cold]
     pub(super) fn link_failed(&mut self, number: u32, kind: ErrorKind) {
-        self.link_no_longer_opening(number);
-        self.http2.link(number).close();
+        let link = self.http2.link(number);
+        self.opener.opened(&mut link.is_opening);
+        link.close();
         let had_requests = self.fail_all(number, kind);
         if !had_requests && !self.time.is_started {
             self.recorder.tally(self.time.calendar.phase()).error(kind);
@@ -241,12 +234,6 @@ impl Engine<'_> {
         if !self.http2.servers[server].is_proven {
             let unfit = UnfitServer::without_http2(self.plan.servers[server], is_secure);
             self.secured.refuse(unfit);
-        }
-    }
-
-    fn link_no_longer_opening(&mut self, number: u32) {
-        if std::mem::take(&mut self.http2.link(number).is_opening) {
-            self.opener.opened();
         }
     }
 

@@ -89,33 +89,18 @@ impl Engine<'_> {
     fn sent_some(&mut self, number: u32, count: usize) {
         let phase = self.time.calendar.phase();
         self.recorder.tally(phase).bytes_sent += count as u64;
-        let now_ns = self.time.now_ns;
-        let link = &mut self.http2.links[number as usize];
-        let (sent, _) = link.session.progress();
-        while let Some((index, begin)) = link.unsent.front().copied()
+        let (sent, _) = self.http2.link(number).session.progress();
+        while let Some((index, begin)) = self.http2.link(number).unsent.front().copied()
             && begin < sent
         {
-            link.unsent.pop_front();
+            self.http2.link(number).unsent.pop_front();
             let client = &mut self.clients[index as usize];
             if !client.has_request || client.stage != Stage::Sending {
                 continue; // given up meanwhile
             }
             client.stage = Stage::Awaiting;
             client.sent_bytes = 1;
-            client.retry_after_s = 0;
-            client.stamps.sent_ns = now_ns;
-            client.stamps.first_ns = 0;
-            let tally = self.recorder.tally(client.phase);
-            match client.retries {
-                0 => tally.sent += 1,
-                _ => tally.retries += 1,
-            }
-            self.in_flight += 1;
-            let request = &self.plan.mix.requests[client.request as usize];
-            let expected = &self.plan.mix.expectations[request.expectation as usize];
-            if expected.sha256.is_some() {
-                client.hasher = self.sampler.next();
-            }
+            self.begun(index);
         }
     }
 
@@ -222,7 +207,9 @@ impl Engine<'_> {
             self.time.look_at_clock();
             let stamped = match received {
                 Ok(None) => return,
-                Ok(Some(Stamped { count: 0, .. })) => return self.link_cut(number),
+                Ok(Some(Stamped { count: 0, .. })) => {
+                    return self.link_lost(number, ErrorKind::ClosedEarly);
+                }
                 Ok(Some(stamped)) => stamped,
                 Err(error) => return self.link_broken(number, &error),
             };
@@ -306,15 +293,9 @@ impl Engine<'_> {
             return false;
         }
         if has_ended {
-            self.link_cut(number);
+            self.link_lost(number, ErrorKind::ClosedEarly);
         }
         !has_ended
-    }
-
-    /// The peer's bytes have ended.
-    #[cold]
-    fn link_cut(&mut self, number: u32) {
-        self.link_lost(number, ErrorKind::ClosedEarly);
     }
 
     #[cold]

@@ -2,7 +2,8 @@ use loadline_record::{ErrorKind, SecondRecord};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Arrivals, Overflow, Prepared, Schedule, Segment, Share};
+use crate::message::TimeHistogram;
+use crate::{Arrivals, Overflow, Prepared, Schedule, Share};
 
 const S: u64 = 1_000_000_000;
 
@@ -47,7 +48,7 @@ fn plan() -> Plan {
 
 /// `count` requests in a second, each answered after `us`.
 fn interval(second: u32, phases: (u16, u16), count: u64, us: u64) -> Interval {
-    let mut times = latencies();
+    let mut times = TimeHistogram::default();
     times.saturating_record_n(us, count);
     Interval {
         second,
@@ -379,10 +380,7 @@ fn seconds_that_count_in_part_do_not_say_that_connections_were_free() {
 #[test]
 fn a_snapshot_shows_the_last_full_second() {
     let mut merger = Merger::new(&plan());
-    merger.take(Message::Ready {
-        share: Share::WHOLE,
-        connections: 10,
-    });
+    merger.take(Message::Ready { connections: 10 });
     merger.take(boxed(interval(0, (0, 0), 100, 500)));
     assert_eq!(merger.snapshot(S / 2).last, None);
     assert_eq!(merger.snapshot(S + S / 20).last, None); // threads have not reported yet

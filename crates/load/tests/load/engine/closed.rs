@@ -182,9 +182,7 @@ fn requests_go_to_their_servers() {
         ..Expectation::default()
     };
     plan.mix.expectations = vec![length(3), length(5)];
-    plan.mix.order = MixOrder::Weighted {
-        cumulative: vec![1.0, 2.0],
-    };
+    plan.mix.order = MixOrder::Weighted(vec![1.0, 2.0]);
     let tally = run(&plan).tally();
     assert_eq!((tally.good, tally.errors_total()), (400, 0));
     for server in &servers {
@@ -214,9 +212,7 @@ fn a_plan_that_names_what_it_does_not_have_is_refused() {
     plans[1].mix.requests[0].expectation = 1;
     plans[2].mix.requests.clear();
     plans[3].servers.clear();
-    plans[4].mix.order = MixOrder::InTurn {
-        sequence: [0, 1].into(),
-    };
+    plans[4].mix.order = MixOrder::InTurn([0, 1].into());
     for plan in plans {
         let refused = engine::run(&plan, Share::WHOLE, &Control::new(), &mut |_| {});
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -262,9 +258,7 @@ fn a_server_whose_requests_come_late_is_not_forgotten() {
     plan.mix.requests[1].server = 1;
     let mut sequence = vec![0; 20_000];
     sequence.resize(20_100, 1);
-    plan.mix.order = MixOrder::InTurn {
-        sequence: sequence.into(),
-    };
+    plan.mix.order = MixOrder::InTurn(sequence.into());
     let tally = run(&plan).tally();
     assert_eq!(tally.good, 40_000);
     assert!(servers[1].requests() > 0);

@@ -267,9 +267,7 @@ fn requests_that_no_client_can_send_fail() {
     let mut second = get("/");
     second.server = 1;
     plan.mix.requests.push(second);
-    plan.mix.order = MixOrder::InTurn {
-        sequence: [0, 1].into(),
-    };
+    plan.mix.order = MixOrder::InTurn([0, 1].into());
     let tally = run(&plan).tally();
     assert_eq!(tally.offered, 100);
     assert_eq!(

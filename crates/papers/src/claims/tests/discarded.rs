@@ -3,13 +3,7 @@
 
 use super::*;
 
-fn discard(made: &mut Made, is_one: &dyn Fn(&Measured) -> bool) {
-    for trial in &mut made.run.trials {
-        if is_one(trial) {
-            trial.discarded.push("The server died.".to_owned());
-        }
-    }
-}
+const DIED: &str = "The server died.";
 
 fn is_open(made: &Made, claim: &str) {
     let claim = made.claim(claim);
@@ -22,16 +16,12 @@ fn is_open(made: &Made, claim: &str) {
 fn an_optimum_at_each_service_time() {
     let by_time = [("0", [9e3, 8e3, 7e3, 6e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
     let mut made = surface("threads", "workers", &by_time);
-    discard(&mut made, &|trial| {
-        trial.levels["service_us"] == level("200")
-    });
+    made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     is_open(&made, "Beyond the optimum of threads");
     // One that fails is enough.
     let by_time = [("0", [1e3, 2e3, 4e3, 7e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
     let mut made = surface("threads", "workers", &by_time);
-    discard(&mut made, &|trial| {
-        trial.levels["service_us"] == level("200")
-    });
+    made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     let found = made.verdicts(["Beyond the optimum of threads"]);
     assert_eq!(found, [NotReproduced]);
 }
@@ -39,7 +29,7 @@ fn an_optimum_at_each_service_time() {
 #[test]
 fn the_best_of_each_service_time() {
     let mut made = headline(4000.0, 0.02);
-    discard(&mut made, &|trial| {
+    made.discard(DIED, |trial| {
         trial.levels["service_us"] == level("1000") && trial.block > 0
     });
     is_open(&made, "Several reactors with threads reach 3 times");
@@ -58,6 +48,6 @@ fn a_ratio_over_numbers_of_users() {
         }
     }
     assert_eq!(made.verdicts([claim]), [Reproduced]);
-    discard(&mut made, &|trial| trial.levels["users"] == level("50"));
+    made.discard(DIED, |it| it.levels["users"] == level("50"));
     is_open(&made, claim);
 }

@@ -36,10 +36,8 @@ pub(super) fn text(record: &TrialRecord, page: Page) -> String {
         0 | 1 => String::new(),
         processes => format!(" in {processes} processes"),
     };
-    let line = format!(
-        "{thread_count} thread{plural}{processes} and {}",
-        clients(record)
-    );
+    let clients = clients(record);
+    let line = format!("{thread_count} thread{plural}{processes} and {clients}");
     out += &wrapped("  ", &line, page.width);
     if let Some(interrupted) = interrupted(record) {
         out += &wrapped("  ", &interrupted, page.width);
@@ -60,11 +58,8 @@ fn clients(record: &TrialRecord) -> String {
         }
         None => {
             let connections = count(u64::from(record.run.connections));
-            let http2 = http2(record.run.streams);
-            format!(
-                "{connections} connections{http2}, {}",
-                load(&record.run.load)
-            )
+            let (http2, load) = (http2(record.run.streams), load(&record.run.load));
+            format!("{connections} connections{http2}, {load}")
         }
     }
 }
@@ -101,10 +96,8 @@ fn load(load: &LoadRecord) -> String {
             format!("open loop: {rates}, {arrivals} arrivals{drop}")
         }
         LoadRecord::Timed { requests, .. } => {
-            format!(
-                "open loop: {} requests at the times of a log",
-                count(*requests)
-            )
+            let requests = count(*requests);
+            format!("open loop: {requests} requests at the times of a log")
         }
     }
 }

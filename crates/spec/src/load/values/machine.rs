@@ -142,31 +142,23 @@ as_text!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pid(pub u32);
 
-as_text!(
-    Pid,
-    |text| {
-        match text.parse::<u32>() {
-            Ok(pid) if pid > 0 && pid <= 1 << 22 => Ok(Self(pid)),
-            _ => Err(ValueError::new("not a process", "its number, 1234 say")),
-        }
-    },
-    |it, f| { it.0.fmt(f) }
-);
+as_text!(Pid, |text| {
+    match text.parse::<u32>() {
+        Ok(pid) if pid > 0 && pid <= 1 << 22 => Ok(Self(pid)),
+        _ => Err(ValueError::new("not a process", "its number, 1234 say")),
+    }
+});
 
 /// What repeats choices made at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
-as_text!(
-    Seed,
-    |text| {
-        text.parse().map(Self).map_err(|_| {
-            let right = format!("a whole number from 0 to {}", u64::MAX);
-            ValueError::new("not a seed", right)
-        })
-    },
-    |it, f| { it.0.fmt(f) }
-);
+as_text!(Seed, |text| {
+    text.parse().map(Self).map_err(|_| {
+        let right = format!("a whole number from 0 to {}", u64::MAX);
+        ValueError::new("not a seed", right)
+    })
+});
 
 /// The part of a run that a process has: `0/3`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
