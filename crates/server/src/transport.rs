@@ -20,7 +20,6 @@ use loadline_sys::write::FileBuffer;
 use loadline_sys::{Accepted, Interest, file};
 
 use local_address::{Arrived, LocalAddresses};
-pub(crate) use socket::epoll;
 use socket::{Readiness, Socket};
 
 /// What a thread lends to a transport for one call. `D`: what waits for its socket.

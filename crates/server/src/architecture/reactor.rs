@@ -20,7 +20,7 @@ use loadline_proto::Handler;
 use crate::accept::listener::Listener;
 use crate::event_loop;
 use crate::site::{Site, Started};
-use crate::transport::epoll::Epoll;
+use crate::transport::socket::epoll::Epoll;
 
 /// Serves until drained or cut.
 pub(crate) fn run<H: Handler>(

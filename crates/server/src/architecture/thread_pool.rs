@@ -26,7 +26,7 @@ use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
 use crate::thread::group::{STACK_BYTES, ThreadGroup, too_few};
-use crate::transport::epoll::Epoll;
+use crate::transport::socket::epoll::Epoll;
 
 pub(crate) fn run<H: Handler>(
     site: &Arc<Site<H>>,

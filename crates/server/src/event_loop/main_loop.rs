@@ -14,7 +14,7 @@ use crate::accept::listener_set::ListenerSet;
 use crate::admission::{Handoff, Verdict};
 use crate::site::Site;
 use crate::telemetry::counters::{Role, Row};
-use crate::transport::epoll::Epoll;
+use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver, DriverEvent};
 
 /// Connections accepted before the shutdown and the back-off are checked again.

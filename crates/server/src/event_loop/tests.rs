@@ -12,8 +12,8 @@ use crate::ServerOptions;
 use crate::admission::{Handoff, Verdict};
 use crate::connection::tests::GET;
 use crate::site::tests::{config_of, site_of};
-use crate::transport::epoll::Epoll;
 use crate::transport::ring::driver::RingDriver;
+use crate::transport::socket::epoll::Epoll;
 
 /// For a simulation, which waits in the loop's place.
 impl<H: Handler, D: Driver> EventLoop<H, D> {

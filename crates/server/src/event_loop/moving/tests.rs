@@ -11,8 +11,8 @@ use rand_pcg::Pcg64Mcg;
 use crate::event_loop::EventLoop;
 use crate::event_loop::tests::{connect, event_loops, has_rings};
 use crate::transport::Driver;
-use crate::transport::epoll::Epoll;
 use crate::transport::ring::driver::RingDriver;
+use crate::transport::socket::epoll::Epoll;
 
 /// Answers with the path.
 struct Echo;

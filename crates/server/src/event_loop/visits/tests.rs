@@ -18,8 +18,8 @@ use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{ServerOptions, SocketIo};
 use crate::site::tests::{Quiet, config_of, site_of};
-use crate::transport::epoll::Epoll;
 use crate::transport::ring::driver::RingDriver;
+use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
