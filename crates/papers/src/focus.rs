@@ -185,32 +185,39 @@ mod tests {
 
     #[test]
     fn a_focused_plan_has_what_its_claim_takes_and_nothing_else() {
+        check_focused_plans(&Grid::default());
+    }
+
+    #[test]
+    fn so_has_one_of_the_full_grid() {
+        check_focused_plans(&full());
+    }
+
+    fn check_focused_plans(whole: &Grid) {
         for paper in &PAPERS {
-            for whole in [Grid::default(), full()] {
-                let all = cells(&plan(paper, &whole));
-                for (index, (text, taken)) in claims::taken(paper.name).into_iter().enumerate() {
-                    let plan = focused(paper, &whole, &text.to_uppercase()).unwrap();
-                    let plan = Plan::parse(&plan, paper.name, Path::new("/")).unwrap();
-                    let found = cells(&plan);
-                    // Texts that are the same take what any of them does.
-                    let same = claims::taken(paper.name).into_iter();
-                    let same = same.filter(|(other, _)| other.contains(text));
-                    let taken_by_any: Vec<Taken> = same.flat_map(|(_, cells)| cells).collect();
-                    let is_taken = |by: &[Taken], series: &str, levels: &_| {
-                        by.iter().any(|one| one.takes(series, levels))
-                    };
-                    let mut expected = all.clone();
-                    expected.retain(|(series, levels)| is_taken(&taken_by_any, series, levels));
-                    assert_eq!(found, expected, "{} {text}", paper.name);
-                    assert!(
-                        found
-                            .iter()
-                            .any(|(it, levels)| is_taken(&taken, it, levels))
-                    );
-                    let claim = &claims::judged(&run(paper, &plan))[index];
-                    let is_without = claim.why.contains("This run has no trial");
-                    assert!(!is_without, "{} {claim:?}", paper.name);
-                }
+            let all = cells(&plan(paper, whole));
+            for (index, (text, taken)) in claims::taken(paper.name).into_iter().enumerate() {
+                let plan = focused(paper, whole, &text.to_uppercase()).unwrap();
+                let plan = Plan::parse(&plan, paper.name, Path::new("/")).unwrap();
+                let found = cells(&plan);
+                // Texts that are the same take what any of them does.
+                let same = claims::taken(paper.name).into_iter();
+                let same = same.filter(|(other, _)| other.contains(text));
+                let taken_by_any: Vec<Taken> = same.flat_map(|(_, cells)| cells).collect();
+                let is_taken = |by: &[Taken], series: &str, levels: &_| {
+                    by.iter().any(|one| one.takes(series, levels))
+                };
+                let mut expected = all.clone();
+                expected.retain(|(series, levels)| is_taken(&taken_by_any, series, levels));
+                assert_eq!(found, expected, "{} {text}", paper.name);
+                assert!(
+                    found
+                        .iter()
+                        .any(|(it, levels)| is_taken(&taken, it, levels))
+                );
+                let claim = &claims::judged(&run(paper, &plan))[index];
+                let is_without = claim.why.contains("This run has no trial");
+                assert!(!is_without, "{} {claim:?}", paper.name);
             }
         }
     }

@@ -98,6 +98,9 @@ impl Server {
     /// An option that it does not have, a value that the option does not take, or an option that the
     /// lab sets itself.
     pub fn varied(&self, over: &Table) -> Result<ServerSpec, SpecError> {
+        if over.is_empty() {
+            return Ok(self.spec.clone());
+        }
         let mut table = self.spec.table();
         table.extend(over.clone());
         match &self.spec {

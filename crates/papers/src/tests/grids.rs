@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use loadline_lab::cells::{Cells, levels_text};
+use loadline_lab::journal::Levels;
 use toml::{Table, Value};
 
 use super::*;
@@ -73,19 +74,24 @@ const MORE_IN_FULL: [(&str, &str); 17] = [
 
 #[test]
 fn both_grids_judge_the_same() {
-    let cells = |plan: &Plan, taken: &[Taken]| -> BTreeSet<String> {
+    let all = |plan: &Plan| {
         let cells = Cells::of(plan, &[0, 1], &[]).unwrap().cells.into_iter();
-        let cells = cells.filter_map(|cell| {
-            let series = &plan.series[cell.series].name;
-            let is_taken = taken.iter().any(|one| one.takes(series, &cell.levels));
-            is_taken.then(|| format!("{series}: {}", levels_text(&cell.levels)))
-        });
-        cells.collect()
+        let named = cells.map(|cell| (plan.series[cell.series].name.clone(), cell.levels));
+        named.collect::<Vec<_>>()
+    };
+    let texts = |cells: &[(String, Levels)], taken: &[Taken]| -> BTreeSet<String> {
+        let is_taken = |(series, levels): &&(String, Levels)| {
+            taken.iter().any(|one| one.takes(series, levels))
+        };
+        let taken = cells.iter().filter(is_taken);
+        let texts = taken.map(|(series, levels)| format!("{series}: {}", levels_text(levels)));
+        texts.collect()
     };
     for paper in &PAPERS {
-        let (reduced, full) = (plan(paper, &Grid::default()), plan(paper, &full()));
+        let plans = [plan(paper, &Grid::default()), plan(paper, &full())];
+        let [reduced, full] = plans.each_ref().map(all);
         for (text, taken) in taken(paper.name) {
-            let [in_reduced, in_full] = [&reduced, &full].map(|plan| cells(plan, &taken));
+            let [in_reduced, in_full] = [&reduced, &full].map(|cells| texts(cells, &taken));
             let mut listed = MORE_IN_FULL.iter();
             let is_listed = listed.any(|(of, part)| *of == paper.name && text.contains(part));
             match is_listed {
