@@ -274,7 +274,7 @@ def goals_of_lab() -> list[list[str]]:
 def section(name: str, result: dict) -> str:
     figures = result["figures"]
     if "us" in figures:
-        text = shown("server", figures["us"])
+        text = shown("server", [figures["us"]])
     else:
         columns = [column for column in COLUMNS if column[0] in figures]
         head = ["server", *(head for _, head, _ in columns), "errors"]

@@ -11,6 +11,10 @@ stay, the slices are short (A B C C B A ...), and the CPU time that a request to
 scheduler in nanoseconds. What is printed is the median of the ratios to the first server in each
 round of slices, with a 95 % bootstrap interval of that median: an interval that holds 1 says that
 the two cannot be distinguished.
+
+Where a process happens to lie in memory is its own for as long as it runs. With thousands of
+connections that is more than the difference between two builds: with `--starts` the servers are
+started anew, and the median of each start's slices is one value.
 """
 
 import argparse
@@ -36,6 +40,7 @@ def arguments() -> argparse.Namespace:
     o("servers", nargs="+", metavar="SERVER", help=which)
     o("-n", "--slices", type=int, default=20, help="for each server (default 20)")
     o("-d", "--seconds", type=int, default=1, help="of each slice (default 1)")
+    o("-s", "--starts", type=int, default=1, help="of the servers, with slices after each (default 1)")
     return p.parse_args()
 
 
@@ -102,12 +107,14 @@ def slices(
                     yield Slice(name, us, run)
 
 
-def shown(what: str, us: dict[str, list[float]]) -> str:
-    """A table: each server, as a ratio to the first."""
-    first, *_ = us
+def shown(what: str, starts: list[dict[str, list[float]]]) -> str:
+    """A table: each server, as a ratio to the first. Of several starts each has one value."""
+    first, *_ = starts[0]
     body = []
-    for name, own in us.items():
-        ratios = [base / one for base, one in zip(us[first], own)]
+    for name in starts[0]:
+        own = [us for start in starts for us in start[name]]
+        by_start = [[base / us for base, us in zip(it[first], it[name])] for it in starts]
+        ratios = by_start[0] if len(starts) == 1 else [statistics.median(it) for it in by_start]
         body.append([name, f"{statistics.median(own):.2f}", middle_of_slices(ratios)])
     return table([what, "server CPU us a request", f"requests per CPU second, x {first}"], body)
 
@@ -115,11 +122,14 @@ def shown(what: str, us: dict[str, list[float]]) -> str:
 def main() -> None:
     args = arguments()
     servers = [pick_server(name) for name in args.servers]
-    us: dict[str, list[float]] = {name: [] for name, _ in named_apart(servers)}
+    starts: list[dict[str, list[float]]] = []
     with rigged(args) as rig:
-        for found in slices(rig, servers, SCENARIOS[args.scenario], args.slices, args.seconds):
-            us[found.name].append(found.us)
-    print(shown(args.scenario, us))
+        for _ in range(args.starts):
+            us: dict[str, list[float]] = {name: [] for name, _ in named_apart(servers)}
+            for found in slices(rig, servers, SCENARIOS[args.scenario], args.slices, args.seconds):
+                us[found.name].append(found.us)
+            starts.append(us)
+    print(shown(args.scenario, starts))
 
 
 if __name__ == "__main__":
