@@ -15,7 +15,7 @@ use crate::fairness::lanes;
 use crate::options::Queue;
 use crate::sync::Waker;
 use crate::task::{Channel, Notify, TaskHome, TaskPool, Tasks, WorkerTask};
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 use crate::worker::job::Message;
 use crate::worker::job_queue::JobQueue;
 use crate::worker::job_queue::source::JobSource;
@@ -46,7 +46,7 @@ impl TaskHome for Home {
 
     fn queue_again(&self, _: Token, task: Task, channel: Arc<Channel>) {
         let queue = self.queue.as_ref().expect("there are workers");
-        let _ = queue.push_again(lanes::Place::default(), WorkerTask::begun(task, channel)); // closed: it ends
+        let _ = queue.push_again(lanes::FlowKey::default(), WorkerTask::begun(task, channel)); // closed: it ends
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Owner {
     session: ServerSession,
     tasks: Tasks,
     task_pool: TaskPool,
-    row: Arc<Row>,
+    stats: Arc<ThreadStats>,
     pool: Pool,
     counters: Counters,
     date: HttpDate,
@@ -130,7 +130,7 @@ impl Owner {
             counters: &counters,
             log: None,
         };
-        let row = Arc::new(Row::default());
+        let stats = Arc::new(ThreadStats::default());
         let mailbox = Arc::new(Mailbox::new().unwrap());
         Self {
             app: Arc::new(app),
@@ -142,8 +142,8 @@ impl Owner {
             mailbox,
             place,
             tasks: Tasks::default(),
-            task_pool: TaskPool::new(Arc::clone(&row)),
-            row,
+            task_pool: TaskPool::new(Arc::clone(&stats)),
+            stats,
             pool,
             counters,
             date,
@@ -277,7 +277,7 @@ impl Owner {
                         .for_worker(exchange, notify, Arc::clone(&self.app) as _);
                 let queue = self.home.queue.as_ref().expect("there are workers");
                 assert!(
-                    queue.push(lanes::Place::default(), task).is_ok(),
+                    queue.push(lanes::FlowKey::default(), task).is_ok(),
                     "there is room for it"
                 );
                 handle
@@ -311,7 +311,7 @@ impl Owner {
     pub(crate) fn end(mut self) {
         self.tasks = Tasks::default();
         self.close_queue();
-        assert_eq!(self.row.app_requests_in_progress.value(), 0);
+        assert_eq!(self.stats.app_requests_in_progress.value(), 0);
     }
 
     /// Lets the workers go once nothing is queued.

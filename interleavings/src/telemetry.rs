@@ -4,7 +4,7 @@ pub(crate) mod counters {
     use loadline_base::Counter;
 
     #[derive(Debug, Default)]
-    pub(crate) struct Row {
+    pub(crate) struct ThreadStats {
         pub(crate) app_requests: Counter,
         pub(crate) app_requests_in_progress: Counter,
     }

@@ -10,12 +10,12 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 /// A database: `sqlite:PATH`, `mysql://USER:PASSWORD@HOST/NAME`, `postgres://USER:PASSWORD@HOST/NAME`.
 #[derive(Clone)]
 pub struct Database {
-    pub(crate) kind: Kind,
+    pub(crate) backend: Backend,
     shown: String,
 }
 
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum Backend {
     Sqlite(PathBuf),
     MySql(Box<MySqlConnectOptions>),
     Postgres(Box<PgConnectOptions>),
@@ -31,8 +31,8 @@ impl Database {
     /// name and `-wal` and `-shm` at its end.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
-        match &self.kind {
-            Kind::Sqlite(path) => Some(path),
+        match &self.backend {
+            Backend::Sqlite(path) => Some(path),
             _ => None,
         }
     }
@@ -66,17 +66,17 @@ fn sqlite(rest: &str) -> Result<Database, DatabaseError> {
     }
     Ok(Database {
         shown: format!("sqlite:{path}"),
-        kind: Kind::Sqlite(path.into()),
+        backend: Backend::Sqlite(path.into()),
     })
 }
 
 /// A database of a server, by the options of its driver: both have the same getters, and no trait.
 macro_rules! of_server {
-    ($scheme:literal, $rest:expr, $options:ty, $kind:path, $modes:path) => {{
+    ($scheme:literal, $rest:expr, $options:ty, $backend:path, $modes:path) => {{
         use $modes as Modes;
         let text = format!("{}:{}", $scheme, $rest);
         let options = <$options>::from_str(&text).map_err(unreadable)?;
-        let place = Place {
+        let address = ServerAddress {
             scheme: $scheme,
             host: options.get_host().to_owned(),
             port: options.get_port(),
@@ -84,17 +84,17 @@ macro_rules! of_server {
             name: named(options.get_database())?,
         };
         let asked = asked_mode($rest);
-        let options = match (place.is_local(), asked) {
+        let options = match (address.is_local(), asked) {
             (true, None) => options.ssl_mode(Modes::DISABLED),
             (false, None) => options.ssl_mode(Modes::VERIFIED),
             (false, Some(mode)) if !Modes::is_certain(options.get_ssl_mode()) => {
-                return Err(place.uncertain(mode, Modes::NAMES));
+                return Err(address.uncertain(mode, Modes::NAMES));
             }
             (_, Some(_)) => options,
         };
         Ok(Database {
-            shown: place.to_string(),
-            kind: $kind(Box::new(options)),
+            shown: address.to_string(),
+            backend: $backend(Box::new(options)),
         })
     }};
 }
@@ -141,11 +141,23 @@ impl PgModes {
 }
 
 fn mysql(rest: &str) -> Result<Database, DatabaseError> {
-    of_server!("mysql", rest, MySqlConnectOptions, Kind::MySql, MySqlModes)
+    of_server!(
+        "mysql",
+        rest,
+        MySqlConnectOptions,
+        Backend::MySql,
+        MySqlModes
+    )
 }
 
 fn postgres(rest: &str) -> Result<Database, DatabaseError> {
-    of_server!("postgres", rest, PgConnectOptions, Kind::Postgres, PgModes)
+    of_server!(
+        "postgres",
+        rest,
+        PgConnectOptions,
+        Backend::Postgres,
+        PgModes
+    )
 }
 
 /// What a URL says about TLS, if it says something: `prefer` of `?sslmode=prefer`.
@@ -174,7 +186,7 @@ fn named(name: Option<&str>) -> Result<String, DatabaseError> {
 }
 
 /// Where a server is, without what must not be shown.
-struct Place {
+struct ServerAddress {
     scheme: &'static str,
     host: String,
     port: u16,
@@ -182,7 +194,7 @@ struct Place {
     name: String,
 }
 
-impl Place {
+impl ServerAddress {
     /// Whether nobody is between: a socket, or this machine.
     fn is_local(&self) -> bool {
         let host = self.host.trim_matches(['[', ']']);
@@ -209,7 +221,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
             Some(socket) => write!(f, "{} at {}", self.scheme, socket.display())?,
@@ -289,10 +301,10 @@ mod tests {
             ("mysql://me@[::1]/app", "Disabled"),
         ] {
             let database: Database = text.parse().unwrap();
-            let found = match &database.kind {
-                Kind::Postgres(options) => format!("{:?}", options.get_ssl_mode()),
-                Kind::MySql(options) => format!("{:?}", options.get_ssl_mode()),
-                Kind::Sqlite(_) => String::new(),
+            let found = match &database.backend {
+                Backend::Postgres(options) => format!("{:?}", options.get_ssl_mode()),
+                Backend::MySql(options) => format!("{:?}", options.get_ssl_mode()),
+                Backend::Sqlite(_) => String::new(),
             };
             assert_eq!(found, mode, "{text}");
         }

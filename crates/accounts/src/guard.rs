@@ -59,7 +59,7 @@ pub(crate) enum Who {
 
 /// How a try ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum AttemptOutcome {
     Right,
     Wrong,
     /// Not known: there was no database, or no time for a hash.
@@ -97,18 +97,18 @@ impl Guard {
     }
 
     /// Ends a try that was let through.
-    pub(crate) fn end(&self, who: &Who, outcome: Outcome) {
+    pub(crate) fn end(&self, who: &Who, outcome: AttemptOutcome) {
         let (account, address) = match who {
             Who::Device(device) => {
                 return match outcome {
-                    Outcome::Right => self.by_device.forget(device),
-                    Outcome::Wrong => (),
-                    Outcome::Unknown => self.by_device.give_back(device),
+                    AttemptOutcome::Right => self.by_device.forget(device),
+                    AttemptOutcome::Wrong => (),
+                    AttemptOutcome::Unknown => self.by_device.give_back(device),
                 };
             }
             Who::Stranger { account, address } => (account, *address),
         };
-        if outcome == Outcome::Wrong {
+        if outcome == AttemptOutcome::Wrong {
             return;
         }
         self.by_address.give_back(&address);
@@ -118,7 +118,7 @@ impl Guard {
         self.by_account.give_back(account);
         let key = (*account, network(address, 48));
         match outcome {
-            Outcome::Right => self.by_network.forget(&key),
+            AttemptOutcome::Right => self.by_network.forget(&key),
             _ => self.by_network.give_back(&key),
         }
     }
@@ -177,7 +177,7 @@ mod tests {
             }
             match guard.begin(&stranger(owner), now_ms) {
                 Ok(()) => {
-                    guard.end(&stranger(owner), Outcome::Right);
+                    guard.end(&stranger(owner), AttemptOutcome::Right);
                     waits.push(now_ms - came_ms);
                     owner += 1;
                     came_ms = now_ms + 37_000;
@@ -245,12 +245,12 @@ mod tests {
         for now_ms in (0..20 * MINUTE_MS).step_by(1000) {
             attack(&guard, 400, now_ms);
             guard.begin(&device, now_ms).unwrap();
-            guard.end(&device, Outcome::Right);
+            guard.end(&device, AttemptOutcome::Right);
         }
         let now_ms = 20 * MINUTE_MS;
         for _ in 0..5 {
             guard.begin(&device, now_ms).unwrap();
-            guard.end(&device, Outcome::Wrong);
+            guard.end(&device, AttemptOutcome::Wrong);
         }
         guard.begin(&device, now_ms).unwrap_err();
         guard
@@ -268,7 +268,7 @@ mod tests {
                 guesses += 1;
             }
             guard.begin(&device, now_ms).unwrap();
-            guard.end(&device, Outcome::Right);
+            guard.end(&device, AttemptOutcome::Right);
         }
         assert!((1..=5 * 12).contains(&guesses), "{guesses}");
     }
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_was_right_or_is_unknown_was_no_try() {
-        for outcome in [Outcome::Right, Outcome::Unknown] {
+        for outcome in [AttemptOutcome::Right, AttemptOutcome::Unknown] {
             let guard = guard();
             for who in [stranger(1), Who::Device(Key::of("device"))] {
                 for _ in 0..200 {

@@ -72,7 +72,7 @@ pub struct Accounts {
 
 impl Accounts {
     /// Connects to the database and brings its tables up to date. While the database cannot be
-    /// reached it is tried again, with a warning each time, up to [`Options::start_patience`].
+    /// reached it is tried again, with a warning each time, up to [`Options::start_timeout`].
     ///
     /// Must be called inside the tokio runtime that the app is to run in.
     ///

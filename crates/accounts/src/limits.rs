@@ -39,7 +39,7 @@ pub(crate) const HASH_QUEUE_MAX: usize = 256;
 pub(crate) const STALE_AFTER: Duration = Duration::from_secs(1);
 /// Once the database was found gone, requests are answered at once for so long instead of waiting.
 pub(crate) const GONE_FOR_MS: u64 = 500;
-/// A connection that more places need is waited for so long.
+/// A connection that more slots need is waited for so long.
 pub(crate) const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Once the database granted no more connections, no more are tried for so long.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(60);

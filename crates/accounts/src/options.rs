@@ -37,7 +37,7 @@ pub struct Options {
     /// How long a statement may take.
     pub statement_timeout: Duration,
     /// How long the database is waited for at the start.
-    pub start_patience: Duration,
+    pub start_timeout: Duration,
     /// What a password hash costs.
     pub hash_cost: HashCost,
     /// Hashes in progress at the same time, on threads that may block.
@@ -84,7 +84,7 @@ impl Options {
             pool_min: 0,
             pool_wait: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(5),
-            start_patience: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(30),
             hash_cost: HashCost::default(),
             // Each holds a CPU for its whole time: half of them stay for everything else.
             hashes_max: std::thread::available_parallelism()

@@ -157,11 +157,11 @@ impl Station {
         if demand_s <= 0.0 {
             return f64::INFINITY;
         }
-        let patience_s = goal.latency_s - demand_s;
-        if patience_s <= 0.0 {
+        let wait_max_s = goal.latency_s - demand_s;
+        if wait_max_s <= 0.0 {
             return 0.0;
         }
-        let is_late = |offered: f64| self.late(offered, demand_s, patience_s) > 1.0 - goal.share;
+        let is_late = |offered: f64| self.late(offered, demand_s, wait_max_s) > 1.0 - goal.share;
         let (mut low, mut high) = (0.0, self.servers);
         for _ in 0..40 {
             let middle = f64::midpoint(low, high);
@@ -174,15 +174,15 @@ impl Station {
         low / demand_s
     }
 
-    /// The share of requests that wait longer than `patience_s` when `offered` servers are busy on
+    /// The share of requests that wait longer than `wait_max_s` when `offered` servers are busy on
     /// average.
-    fn late(&self, offered: f64, demand_s: f64, patience_s: f64) -> f64 {
+    fn late(&self, offered: f64, demand_s: f64, wait_max_s: f64) -> f64 {
         let waiting = match self.servers <= ERLANG_SERVERS_MAX {
             true => erlang_c(self.servers, offered),
             false => (offered / self.servers).powf(self.servers.sqrt()),
         };
         let spread = f64::midpoint(1.0, self.scv);
-        waiting * (-(self.servers - offered) * patience_s / (demand_s * spread)).exp()
+        waiting * (-(self.servers - offered) * wait_max_s / (demand_s * spread)).exp()
     }
 }
 

@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use belief::{Belief, STEP};
 use confirm::Confirm;
-pub use finding::{Basis, Bound, Confirmed, Dip, Finding, Row};
+pub use finding::{Basis, Bound, Confirmed, Dip, RateRow, SearchFinding};
 use line::Shape;
 pub use line::Share;
 use sweep::Sweep;
@@ -208,7 +208,7 @@ pub enum Step {
 /// What came of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum TrialOutcome {
     /// The rate was held.
     Holds,
     /// It was not.
@@ -226,7 +226,7 @@ pub struct Tried {
     /// What was to be run.
     pub trial: Try,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     /// How many requests were beyond the bound of each condition that has such a share, in the order
     /// of the conditions; empty: that is not known.
     #[serde(default)]
@@ -240,9 +240,9 @@ impl Tried {
     #[must_use]
     pub fn holds(&self) -> Option<bool> {
         match self.outcome {
-            Outcome::Holds => Some(true),
-            Outcome::Fails => Some(false),
-            Outcome::Discarded | Outcome::ClientLimited => None,
+            TrialOutcome::Holds => Some(true),
+            TrialOutcome::Fails => Some(false),
+            TrialOutcome::Discarded | TrialOutcome::ClientLimited => None,
         }
     }
 }
@@ -292,7 +292,7 @@ impl Search {
     /// Records what came of the trial that was to be run next: whether it held, the shares of slow
     /// requests (of the same conditions each time; none, if they are not known), and how long it took
     /// in all. A search that is done takes no notice.
-    pub fn record(&mut self, outcome: Outcome, shares: Vec<Share>, spent_s: f64) {
+    pub fn record(&mut self, outcome: TrialOutcome, shares: Vec<Share>, spent_s: f64) {
         let Step::Try(trial) = self.next else { return };
         let tried = Tried {
             trial,
@@ -342,7 +342,7 @@ impl Search {
 
     /// What can be said so far: at any time, and for good when it is done.
     #[must_use]
-    pub fn finding(&self) -> Finding {
+    pub fn finding(&self) -> SearchFinding {
         finding::of(self)
     }
 
@@ -354,7 +354,7 @@ impl Search {
         // Beyond a rate that has failed there is nothing to be found by insisting.
         let is_beyond =
             (self.sweep.failed_above_per_s()).is_some_and(|failed| failed < tried.trial.rate_per_s);
-        let is_limited = |one: &Tried| one.outcome == Outcome::ClientLimited;
+        let is_limited = |one: &Tried| one.outcome == TrialOutcome::ClientLimited;
         let is_limit = is_limited(tried) && self.tried.last().is_some_and(is_limited);
         if is_again && (is_limit || is_beyond) {
             self.ceiling_per_s = self.ceiling_per_s.min(tried.trial.rate_per_s);
@@ -376,7 +376,7 @@ impl Search {
         {
             return self.afford(last.trial.rate_per_s, last.trial.length, last.trial.stage);
         }
-        let limited = (self.tried.iter()).filter(|one| one.outcome == Outcome::ClientLimited);
+        let limited = (self.tried.iter()).filter(|one| one.outcome == TrialOutcome::ClientLimited);
         if self.sweep.is_empty() && limited.count() >= DISCARDED_MAX as usize {
             let why = "the client is the limit at every rate that was tried";
             self.gave_up = Some(why.to_owned());

@@ -388,8 +388,9 @@ impl Sizer {
     /// The size to come down to, where threads wait for CPUs.
     fn too_many(&self, recent: &Sample, cpus: f64) -> Option<usize> {
         let useful = recent.threads_for(cpus);
-        let crowded = recent.ready_us > 0.1 * recent.cpu_us || recent.cpus_used() > 0.5 * cpus;
-        if recent.jobs < JOBS_MIN || !crowded || self.size as f64 <= TOO_MANY * useful {
+        let waits_for_cpus =
+            recent.ready_us > 0.1 * recent.cpu_us || recent.cpus_used() > 0.5 * cpus;
+        if recent.jobs < JOBS_MIN || !waits_for_cpus || self.size as f64 <= TOO_MANY * useful {
             return None;
         }
         let fewer = (useful.ceil() as usize).clamp(self.bounds.min, self.bounds.max);

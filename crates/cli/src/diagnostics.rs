@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use loadline_base::LogLimit;
-use loadline_observe::{Closing, Kind, LineWriter, Target};
+use loadline_observe::{Closing, LineWriter, LineWriterOptions, Target};
 use loadline_server::AccessSink;
 
 /// How long the end waits for the last words to be written.
@@ -37,7 +37,7 @@ struct Running {
 /// From now on everything is said by a thread of its own: messages of this level and above it, and
 /// panics. To be called once.
 pub(crate) fn start(level: tracing::Level) -> io::Result<()> {
-    let (log, closing) = LineWriter::start(Kind::DIAGNOSTICS, Target::Stderr)?;
+    let (log, closing) = LineWriter::start(LineWriterOptions::DIAGNOSTICS, Target::Stderr)?;
     let lines = Arc::clone(&log);
     let running = Running {
         log,

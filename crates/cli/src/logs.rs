@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadline_observe::{Closing, Kind, LineWriter, Target};
+use loadline_observe::{Closing, LineWriter, LineWriterOptions, Target};
 use loadline_proto::{AccessFormat, ConnectionFormat};
 use loadline_server::{AccessLogging, ConnectionLogging};
 use loadline_spec::serve::RunningSpec;
@@ -88,8 +88,11 @@ impl LogEnds {
 
 /// Opens a log, whose name is that of its option.
 fn open_one(name: &'static str, path: &Path) -> Result<(Arc<LineWriter>, Closing), Failure> {
-    let kind = Kind { name, ..Kind::LOG };
-    LineWriter::start(kind, Target::from_path(path.to_owned())).map_err(|error| {
+    let options = LineWriterOptions {
+        name,
+        ..LineWriterOptions::LOG
+    };
+    LineWriter::start(options, Target::from_path(path.to_owned())).map_err(|error| {
         let (option, why) = (name.replace(' ', "-"), why_not_written(&error));
         let right = "right would be a file that can be created or appended to, or - for standard \
                      output";

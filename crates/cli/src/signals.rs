@@ -110,9 +110,9 @@ fn go_down(control: &Control, times: Times) {
 }
 
 /// Ends the process if the server has not done so by itself.
-fn end_after(patience: Duration) {
+fn end_after(timeout: Duration) {
     let end = move || {
-        std::thread::sleep(patience);
+        std::thread::sleep(timeout);
         if HAS_SERVED.load(Ordering::Relaxed) {
             return;
         }

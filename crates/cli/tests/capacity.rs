@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use loadline_capacity::search::Outcome;
+use loadline_capacity::search::TrialOutcome;
 use loadline_lab::capacity::{Capacity, SCHEMA};
 use loadline_stub::{Listening, Stall, Stub, StubOptions};
 
@@ -69,8 +69,8 @@ fn a_server_that_pauses_holds_no_rate() {
             let outcomes = capacity.evidence.iter().map(|one| one.tried.outcome);
             outcomes.filter(|outcome| *outcome == wanted).count()
         };
-        assert_eq!(of(Outcome::Holds), 0, "{}", said(&output));
-        of(Outcome::Fails) > 0
+        assert_eq!(of(TrialOutcome::Holds), 0, "{}", said(&output));
+        of(TrialOutcome::Fails) > 0
     });
     assert!(has_failed, "in {TRIES} searches no trial failed");
 }
@@ -124,7 +124,7 @@ fn a_url_is_searched_and_every_trial_is_printed() {
         .evidence
         .iter()
         .filter_map(|one| Some((one, one.measured.as_ref()?)));
-    for (one, measured) in measured.filter(|(one, _)| one.tried.outcome == Outcome::Holds) {
+    for (one, measured) in measured.filter(|(one, _)| one.tried.outcome == TrialOutcome::Holds) {
         let off = measured.offered_per_s / one.tried.trial.rate_per_s - 1.0;
         assert!(off.abs() < 0.3, "{off}");
     }

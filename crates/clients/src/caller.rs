@@ -16,7 +16,7 @@ use std::sync::Arc;
 use loadline_proto::Reply;
 use loadline_record::ErrorKind;
 
-use crate::exchange::{Exchange, Progress, RequestSpec, Watch};
+use crate::exchange::{Exchange, ExchangeProgress, RequestSpec, Watch};
 use crate::{Event, Order, UserContext, UserGroup, VirtualUser};
 
 /// The first pause after a failure.
@@ -223,14 +223,14 @@ impl Caller {
         watch: &mut impl Watch,
         is_whole: bool,
         context: &mut UserContext<'_>,
-    ) -> Progress {
+    ) -> ExchangeProgress {
         self.silent_until_ns = None;
         let spec = &self.spec;
         let progress = self.exchange.received(bytes, watch, spec, context);
         match progress {
-            Progress::More => {}
-            Progress::Complete(reply) => self.answered(&reply, is_whole, context),
-            Progress::Failed => self.leave_after_failure(false, context),
+            ExchangeProgress::More => {}
+            ExchangeProgress::Complete(reply) => self.answered(&reply, is_whole, context),
+            ExchangeProgress::Failed => self.leave_after_failure(false, context),
         }
         progress
     }
@@ -250,10 +250,10 @@ impl Caller {
     fn closed(&mut self, is_cut: bool, context: &mut UserContext<'_>) {
         let progress = match self.exchange.has_request() {
             true => self.exchange.closed(is_cut, &self.spec, context),
-            false => Progress::More,
+            false => ExchangeProgress::More,
         };
         let until_ns = match progress {
-            Progress::Failed => self.pause_until(context.now_ns),
+            ExchangeProgress::Failed => self.pause_until(context.now_ns),
             _ => context.now_ns,
         };
         self.state = CallerState::Away { until_ns };

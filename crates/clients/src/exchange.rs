@@ -7,14 +7,14 @@ use loadline_record::ErrorKind;
 
 use crate::UserContext;
 
-/// What the members of a user group ask for.
+/// What the users of a user group ask for.
 #[derive(Clone, Debug)]
 pub struct RequestSpec {
     /// The request.
     pub request: Prepared,
     /// What its answer has to be; content is not checked.
     pub expectation: Expectation,
-    /// How long a member that waits for bytes waits, in nanoseconds; each byte begins it anew.
+    /// How long a user that waits for bytes waits, in nanoseconds; each byte begins it anew.
     pub timeout_ns: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
 /// What a piece of an answer came to. What is over has been counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Progress {
+pub(crate) enum ExchangeProgress {
     /// The answer goes on.
     More,
     /// It is complete, good or not.
@@ -117,7 +117,7 @@ impl Exchange {
         watch: &mut impl Watch,
         spec: &RequestSpec,
         context: &mut UserContext<'_>,
-    ) -> Progress {
+    ) -> ExchangeProgress {
         let received = self.take(bytes, watch, context.now_ns);
         self.judge(received, spec, watch, context)
     }
@@ -128,7 +128,7 @@ impl Exchange {
         is_cut: bool,
         spec: &RequestSpec,
         context: &mut UserContext<'_>,
-    ) -> Progress {
+    ) -> ExchangeProgress {
         let received = self.take_end(is_cut);
         self.judge(received, spec, &(), context)
     }
@@ -139,18 +139,18 @@ impl Exchange {
         spec: &RequestSpec,
         watch: &impl Watch,
         context: &mut UserContext<'_>,
-    ) -> Progress {
+    ) -> ExchangeProgress {
         let kind = match received {
-            Received::More => return Progress::More,
+            Received::More => return ExchangeProgress::More,
             Received::Reply(reply) => {
                 let fault = judge::fault(&reply, spec.request.method, &spec.expectation, None);
                 self.completed(&reply, fault.or_else(|| watch.fault()), context);
-                return Progress::Complete(reply);
+                return ExchangeProgress::Complete(reply);
             }
             Received::Fault(fault) => judge::cut(fault),
         };
         self.failed(kind, context);
-        Progress::Failed
+        ExchangeProgress::Failed
     }
 
     /// The answer is complete; `fault`: what is wrong with it.

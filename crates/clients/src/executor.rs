@@ -5,10 +5,10 @@
 //! ```text
 //!   turn ── wait ── events ── timers ── those that had more to do ── connections to be opened
 //!                      │        │          │
-//!                      └────────┴──────────┴──► visit: order ─► carried out ─► event ─► order …
+//!                      └────────┴──────────┴──► drive: order ─► carried out ─► event ─► order …
 //! ```
 //!
-//! A visit ends when the order at hand has to wait for the network or the clock, or after
+//! A virtual user is driven until its order has to wait for the network or the clock, or for
 //! [`STEPS_MAX`] steps: the others have their turn before it goes on. A virtual user that waits costs
 //! nothing but its memory: sockets are watched edge-triggered and registered once, and only moments
 //! that are waited for are in the heap of timers.
@@ -27,12 +27,12 @@ use loadline_base::sorting::sort;
 use loadline_sys::clock::monotonic_ns;
 use loadline_sys::{Events, Poller};
 
+mod drive;
 mod in_flight;
-mod member;
 mod opening;
 mod preparing;
 mod queue;
-mod visit;
+mod user_state;
 
 use loadline_load::calendar::Boundary;
 use loadline_load::client_loop::{self, ClientLoop, Timeline, WAIT_NS_MAX};
@@ -42,13 +42,13 @@ use loadline_load::secure_link::UnfitServer;
 use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
 use self::in_flight::InFlight;
-use self::member::{Doing, Member};
 use self::queue::StartQueue;
+use self::user_state::{Activity, UserState};
 use crate::timers::Timers;
 use crate::{Event, UserContext, UserGroup, VirtualUser};
 
-/// Members that had more to do, visited in one turn: events wait no longer than these take.
-const REVISITS_MAX: usize = 256;
+/// Users that had more to do, driven in one turn: events wait no longer than these take.
+const READY_USERS_MAX: usize = 256;
 /// What is received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 
@@ -59,18 +59,18 @@ pub(super) struct Executor<'p> {
     poller: Poller,
     events: Events,
     /// `None`: it is done.
-    members: Vec<Option<Member>>,
-    /// Members that are not done.
+    users: Vec<Option<UserState>>,
+    /// Users that are not done.
     left: usize,
     timers: Timers,
     time: Timeline<'p>,
     recorder: Recorder,
-    /// Where members that prepare record: nobody reads it.
+    /// Where users that prepare record: nobody reads it.
     unrecorded: GroupRecorder,
     in_flight: InFlight,
-    /// Members whose first connection is opened before the start.
+    /// Users whose first connection is opened before the start.
     opening: StartQueue,
-    /// Members that prepare before the start.
+    /// Users that prepare before the start.
     preparing: StartQueue,
     /// Why there will be no start.
     failure: Option<String>,
@@ -78,8 +78,8 @@ pub(super) struct Executor<'p> {
     is_proven: bool,
     /// Why no connection is of any use.
     unfit: Option<UnfitServer>,
-    /// Members that have more to do.
-    revisits: VecDeque<u32>,
+    /// Users that have more to do.
+    ready_queue: VecDeque<u32>,
     buffer: Box<[u8]>,
     /// Connections that were begun, modulo 2^32: the generation of the next one.
     begun: u32,
@@ -88,9 +88,9 @@ pub(super) struct Executor<'p> {
 }
 
 impl<'p> Executor<'p> {
-    /// With the members of all user groups that belong to `share`.
+    /// With the users of all user groups that belong to `share`.
     fn new(plan: &'p Plan, user_groups: &'p [UserGroup], share: Share) -> io::Result<Self> {
-        let mut members = Vec::new();
+        let mut users = Vec::new();
         for (index, user_group) in user_groups.iter().enumerate() {
             if usize::from(user_group.server) >= plan.servers.len() {
                 let text = format!(
@@ -100,12 +100,12 @@ impl<'p> Executor<'p> {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
             let first = share.first(user_group.count);
-            members.extend(
+            users.extend(
                 (first..first + share.count(user_group.count)).map(|number| {
-                    Some(Member {
-                        user: (user_group.make)(number, plan.seed),
+                    Some(UserState {
+                        behaviour: (user_group.make)(number, plan.seed),
                         link: None,
-                        doing: Doing::Nothing,
+                        activity: Activity::Nothing,
                         until_ns: u64::MAX,
                         number,
                         user_group: index as u16,
@@ -128,8 +128,8 @@ impl<'p> Executor<'p> {
             user_groups,
             poller: Poller::new()?,
             events: Events::new(),
-            left: members.len(),
-            timers: Timers::new(members.len()),
+            left: users.len(),
+            timers: Timers::new(users.len()),
             time: Timeline::new(plan),
             recorder: Recorder::new(groups.iter().copied()),
             unrecorded: GroupRecorder::new(0),
@@ -139,9 +139,9 @@ impl<'p> Executor<'p> {
             failure: None,
             is_proven: false,
             unfit: None,
-            revisits: VecDeque::new(),
+            ready_queue: VecDeque::new(),
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
-            members,
+            users,
             begun: 0,
             rest_until_ns: 0,
         })
@@ -153,7 +153,7 @@ impl<'p> Executor<'p> {
     }
 
     fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
-        if !self.revisits.is_empty() {
+        if !self.ready_queue.is_empty() {
             return 0;
         }
         until_ns
@@ -165,13 +165,13 @@ impl<'p> Executor<'p> {
 
     /// Notes how long ago the moment was that a virtual user slept for. Before the start nothing is late.
     fn note_lag(&mut self, index: u32) {
-        let Some(member) = &self.members[index as usize] else {
+        let Some(user) = &self.users[index as usize] else {
             return;
         };
-        if self.time.is_started && matches!(member.doing, Doing::Sleeping) {
-            let lag_ns = self.time.now_ns.saturating_sub(member.until_ns);
+        if self.time.is_started && matches!(user.activity, Activity::Sleeping) {
+            let lag_ns = self.time.now_ns.saturating_sub(user.until_ns);
             self.time.meter.lagged(lag_ns);
-            self.recorder.group(member.group).lagged(lag_ns);
+            self.recorder.group(user.group).lagged(lag_ns);
         }
     }
 
@@ -181,9 +181,9 @@ impl<'p> Executor<'p> {
         index: u32,
         call: impl FnOnce(&mut dyn VirtualUser, &mut UserContext<'_>) -> R,
     ) -> Option<R> {
-        let member = self.members[index as usize].as_mut()?;
-        let group = member.group;
-        let recorder = match member.user.prepares() {
+        let user = self.users[index as usize].as_mut()?;
+        let group = user.group;
+        let recorder = match user.behaviour.prepares() {
             true => &mut self.unrecorded,
             false => self.recorder.group(group),
         };
@@ -194,10 +194,10 @@ impl<'p> Executor<'p> {
             recorder,
             is_ending: self.time.is_ending,
         };
-        let result = call(&mut *member.user, &mut context);
-        let requests_out = member.user.requests_out();
-        if requests_out != member.requests_out {
-            let before = std::mem::replace(&mut member.requests_out, requests_out);
+        let result = call(&mut *user.behaviour, &mut context);
+        let requests_out = user.behaviour.requests_out();
+        if requests_out != user.requests_out {
+            let before = std::mem::replace(&mut user.requests_out, requests_out);
             let recorder = &mut self.recorder;
             self.in_flight
                 .moved(group, before, requests_out, self.time.now_ns, recorder);
@@ -205,34 +205,29 @@ impl<'p> Executor<'p> {
         Some(result)
     }
 
-    /// This member is done.
+    /// This user is done.
     fn retire(&mut self, index: u32) {
-        let Some(member) = self.members[index as usize].take() else {
+        let Some(user) = self.users[index as usize].take() else {
             return;
         };
         self.left -= 1;
         self.timers.clear(index);
-        self.end_turn(&member.doing, member.is_preparing);
+        self.end_turn(&user.activity, user.is_preparing);
         let recorder = &mut self.recorder;
-        self.in_flight.moved(
-            member.group,
-            member.requests_out,
-            0,
-            self.time.now_ns,
-            recorder,
-        );
+        self.in_flight
+            .moved(user.group, user.requests_out, 0, self.time.now_ns, recorder);
     }
 
-    fn revisit_later(&mut self, index: u32) {
-        if let Some(member) = &mut self.members[index as usize]
-            && !std::mem::replace(&mut member.is_queued, true)
+    fn drive_later(&mut self, index: u32) {
+        if let Some(user) = &mut self.users[index as usize]
+            && !std::mem::replace(&mut user.is_queued, true)
         {
-            self.revisits.push_back(index);
+            self.ready_queue.push_back(index);
         }
     }
 
-    fn member_count(&self) -> u32 {
-        u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    fn user_count(&self) -> u32 {
+        u32::try_from(self.users.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -252,12 +247,12 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
     }
 
     fn open_count(&self) -> u64 {
-        let is_open = |member: &&Member| match member.doing {
-            Doing::Opened(Ok(())) => true,
-            Doing::Prepared => member.link.is_some(),
+        let is_open = |user: &&UserState| match user.activity {
+            Activity::Opened(Ok(())) => true,
+            Activity::Prepared => user.link.is_some(),
             _ => false,
         };
-        self.members.iter().flatten().filter(is_open).count() as u64
+        self.users.iter().flatten().filter(is_open).count() as u64
     }
 
     fn turn(&mut self, until_ns: u64, out: &mut dyn FnMut(Message)) -> io::Result<()> {
@@ -273,9 +268,9 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
         for at in 0..self.events.len() {
             let event = self.events.get(at);
             let Token { index, generation } = Token::from_bits(event.bits);
-            let member = self.members.get_mut(index as usize);
-            let member = member.and_then(Option::as_mut);
-            let link = member.and_then(|member| member.link.as_mut());
+            let user = self.users.get_mut(index as usize);
+            let user = user.and_then(Option::as_mut);
+            let link = user.and_then(|user| user.link.as_mut());
             let Some(link) = link.filter(|link| link.generation == generation) else {
                 continue;
             };
@@ -283,20 +278,20 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
             link.is_writable |= event.is_writable();
             link.is_readable |= event.is_readable();
             link.is_half_closed |= event.is_half_closed();
-            self.visit(index);
+            self.drive(index);
         }
         let woken_ns = self.time.now_ns; // later moments belong to the next turn
         while let Some(index) = self.timers.expired(woken_ns) {
             self.note_lag(index);
-            self.visit(index);
+            self.drive(index);
         }
-        for _ in 0..self.revisits.len().min(REVISITS_MAX) {
-            let Some(index) = self.revisits.pop_front() else {
+        for _ in 0..self.ready_queue.len().min(READY_USERS_MAX) {
+            let Some(index) = self.ready_queue.pop_front() else {
                 break;
             };
-            if let Some(Some(member)) = self.members.get_mut(index as usize) {
-                member.is_queued = false;
-                self.visit(index);
+            if let Some(Some(user)) = self.users.get_mut(index as usize) {
+                user.is_queued = false;
+                self.drive(index);
             }
         }
         self.check_fit()
@@ -304,8 +299,8 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
 
     fn start(&mut self, _: u64) {
         self.in_flight.begin(self.time.now_ns);
-        for index in 0..self.member_count() {
-            self.revisit_later(index);
+        for index in 0..self.user_count() {
+            self.drive_later(index);
         }
     }
 
@@ -324,14 +319,14 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
 
     /// Asks every user for the last order.
     fn end(&mut self, _: u64) {
-        for index in 0..self.member_count() {
-            if let Some(member) = &mut self.members[index as usize]
-                && !matches!(member.doing, Doing::Sending { .. })
+        for index in 0..self.user_count() {
+            if let Some(user) = &mut self.users[index as usize]
+                && !matches!(user.activity, Activity::Sending { .. })
             {
-                let doing = std::mem::replace(&mut member.doing, Doing::Nothing);
-                let was_preparing = std::mem::take(&mut member.is_preparing);
-                self.end_turn(&doing, was_preparing);
-                self.visit(index);
+                let activity = std::mem::replace(&mut user.activity, Activity::Nothing);
+                let was_preparing = std::mem::take(&mut user.is_preparing);
+                self.end_turn(&activity, was_preparing);
+                self.drive(index);
             }
         }
         self.in_flight.settle(self.time.now_ns, &mut self.recorder);
@@ -345,7 +340,7 @@ impl<'p> ClientLoop<'p> for Executor<'p> {
     }
 
     fn give_up_rest(&mut self, _: u64) {
-        for index in 0..self.member_count() {
+        for index in 0..self.user_count() {
             self.call(index, |user, context| {
                 user.on_event(Event::Abandoned, context)
             });
@@ -379,7 +374,7 @@ pub fn thread(user_groups: Vec<UserGroup>) -> Option<ExtraThread> {
     })
 }
 
-/// Runs the members of all user groups that belong to `share`, on the calling thread, as `engine::run` does
+/// Runs the users of all user groups that belong to `share`, on the calling thread, as `engine::run` does
 /// with plain clients.
 ///
 /// # Errors
@@ -392,7 +387,7 @@ pub fn run(
     out: &mut dyn FnMut(Message),
 ) -> io::Result<()> {
     let mut executor = Executor::new(plan, user_groups, share)?;
-    for index in 0..executor.member_count() {
+    for index in 0..executor.user_count() {
         executor.ask_beforehand(index);
     }
     client_loop::run(executor, share, control, out)
@@ -403,9 +398,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_that_waits_takes_little_memory() {
+    fn a_user_that_waits_takes_little_memory() {
         let timer_bytes = size_of::<(u64, u32)>() * 2 + size_of::<u64>(); // in nodes that are half full
-        let bytes = size_of::<Option<Member>>() + crate::idle::MEMBER_BYTES + timer_bytes;
+        let bytes = size_of::<Option<UserState>>() + crate::idle::USER_BYTES + timer_bytes;
         assert!(bytes < 256, "{bytes}");
     }
 }

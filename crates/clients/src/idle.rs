@@ -1,12 +1,12 @@
 //! Connections that only stay: what browsers, pools and balancers leave open.
 //!
-//! Each member connects, sends one request if one is given (most servers close a connection without a
-//! request sooner than one with a request), and then waits. When the server closes the
-//! connection, that is counted (`Tally::closes`, no error), and the member connects again after a
+//! Each virtual user connects, sends one request if one is given (most servers close a connection
+//! without a request sooner than one with a request), and then waits. When the server closes the
+//! connection, that is counted (`Tally::closes`, no error), and the user connects again after a
 //! pause between half a second and one and a half, each after one of its own, so that ten thousand
 //! of them do not come back in one moment. What was open at the end is `Tally::held`.
 //!
-//! A connection that does not come to be is an error of its kind. A member that waits costs no CPU
+//! A connection that does not come to be is an error of its kind. A user that waits costs no CPU
 //! time, and some hundred bytes of memory.
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use loadline_load::seed;
 use loadline_record::ErrorKind;
 
-use crate::exchange::{Exchange, Progress, RequestSpec};
+use crate::exchange::{Exchange, ExchangeProgress, RequestSpec};
 use crate::{Event, Order, UserContext, UserGroup, VirtualUser};
 
-/// Members of this user group stay, after one request if one is given.
+/// Users of this group stay, after one request if one is given.
 #[must_use]
 pub fn user_group(first: Option<RequestSpec>) -> UserGroup {
     let first = first.map(Arc::new);
@@ -62,9 +62,9 @@ struct Idle {
     pause_ns: u64,
 }
 
-/// Bytes that a member takes beside what the executor keeps of it.
+/// Bytes that a user takes beside what the executor keeps of it.
 #[cfg(test)]
-pub(super) const MEMBER_BYTES: usize = size_of::<Idle>();
+pub(super) const USER_BYTES: usize = size_of::<Idle>();
 
 impl Idle {
     fn go_away(&mut self, now_ns: u64) {
@@ -74,15 +74,15 @@ impl Idle {
     }
 
     /// The answer to the request is over, well or not.
-    fn answered(&mut self, progress: Progress, context: &mut UserContext<'_>) {
+    fn answered(&mut self, progress: ExchangeProgress, context: &mut UserContext<'_>) {
         self.state = match progress {
-            Progress::More => return self.wait(context.now_ns),
-            Progress::Complete(reply) if reply.keep_alive => State::Staying,
-            Progress::Complete(_) => {
+            ExchangeProgress::More => return self.wait(context.now_ns),
+            ExchangeProgress::Complete(reply) if reply.keep_alive => State::Staying,
+            ExchangeProgress::Complete(_) => {
                 context.recorder.tally(context.phase).closes += 1; // it may not stay
                 State::Leaving
             }
-            Progress::Failed => State::Leaving,
+            ExchangeProgress::Failed => State::Leaving,
         };
         self.exchange = None;
     }
@@ -114,7 +114,7 @@ impl Idle {
         match (self.exchange.take(), self.first.clone()) {
             (Some(mut exchange), Some(spec)) => {
                 let progress = exchange.closed(is_cut, &spec, context);
-                let is_complete = matches!(progress, Progress::Complete(_));
+                let is_complete = matches!(progress, ExchangeProgress::Complete(_));
                 context.recorder.tally(context.phase).closes += u64::from(is_complete);
             }
             _ => context.recorder.tally(context.phase).closes += 1,

@@ -26,7 +26,7 @@ pub mod vanishing;
 mod virtual_user;
 
 pub use exchange::RequestSpec;
-pub(crate) use exchange::{Progress, Watch};
+pub(crate) use exchange::{ExchangeProgress, Watch};
 pub use executor::{run, thread};
 pub use user_group::{UserFactory, UserGroup};
 pub use virtual_user::{Event, Order, UserContext, VirtualUser};

@@ -1,6 +1,6 @@
 //! Clients that read slowly: on a bad mobile link, or on purpose.
 //!
-//! Each member sends its request, and reads the answer at a set rate: a portion of a tenth of a
+//! Each virtual user sends its request, and reads the answer at a set rate: a portion of a tenth of a
 //! second's worth (at least a byte) at a time, and nothing between. Its receive buffer is bounded
 //! to a second's worth, at least 4 KiB, before it connects, so the server cannot hand the answer to
 //! the kernel of the reader at once; Linux doubles that bound. After the answer it asks again, on
@@ -12,7 +12,7 @@ use crate::exchange::RequestSpec;
 use crate::pace::Pace;
 use crate::{Event, Order, UserContext, UserGroup};
 
-/// Each member of this user group reads `bytes_per_second`.
+/// Each user of this group reads `bytes_per_second`.
 #[must_use]
 pub fn user_group(bytes_per_second: u64, spec: RequestSpec) -> UserGroup {
     let buffer_bytes = usize::try_from(bytes_per_second).unwrap_or(usize::MAX);

@@ -24,14 +24,14 @@ use crate::{Event, Order, UserContext, UserGroup};
 /// What is received at once.
 const RECEIVE_BYTES: usize = 16 << 10;
 
-/// Each member of this user group sends `bytes_per_second` of its request's head.
+/// Each user of this group sends `bytes_per_second` of its request's head.
 #[must_use]
 pub fn heads(bytes_per_second: u64, spec: RequestSpec) -> UserGroup {
     let head = 0..head_len(&spec.request.keep);
     user_group(bytes_per_second, spec, head)
 }
 
-/// Each member of this user group sends `bytes_per_second` of its request's content. A request without
+/// Each user of this group sends `bytes_per_second` of its request's content. A request without
 /// content (see [`post`]) is sent like any other.
 #[must_use]
 pub fn bodies(bytes_per_second: u64, spec: RequestSpec) -> UserGroup {

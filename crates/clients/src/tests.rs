@@ -29,7 +29,7 @@ fn spec() -> RequestSpec {
 
 type Client = Harness<dyn VirtualUser>;
 
-/// Member `number` of a user group.
+/// Virtual user `number` of a user group.
 fn client(user_group: &UserGroup, number: u64) -> Client {
     Harness::new((user_group.make)(number, 1))
 }

@@ -1,4 +1,4 @@
-//! Moments that are waited for: one for each member, exact to the nanosecond.
+//! Moments that are waited for: one for each virtual user, exact to the nanosecond.
 //!
 //! A timer is moved or forgotten at once: a client that gets its answers long before their timeout
 //! leaves nothing behind.

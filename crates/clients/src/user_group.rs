@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::VirtualUser;
 
-/// How a member of a user group is made: by its number in the whole user group and the plan's seed.
+/// How a virtual user of a user group is made: by its number in the whole user group and the plan's seed.
 pub type UserFactory = std::sync::Arc<dyn Fn(u64, u64) -> Box<dyn VirtualUser> + Send + Sync>;
 
 /// Virtual users of one kind.
@@ -16,7 +16,7 @@ pub struct UserGroup {
     pub count: u64,
     /// Index into `Plan::servers`.
     pub server: u16,
-    /// Where member `i` comes from: `sources[i % len]`; empty: as the plan's.
+    /// Where virtual user `i` comes from: `sources[i % len]`; empty: as the plan's.
     pub sources: Vec<IpAddr>,
     /// What the kernel may take in before it is read, in bytes; `None`: as the system has it.
     pub receive_buffer_bytes: Option<usize>,

@@ -1,6 +1,6 @@
 //! Clients that vanish in the middle: tabs that are closed, phones that enter tunnels, crashes.
 //!
-//! By turns, each member
+//! By turns, each virtual user
 //!
 //! 1. sends half of a request,
 //! 2. sends a whole one,
@@ -8,7 +8,7 @@
 //!    most 64 KiB),
 //!
 //! and vanishes: by reset in one round of these three, by an ordinary close in the next. It comes
-//! back after a pause between 50 and 150 ms. Members begin at different turns.
+//! back after a pause between 50 and 150 ms. Users begin at different turns.
 //!
 //! Of what it leaves behind it will never know the answer: such a request counts as unfinished. An
 //! answer that was complete before the client vanished counts as what it was.
@@ -19,7 +19,7 @@ use crate::caller::{self, Behaviour, Caller};
 use crate::exchange::RequestSpec;
 use crate::{Event, Order, UserContext, UserGroup};
 
-/// Members of this user group vanish in the middle.
+/// Users of this group vanish in the middle.
 #[must_use]
 pub fn user_group(spec: RequestSpec) -> UserGroup {
     caller::user_group(spec, |number, seed| Vanishing {

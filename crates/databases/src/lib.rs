@@ -5,11 +5,11 @@
 //! them, and ends what it has started.
 //!
 //! ```no_run
-//! use loadline_databases::{Installed, Kind, make_folder};
+//! use loadline_databases::{DatabaseKind, Installed, make_folder};
 //!
 //! fn run(words: &[String]) { /* … */ }
 //!
-//! let postgres = Installed::find(Kind::PostgreSql)?;
+//! let postgres = Installed::find(DatabaseKind::PostgreSql)?;
 //! let folder = make_folder()?;
 //! run(&postgres.prepare(&folder)); // once
 //! run(&postgres.serve(&folder, true)); // until it is ended
@@ -36,7 +36,7 @@ const POSTGRESQL_VERSIONS: &str = "/usr/lib/postgresql";
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum DatabaseKind {
     /// MariaDB, which speaks MySQL's protocol.
     MariaDb,
     /// PostgreSQL.
@@ -46,7 +46,7 @@ pub enum Kind {
 /// The programs of a server that is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    kind: Kind,
+    kind: DatabaseKind,
     /// What makes its files.
     preparer: PathBuf,
     server: PathBuf,
@@ -97,7 +97,7 @@ const POSTGRESQL: Facts = Facts {
     url: "postgres://tester@localhost/{name}?host={folder}",
 };
 
-impl Kind {
+impl DatabaseKind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::MariaDb, Self::PostgreSql];
 
@@ -126,16 +126,20 @@ impl Installed {
     ///
     /// # Errors
     /// It is not installed.
-    pub fn find(kind: Kind) -> Result<Self, NotInstalled> {
+    pub fn find(kind: DatabaseKind) -> Result<Self, NotInstalled> {
         let folders: Vec<PathBuf> = SEARCH_PATH.split(':').map(PathBuf::from).collect();
         Self::find_in(kind, &folders, Path::new(POSTGRESQL_VERSIONS))
     }
 
-    fn find_in(kind: Kind, folders: &[PathBuf], postgresql: &Path) -> Result<Self, NotInstalled> {
+    fn find_in(
+        kind: DatabaseKind,
+        folders: &[PathBuf],
+        postgresql: &Path,
+    ) -> Result<Self, NotInstalled> {
         let programs = kind.facts().programs;
         let found = match kind {
-            Kind::MariaDb => together(programs, folders),
-            Kind::PostgreSql => {
+            DatabaseKind::MariaDb => together(programs, folders),
+            DatabaseKind::PostgreSql => {
                 let versions = fs::read_dir(postgresql).into_iter().flatten().flatten();
                 let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
                 versions.sort_by_key(|path| version_of(path));
@@ -154,7 +158,7 @@ impl Installed {
 
     /// Which it is.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DatabaseKind {
         self.kind
     }
 
@@ -188,8 +192,8 @@ impl Installed {
     pub fn ask(&self, folder: &Path, statements: &[&str]) -> Vec<String> {
         let mut words = as_other(folder, &self.asker, self.kind.facts().ask);
         match self.kind {
-            Kind::MariaDb => words.extend(["--execute".to_owned(), statements.join("; ")]),
-            Kind::PostgreSql => {
+            DatabaseKind::MariaDb => words.extend(["--execute".to_owned(), statements.join("; ")]),
+            DatabaseKind::PostgreSql => {
                 for statement in statements {
                     words.extend(["--command".to_owned(), (*statement).to_owned()]);
                 }
@@ -209,7 +213,7 @@ impl Installed {
 /// A kind of server that is not installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not installed; right would be: apt install {}", .0.title(), .0.facts().packages)]
-pub struct NotInstalled(pub Kind);
+pub struct NotInstalled(pub DatabaseKind);
 
 /// Makes a folder for one server, below the system's folder for temporary files: its own user has to
 /// reach it, and the path of a socket is short. Whoever has it made removes it.
@@ -303,18 +307,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let of = |kind| Installed::find_in(kind, &[folder.path().into()], folder.path());
         assert_eq!(
-            of(Kind::MariaDb).unwrap_err().to_string(),
+            of(DatabaseKind::MariaDb).unwrap_err().to_string(),
             "MariaDB is not installed; right would be: apt install mariadb-server-core \
              mariadb-client-core"
         );
         assert_eq!(
-            of(Kind::PostgreSql).unwrap_err().to_string(),
+            of(DatabaseKind::PostgreSql).unwrap_err().to_string(),
             "PostgreSQL is not installed; right would be: apt install postgresql"
         );
         // Half of it is none.
         touch(&folder.path().join("mariadbd"));
         touch(&folder.path().join("15/bin/postgres"));
-        assert!(of(Kind::MariaDb).is_err() && of(Kind::PostgreSql).is_err());
+        assert!(of(DatabaseKind::MariaDb).is_err() && of(DatabaseKind::PostgreSql).is_err());
     }
 
     #[test]
@@ -326,7 +330,7 @@ mod tests {
             }
         }
         touch(&folder.path().join("16/bin/psql"));
-        let found = Installed::find_in(Kind::PostgreSql, &[], folder.path()).unwrap();
+        let found = Installed::find_in(DatabaseKind::PostgreSql, &[], folder.path()).unwrap();
         assert_eq!(found.server, folder.path().join("15/bin/postgres"));
     }
 

@@ -18,7 +18,9 @@ pub use limiter::{Limiter, LimiterKind};
 pub use page::page;
 pub use runs::{OtherSearch, Runs};
 
-use loadline_capacity::search::{Finding, Length, Limits, Outcome, Search, Step, Tried, Try};
+use loadline_capacity::search::{
+    Length, Limits, Search, SearchFinding, Step, TrialOutcome, Tried, Try,
+};
 
 use crate::journal::{ServerFacts, Trial};
 use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
@@ -67,7 +69,7 @@ pub struct Capacity {
     /// What the search was given.
     pub limits: Limits,
     /// What it found.
-    pub finding: Finding,
+    pub finding: SearchFinding,
     /// Which thread or resource is the limit.
     pub limiter: Limiter,
     /// Where the curve bends otherwise: other questions than the SLO's.
@@ -206,7 +208,7 @@ fn judge(slo: &Slo, ran: &Trial) -> Judgement {
     match &ran.load {
         Some(record) if ran.discarded.is_empty() => slo.judge(record),
         _ => Judgement {
-            outcome: Outcome::Discarded,
+            outcome: TrialOutcome::Discarded,
             reasons: ran.discarded.clone(),
         },
     }

@@ -16,7 +16,7 @@ const WIDTH_MIN: usize = 20;
 
 /// Prints the progress of a run.
 #[derive(Debug)]
-pub struct Progress<'a, W: Write> {
+pub struct ProgressPrinter<'a, W: Write> {
     to: W,
     plan: &'a Plan,
     expansion: &'a Expansion,
@@ -25,7 +25,7 @@ pub struct Progress<'a, W: Write> {
     is_line_there: bool,
 }
 
-impl<'a, W: Write> Progress<'a, W> {
+impl<'a, W: Write> ProgressPrinter<'a, W> {
     /// To a terminal so wide, or to something else.
     pub fn new(to: W, plan: &'a Plan, expansion: &'a Expansion, width: Option<usize>) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl<'a, W: Write> Progress<'a, W> {
     }
 }
 
-impl<W: Write> RunObserver for Progress<'_, W> {
+impl<W: Write> RunObserver for ProgressPrinter<'_, W> {
     fn waits(&mut self, planned: &PlannedTrial, progress: &RunProgress) {
         let line = format!(
             "{}; waits until others leave the CPUs, at most {}, to run again {}",
@@ -164,7 +164,7 @@ mod tests {
         let plan = Plan::parse(text, "plan", Path::new("/")).unwrap();
         let run = expand(&plan, 1, &[0], &[]).unwrap();
         let mut out = Vec::new();
-        let mut progress = Progress::new(&mut out, &plan, &run, width);
+        let mut progress = ProgressPrinter::new(&mut out, &plan, &run, width);
         let state = RunProgress {
             recorded: 1,
             left_s: 90.2,

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use loadline_capacity::search::{Outcome, Share};
+use loadline_capacity::search::{Share, TrialOutcome};
 use loadline_capacity::stats::{kendall, median};
 use loadline_record::assertion::{AssertionError, Beyond};
 use loadline_record::verdict::{LAG_FLOOR_US, LAG_LIMIT_US, LAG_SHARE_MAX};
@@ -64,7 +64,7 @@ impl fmt::Display for Slo {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// Whether the rate was held.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     /// Why it was not, or why nothing can be said; what is noteworthy though it was. In sentences.
     pub reasons: Vec<String>,
 }
@@ -124,20 +124,20 @@ impl Slo {
         broken.extend(overloaded);
         let late = self.late(record);
         let outcome = match (broken.is_empty(), unknown.is_empty()) {
-            (true, true) if late.is_none() => Outcome::Holds,
+            (true, true) if late.is_none() => TrialOutcome::Holds,
             // It is disturbed, at this rate as at others: that says nothing of what it can do.
-            (true, _) => Outcome::Discarded,
+            (true, _) => TrialOutcome::Discarded,
             // One that was only late is not at its limit; it was disturbed.
             (false, _) if record.verdict.client_limited && !is_late_alone(record) => {
-                Outcome::ClientLimited
+                TrialOutcome::ClientLimited
             }
             // Being late delays answers; it does not leave requests behind.
-            (false, _) if late.is_some() && !is_overloaded => Outcome::Discarded,
-            (false, _) => Outcome::Fails,
+            (false, _) if late.is_some() && !is_overloaded => TrialOutcome::Discarded,
+            (false, _) => TrialOutcome::Fails,
         };
         let mut reasons = broken;
         reasons.extend(unknown);
-        if outcome != Outcome::Holds && outcome != Outcome::Fails {
+        if outcome != TrialOutcome::Holds && outcome != TrialOutcome::Fails {
             reasons.extend(late);
             reasons.extend(record.verdict.reasons.iter().cloned());
         }
@@ -277,7 +277,7 @@ mod tests {
         "p99 < 50ms, errors < 0.1%".parse().unwrap()
     }
 
-    fn outcome(change: impl FnOnce(&mut TrialRecord)) -> Outcome {
+    fn outcome(change: impl FnOnce(&mut TrialRecord)) -> TrialOutcome {
         slo().judge(&record(change)).outcome
     }
 
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn held_and_not() {
-        assert_eq!(outcome(|_| ()), Outcome::Holds);
+        assert_eq!(outcome(|_| ()), TrialOutcome::Holds);
         type Change = fn(&mut TrialRecord);
         let broken: [Change; 5] = [
             |record| took(record, &[(60_000, 10_000)]),
@@ -317,7 +317,7 @@ mod tests {
             |record| record.groups[0].total.tally.retried = [100; ErrorKind::ALL.len()], // likewise
         ];
         for change in broken {
-            assert_eq!(outcome(change), Outcome::Fails);
+            assert_eq!(outcome(change), TrialOutcome::Fails);
         }
     }
 
@@ -357,16 +357,16 @@ mod tests {
                 }
             }
         };
-        assert_eq!(outcome(growing(0)), Outcome::Holds);
-        assert_eq!(outcome(growing(4)), Outcome::Holds); // less than what matters
-        assert_eq!(outcome(growing(7)), Outcome::Fails);
+        assert_eq!(outcome(growing(0)), TrialOutcome::Holds);
+        assert_eq!(outcome(growing(4)), TrialOutcome::Holds); // less than what matters
+        assert_eq!(outcome(growing(7)), TrialOutcome::Fails);
         // It comes and goes: no trend.
         let wavy = |record: &mut TrialRecord| {
             for (index, second) in record.groups[0].series.iter_mut().enumerate() {
                 second.good = if index % 2 == 0 { 900 } else { 1100 };
             }
         };
-        assert_eq!(outcome(wavy), Outcome::Holds);
+        assert_eq!(outcome(wavy), TrialOutcome::Holds);
     }
 
     #[test]
@@ -377,21 +377,21 @@ mod tests {
             (total.tally.offered, total.tally.completed) = (900, 900);
             (total.rates.offered_per_s, total.rates.completed_per_s) = (90.0, 90.0);
         };
-        assert_eq!(outcome(few), Outcome::Discarded);
+        assert_eq!(outcome(few), TrialOutcome::Discarded);
         let interrupted = |record: &mut TrialRecord| record.run.interrupted = true;
-        assert_eq!(outcome(interrupted), Outcome::Discarded);
+        assert_eq!(outcome(interrupted), TrialOutcome::Discarded);
         let late = |record: &mut TrialRecord| record.verdict.lag_p99_us = Some(5_001);
-        assert_eq!(outcome(late), Outcome::Discarded);
+        assert_eq!(outcome(late), TrialOutcome::Discarded);
         let late_and_slow = |record: &mut TrialRecord| {
             late(record);
             took(record, &[(60_000, 10_000)]);
         };
-        assert_eq!(outcome(late_and_slow), Outcome::Discarded);
+        assert_eq!(outcome(late_and_slow), TrialOutcome::Discarded);
         let late_and_saturated = |record: &mut TrialRecord| {
             late_and_slow(record);
             record.groups[0].total.rates.completed_per_s = 900.0;
         };
-        assert_eq!(outcome(late_and_saturated), Outcome::Fails);
+        assert_eq!(outcome(late_and_saturated), TrialOutcome::Fails);
     }
 
     #[test]
@@ -402,18 +402,18 @@ mod tests {
             record.verdict.reasons = vec!["busy".to_owned()];
         };
         // It holds all the same: a better client could not make it fail.
-        assert_eq!(outcome(busy), Outcome::Holds);
+        assert_eq!(outcome(busy), TrialOutcome::Holds);
         let busy_and_broken = |record: &mut TrialRecord| {
             busy(record);
             record.groups[0].total.rates.completed_per_s = 500.0;
         };
-        assert_eq!(outcome(busy_and_broken), Outcome::ClientLimited);
+        assert_eq!(outcome(busy_and_broken), TrialOutcome::ClientLimited);
         // Late by more than a tenth of the median, but not by what this SLO can notice.
         let a_little_late = |record: &mut TrialRecord| {
             record.verdict.lag_p99_us = Some(900);
             record.verdict.late = Some("late".to_owned());
             record.groups[0].total.rates.completed_per_s = 500.0;
         };
-        assert_eq!(outcome(a_little_late), Outcome::Fails);
+        assert_eq!(outcome(a_little_late), TrialOutcome::Fails);
     }
 }

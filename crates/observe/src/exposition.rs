@@ -1,7 +1,7 @@
 //! Prometheus' text format, version 0.0.4.
 //!
-//! Written by hand: the client libraries own their counters, while these are read from rows that each
-//! serving thread keeps for itself; and the form is a few lines.
+//! Written by hand: the client libraries own their counters, while these are kept by each serving
+//! thread for itself; and the form is a few lines.
 
 use std::fmt::Write;
 

@@ -36,7 +36,9 @@ use std::path::Path;
 use loadline_proto::AccessFormat;
 use loadline_server::AccessLogging;
 
-pub use line_writer::{Closing, DROP_PATIENCE, Kind, LineWriter, LogCounts, Losses, Target};
+pub use line_writer::{
+    Closing, DROP_TIMEOUT, LineWriter, LineWriterOptions, LogCounts, Losses, Target,
+};
 pub use pages::{Pages, STATUS_PATH, StartWithPages};
 pub use section::{Figure, Section};
 pub use status::Status;
@@ -47,11 +49,11 @@ pub use status::Status;
 /// # Errors
 /// The file cannot be opened, or there is no thread to be had.
 pub fn access_log(path: &Path) -> io::Result<(AccessLogging, Closing)> {
-    let kind = Kind {
+    let options = LineWriterOptions {
         name: "access log",
-        ..Kind::LOG
+        ..LineWriterOptions::LOG
     };
-    let (sink, closing) = LineWriter::start(kind, Target::from_path(path.to_owned()))?;
+    let (sink, closing) = LineWriter::start(options, Target::from_path(path.to_owned()))?;
     let format = AccessFormat::Combined;
     Ok((AccessLogging { format, sink }, closing))
 }

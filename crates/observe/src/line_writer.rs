@@ -43,7 +43,7 @@ const PIPE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What is written, and how much of it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct LineWriterOptions {
     /// Of the thread, and in messages.
     pub name: &'static str,
     /// Batches in the queue. A batch is what one thread logged in one turn, at the least one line.
@@ -54,7 +54,7 @@ pub struct Kind {
     pub losses: Losses,
 }
 
-impl Kind {
+impl LineWriterOptions {
     /// A log of requests or connections: some fifty thousand lines, a tenth of a second at full speed.
     pub const LOG: Self = Self {
         name: "log",
@@ -152,7 +152,7 @@ impl Output for File {
 
 /// What serving threads and the writer share.
 struct Shared {
-    kind: Kind,
+    options: LineWriterOptions,
     batches: ArrayQueue<Vec<u8>>,
     spares: ArrayQueue<Vec<u8>>,
     queued_bytes: AtomicUsize,
@@ -171,7 +171,7 @@ pub struct LineWriter {
     writer: Thread,
 }
 
-/// The writer's thread, to be waited for at the end. Dropped, it waits for [`DROP_PATIENCE`] at most.
+/// The writer's thread, to be waited for at the end. Dropped, it waits for [`DROP_TIMEOUT`] at most.
 pub struct Closing {
     log: Arc<LineWriter>,
     done: Receiver<()>,
@@ -179,7 +179,7 @@ pub struct Closing {
 }
 
 /// How long a dropped [`Closing`] waits for the last lines to be written.
-pub const DROP_PATIENCE: Duration = Duration::from_secs(2);
+pub const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The log's own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,19 +197,19 @@ impl LineWriter {
     ///
     /// # Errors
     /// The target cannot be opened, or there is no thread to be had.
-    pub fn start(kind: Kind, target: Target) -> io::Result<(Arc<Self>, Closing)> {
+    pub fn start(options: LineWriterOptions, target: Target) -> io::Result<(Arc<Self>, Closing)> {
         let out = target.open()?;
-        Self::start_with(kind, target, Box::new(out))
+        Self::start_with(options, target, Box::new(out))
     }
 
     fn start_with(
-        kind: Kind,
+        options: LineWriterOptions,
         target: Target,
         out: Box<dyn Output>,
     ) -> io::Result<(Arc<Self>, Closing)> {
         let shared = Arc::new(Shared {
-            kind,
-            batches: ArrayQueue::new(kind.batches_max),
+            options,
+            batches: ArrayQueue::new(options.batches_max),
             spares: ArrayQueue::new(SPARES_MAX),
             queued_bytes: AtomicUsize::new(0),
             lines_written: AtomicU64::new(0),
@@ -220,18 +220,20 @@ impl LineWriter {
             ended: AtomicBool::new(false),
         });
         let (finished, done) = sync_channel(1);
-        let thread = std::thread::Builder::new().name(kind.name.into()).spawn({
-            let shared = Arc::clone(&shared);
-            move || {
-                let mut writer = Writer::new(shared, target, out);
-                // A panic costs the lines at hand and no more: others would never be written.
-                while catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
-                    writer.recover();
+        let thread = std::thread::Builder::new()
+            .name(options.name.into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || {
+                    let mut writer = Writer::new(shared, target, out);
+                    // A panic costs the lines at hand and no more: others would never be written.
+                    while catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+                        writer.recover();
+                    }
+                    writer.shared.end();
+                    let _ = finished.send(()); // no receiver is left if the end was cut short
                 }
-                writer.shared.end();
-                let _ = finished.send(()); // no receiver is left if the end was cut short
-            }
-        })?;
+            })?;
         let log = Arc::new(Self {
             shared,
             writer: thread.thread().clone(),
@@ -272,7 +274,7 @@ impl AccessSink for LineWriter {
         }
         let len = lines.len();
         let queued = shared.queued_bytes.fetch_add(len, Ordering::Relaxed);
-        if queued + len > shared.kind.queued_bytes_max {
+        if queued + len > shared.options.queued_bytes_max {
             shared.queued_bytes.fetch_sub(len, Ordering::Relaxed);
             shared.drop_lines(lines);
             return lines.clear();
@@ -325,19 +327,19 @@ impl Shared {
 }
 
 impl Closing {
-    /// Has everything written that is queued, for `patience` at most. Returns the counts.
-    pub fn finish(mut self, patience: Duration) -> LogCounts {
-        self.write_rest(patience);
+    /// Has everything written that is queued, for `timeout` at most. Returns the counts.
+    pub fn finish(mut self, timeout: Duration) -> LogCounts {
+        self.write_rest(timeout);
         self.log.counts()
     }
 
-    fn write_rest(&mut self, patience: Duration) {
+    fn write_rest(&mut self, timeout: Duration) {
         let Some(thread) = self.thread.take() else {
             return;
         };
         self.log.shared.closing.store(true, Ordering::Release);
         self.log.writer.unpark();
-        if self.done.recv_timeout(patience).is_ok() {
+        if self.done.recv_timeout(timeout).is_ok() {
             let _ = thread.join(); // it has sent its last message
         }
     }
@@ -345,7 +347,7 @@ impl Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.write_rest(DROP_PATIENCE);
+        self.write_rest(DROP_TIMEOUT);
     }
 }
 
@@ -390,7 +392,7 @@ impl Writer {
             let mut is_well = true;
             // As often as takes what is queued now: where lines come as fast as they are written, the queue
             // is never empty.
-            let mut writes_left = self.shared.kind.queued_bytes_max / WRITE_BYTES + 1;
+            let mut writes_left = self.shared.options.queued_bytes_max / WRITE_BYTES + 1;
             while is_well && writes_left > 0 && self.gather() {
                 is_well = self.write();
                 writes_left -= 1;
@@ -436,14 +438,14 @@ impl Writer {
 
     /// Says that lines were lost, in their place.
     fn note_losses(&mut self) {
-        let Shared { kind, .. } = *self.shared;
+        let Shared { options, .. } = *self.shared;
         let dropped = self.shared.lines_dropped.load(Ordering::Relaxed);
-        if kind.losses == Losses::Noted && dropped > self.losses_noted {
+        if options.losses == Losses::Noted && dropped > self.losses_noted {
             let lost = dropped - self.losses_noted;
             let _ = writeln!(
                 self.pending,
                 "loadline: {lost} lines of {} were lost here",
-                kind.name
+                options.name
             );
             self.note_bytes = self.pending.len();
             self.losses_in_note = dropped;
@@ -527,21 +529,21 @@ impl Writer {
     fn report(&mut self, failure: &io::Error) {
         self.shared.write_errors.fetch_add(1, Ordering::Relaxed);
         let is_recent = |at: Instant| at.elapsed() < REPORT_INTERVAL;
-        if self.shared.kind.losses == Losses::Noted || self.last_report.is_some_and(is_recent) {
+        if self.shared.options.losses == Losses::Noted || self.last_report.is_some_and(is_recent) {
             return;
         }
         self.last_report = Some(Instant::now());
         let dropped = self.shared.lines_dropped.load(Ordering::Relaxed);
         tracing::error!(
             "the {} {} cannot be written: {failure}; {dropped} lines dropped so far",
-            self.shared.kind.name,
+            self.shared.options.name,
             self.target.name()
         );
     }
 
     /// Opens the target anew, for a file that was moved away; keeps the old one if that fails.
     fn open_again(&mut self) {
-        let name = self.shared.kind.name;
+        let name = self.shared.options.name;
         match self.target.open() {
             Ok(out) => {
                 let identity = out.identity();

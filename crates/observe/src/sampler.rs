@@ -266,7 +266,7 @@ fn threads(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use loadline_server::{RowSnapshot, ServerOptions};
+    use loadline_server::{ServerOptions, ThreadSnapshot};
 
     use super::*;
 
@@ -289,7 +289,7 @@ mod tests {
         total.answers[1] = 100 * seconds;
         total.jobs = 100 * seconds;
         total.connections = 7;
-        let row = |role, index, busy_us| RowSnapshot {
+        let thread = |role, index, busy_us| ThreadSnapshot {
             role,
             index,
             is_in_use: true,
@@ -299,10 +299,10 @@ mod tests {
             },
         };
         let snapshot = Snapshot {
-            rows: vec![
-                row(Role::Loop, 0, 20_000 * seconds),
-                row(Role::Worker, 0, 500_000 * seconds),
-                row(Role::Worker, 1, 500_000 * seconds),
+            per_thread: vec![
+                thread(Role::Loop, 0, 20_000 * seconds),
+                thread(Role::Worker, 0, 500_000 * seconds),
+                thread(Role::Worker, 1, 500_000 * seconds),
             ],
             total,
             ..Snapshot::default()
@@ -355,7 +355,7 @@ mod tests {
             sampler.refresh(&stations, GOAL, || {
                 let mut reading = reading(Duration::from_secs(age_s), seconds);
                 reading.snapshot.workers_useful = Some(useful);
-                reading.snapshot.rows[2].is_in_use = in_use == 2;
+                reading.snapshot.per_thread[2].is_in_use = in_use == 2;
                 reading
             });
             let newest = sampler.newest()?;

@@ -87,12 +87,13 @@ impl Stations {
 
     /// Server-seconds for which each station was busy.
     pub(crate) fn busy_s(&self, last: &Reading, now: &Reading) -> Vec<f64> {
-        // Rows keep their place; new ones come behind.
-        let earlier = last.snapshot.rows.iter().map(|row| row.counts.busy_us);
+        // Threads keep their place; new ones come behind.
+        let earlier = last.snapshot.per_thread.iter();
+        let earlier = earlier.map(|thread| thread.counts.busy_us);
         let earlier = earlier.chain(std::iter::repeat(0));
-        let rows = now.snapshot.rows.iter().zip(earlier);
-        let spans: Vec<(Role, u64)> = rows
-            .map(|(row, then)| (row.role, row.counts.busy_us.saturating_sub(then)))
+        let threads = now.snapshot.per_thread.iter().zip(earlier);
+        let spans: Vec<(Role, u64)> = threads
+            .map(|(thread, then)| (thread.role, thread.counts.busy_us.saturating_sub(then)))
             .collect();
         let busy_us = |role: Role| {
             let of_role = spans.iter().filter(move |(of, _)| *of == role);

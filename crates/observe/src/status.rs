@@ -21,7 +21,7 @@ use crate::sampler::{Sample, Sampler};
 use crate::section::{Figure, Metric, Section};
 use crate::stations::Stations;
 
-/// Rows of one kind of thread that Prometheus is shown one by one. Beyond it only the sum: each
+/// Threads of one kind that Prometheus is shown one by one. Beyond it only the sum: each
 /// label value is a time series that has to be stored.
 const SERIES_PER_ROLE_MAX: usize = 128;
 
@@ -174,10 +174,10 @@ impl Status {
 impl StatusSource for Status {
     fn json(&self) -> String {
         let snapshot = self.snapshot();
-        let threads = snapshot.rows.iter().map(|row| {
-            let mut object = counts_json(&row.counts);
-            object.insert("name".into(), row.to_string().into());
-            object.insert("role".into(), row.role.name().into());
+        let threads = snapshot.per_thread.iter().map(|thread| {
+            let mut object = counts_json(&thread.counts);
+            object.insert("name".into(), thread.to_string().into());
+            object.insert("role".into(), thread.role.name().into());
             Value::Object(object)
         });
         let shown = self.shown.get();
@@ -221,7 +221,7 @@ impl StatusSource for Status {
             let labels = format!("{{role=\"{}\"}}", role.name());
             text.sample("threads", &labels, snapshot.threads(role) as f64);
         }
-        let shown: Vec<(String, &Counts)> = shown_rows(&snapshot);
+        let shown: Vec<(String, &Counts)> = shown_threads(&snapshot);
         for it in &LABELLED {
             let name = format!("{}_total", it.name);
             text.family(&name, "counter", it.help);
@@ -286,18 +286,16 @@ impl Shown {
     }
 }
 
-/// The rows as Prometheus sees them: a label and counts; roles with too many rows as one sum.
-fn shown_rows(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
-    let of_role = |role: Role| snapshot.rows.iter().filter(move |row| row.role == role);
-    let is_crowded = snapshot
-        .rows
-        .iter()
-        .any(|row| of_role(row.role).count() > SERIES_PER_ROLE_MAX);
-    if is_crowded {
+/// The threads as Prometheus sees them: a label and counts; roles with too many threads as one sum.
+fn shown_threads(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
+    let threads = || snapshot.per_thread.iter();
+    let of_role = |role: Role| threads().filter(move |thread| thread.role == role);
+    let has_too_many = threads().any(|thread| of_role(thread.role).count() > SERIES_PER_ROLE_MAX);
+    if has_too_many {
         return vec![("thread=\"all\"".to_owned(), &snapshot.total)];
     }
-    let rows = snapshot.rows.iter();
-    rows.map(|row| (format!("thread=\"{row}\""), &row.counts))
+    threads()
+        .map(|thread| (format!("thread=\"{thread}\""), &thread.counts))
         .collect()
 }
 
@@ -339,31 +337,31 @@ fn show_section(text: &mut Exposition, section: &Section) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadline_server::RowSnapshot;
+    use loadline_server::ThreadSnapshot;
 
     #[test]
     fn nothing_is_ready_before_the_server_listens() {
         assert!(!Status::new(Vec::new()).is_ready());
     }
 
-    fn snapshot(rows: usize) -> Snapshot {
-        let row = |index| RowSnapshot {
+    fn snapshot(threads: usize) -> Snapshot {
+        let thread = |index| ThreadSnapshot {
             role: Role::Loop,
             index,
             is_in_use: true,
             counts: Counts::default(),
         };
         Snapshot {
-            rows: (0..rows).map(row).collect(),
+            per_thread: (0..threads).map(thread).collect(),
             ..Snapshot::default()
         }
     }
 
     #[test]
     fn labels_are_bounded() {
-        assert_eq!(shown_rows(&snapshot(128)).len(), 128);
+        assert_eq!(shown_threads(&snapshot(128)).len(), 128);
         let crowded = snapshot(129);
-        let shown = shown_rows(&crowded);
+        let shown = shown_threads(&crowded);
         assert_eq!(shown.len(), 1);
         assert_eq!(shown[0].0, "thread=\"all\"");
     }

@@ -33,7 +33,7 @@ pub(crate) use table::{ClaimRow, of_paper, taken};
 pub(crate) use taken::Taken;
 
 use evidence::Layout;
-use finding::Row;
+use finding::JudgedClaim;
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::report::Claim;
 
@@ -43,19 +43,21 @@ pub fn judged(run: &Run) -> Vec<Claim> {
     let measured = Layout::new(run);
     let roomy = roomy(run);
     let roomy = roomy.as_ref().map(Layout::new);
-    let rows_at = |level: f64| -> Vec<Row> {
-        let measured = table::rows(&run.head.name, &measured.at(level));
+    let claims_at = |level: f64| -> Vec<JudgedClaim> {
+        let measured = table::judged(&run.head.name, &measured.at(level));
         let Some(roomy) = &roomy else {
             return measured;
         };
         let both = measured
             .into_iter()
-            .zip(table::rows(&run.head.name, &roomy.at(level)));
+            .zip(table::judged(&run.head.name, &roomy.at(level)));
         both.map(|(measured, roomy)| measured.unless(roomy))
             .collect()
     };
-    let claims = family::judged(rows_at).into_iter();
-    claims.map(|row| row.into_claim(&run.head.name)).collect()
+    let claims = family::judged(claims_at).into_iter();
+    claims
+        .map(|claim| claim.into_claim(&run.head.name))
+        .collect()
 }
 
 /// Whether a text of a claim contains what is looked for, in either case.

@@ -82,9 +82,9 @@ enum State {
     Over,
 }
 
-/// What a request's method means for its answer.
+/// What can be expected of a reply, by the request's method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Asked {
+enum ExpectedReply {
     #[default]
     Content,
     /// HEAD: no content.
@@ -130,7 +130,7 @@ pub struct ClientSession {
     status: u16,
     interim_count: u16,
     state: State,
-    asked: Asked,
+    expected: ExpectedReply,
     has_begun: bool,
     persists: bool,
 }
@@ -150,10 +150,10 @@ impl ClientSession {
         if self.state != State::Idle {
             return;
         }
-        self.asked = match method {
-            Method::Head => Asked::Head,
-            Method::Connect => Asked::Tunnel,
-            _ => Asked::Content,
+        self.expected = match method {
+            Method::Head => ExpectedReply::Head,
+            Method::Connect => ExpectedReply::Tunnel,
+            _ => ExpectedReply::Content,
         };
         self.state = State::Waiting;
         self.has_begun = false;
@@ -343,10 +343,10 @@ impl ClientSession {
     ) -> Received {
         self.status = head.status;
         self.persists = head.persists();
-        if self.asked == Asked::Tunnel {
+        if self.expected == ExpectedReply::Tunnel {
             return self.malformed("CONNECT is not supported");
         }
-        let framing = match head.framing(self.asked == Asked::Head) {
+        let framing = match head.framing(self.expected == ExpectedReply::Head) {
             Ok(framing) => framing,
             Err(text) => return self.malformed(text),
         };

@@ -53,9 +53,9 @@ pub struct Exchange {
     /// The response stands, as data, if the blocking step is refused: that would only make a better one.
     pub stands_if_refused: bool,
     /// The connection's unsent output, while an answer can be encoded straight into it.
-    pub(crate) lent: Option<LentOutput>,
+    pub(crate) borrowed_output: Option<BorrowedOutput>,
     /// If it is HTTP/2's.
-    pub(crate) lent_stream: Option<LentStream>,
+    pub(crate) borrowed_stream: Option<BorrowedStream>,
     /// Whether the connection can stay open after this answer.
     pub(crate) persist: bool,
     /// For how many seconds it then stays open at least, if that is to be said.
@@ -69,7 +69,7 @@ pub struct Exchange {
 
 /// Output of a connection, lent for the handler's quick step.
 #[derive(Debug)]
-pub(crate) struct LentOutput {
+pub(crate) struct BorrowedOutput {
     pub(crate) output: Buffer,
     /// How much of it was there when it was lent.
     pub(crate) len: usize,
@@ -77,7 +77,7 @@ pub(crate) struct LentOutput {
 
 /// What a response on a stream of HTTP/2 needs beside.
 #[derive(Debug)]
-pub(crate) struct LentStream {
+pub(crate) struct BorrowedStream {
     /// Fields that are the session's and the connection's, encoded.
     pub(crate) common: Vec<u8>,
     /// Content that may leave with the head, at most.
@@ -149,8 +149,8 @@ impl Exchange {
         self.inner_ready = false;
         self.answer_as_data = false;
         self.stands_if_refused = false;
-        self.lent = None;
-        self.lent_stream = None;
+        self.borrowed_output = None;
+        self.borrowed_stream = None;
         self.request.clear();
         self.response.clear();
     }

@@ -11,11 +11,11 @@
 //! wants nothing else, so that a client which does not read is not read from.
 
 mod answer;
+mod borrowed_output;
 pub(crate) mod encode;
 mod handover;
 mod idle;
 mod input;
-mod lend;
 mod memory;
 mod orders;
 mod output;
@@ -287,7 +287,7 @@ impl Http1Session {
         self.pending = Pending::Unknown;
         let progress = self.progress(cx);
         progress.hang_up = None;
-        progress.lent_bytes = 0;
+        progress.exchange_bytes = 0;
         if self.draining && !self.eof && !self.has_unread() {
             self.progress(cx).exchange = Some(exchange);
             self.state = State::AnswerDue;

@@ -13,19 +13,19 @@
 //! | frames that come; settings, windows and priorities | `input`, `control` |
 //! | one stream, and all of them; their states as the standard has them | `http2::stream`, `http2::state` |
 //! | responses, and whose content is next | `answering`, `http2::priority`, `output` |
-//! | small cached responses, in one copy | `lend` |
+//! | small cached responses, in one copy | `borrowed_output` |
 //! | how streams and the connection end | `ending` |
 //! | apps whose content streams | `tasks` |
 //! | what the owner has to do | `orders` |
 //! | times, and what clients may not do too often | `deadlines`, `budget` |
 
 mod answering;
+mod borrowed_output;
 mod budget;
 mod control;
 mod deadlines;
 mod ending;
 mod input;
-mod lend;
 mod orders;
 mod output;
 mod tasks;
@@ -47,9 +47,9 @@ use crate::{
     Body, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill,
     Http1Session, Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
+use borrowed_output::Common;
 use budget::Budget;
 use input::{Block, Reading};
-use lend::Common;
 use output::Output;
 
 /// The connection.
@@ -384,7 +384,7 @@ impl Session for Http2Session {
         let is_for_app = matches!(outcome, Outcome::Later(_));
         let is_unknown = exchange.request.method == Method::Other && !is_for_app;
         let stands = outcome == Outcome::Ready && !is_unknown && !self.is_refused(&exchange);
-        self.take_lent(&mut exchange, stands);
+        self.take_back_output(&mut exchange, stands);
         if let Body::Encoded { len } = exchange.response.body {
             return self.encoded(exchange, len, cx);
         }

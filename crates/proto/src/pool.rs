@@ -49,8 +49,8 @@ impl Pool {
 
     /// Takes back an exchange whose connection is gone.
     pub fn give_exchange(&mut self, mut exchange: Box<Exchange>) {
-        if let Some(lent) = exchange.lent.take() {
-            self.buffers.give(lent.output);
+        if let Some(borrowed) = exchange.borrowed_output.take() {
+            self.buffers.give(borrowed.output);
         }
         exchange.clear();
         if !exchange.is_oversized() {

@@ -90,7 +90,7 @@ pub(crate) struct Progress {
     /// Memory of what is being sent.
     pub(crate) sending_bytes: usize,
     /// Memory of the exchange that a handler's blocking step or an app's task has.
-    pub(crate) lent_bytes: usize,
+    pub(crate) exchange_bytes: usize,
     /// An answer too large to be copied is logged when it is out.
     pub(crate) unlogged: Option<Box<Exchange>>,
     /// Without a log, that is when its latency ends.

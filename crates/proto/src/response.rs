@@ -113,7 +113,7 @@ impl Response {
         std::mem::take(&mut self.spare)
     }
 
-    /// Becomes a copy of what is lent, but for what else was said.
+    /// Becomes a copy of what is borrowed, but for what else was said.
     #[inline(never)]
     pub(crate) fn copy(&mut self, status: Status, fields: &Fields, content: &[u8]) {
         self.status = status;

@@ -28,8 +28,8 @@ use crate::transport::{Io, Pause, Range, Transport};
 
 pub(crate) use placement::{Blocked, Placement, TaskStart};
 
-/// Orders in one visit. A pipelining client has some 16 requests answered, then others have their
-/// turn: below 100 us with small files.
+/// Orders each time a connection is driven. A pipelining client has some 16 requests answered, then
+/// others have their turn: below 100 us with small files.
 const ACTIONS_MAX: u32 = 48;
 
 /// Steps in a row for one connection on the thread that drives it, if they may block: one for each
@@ -78,17 +78,17 @@ pub(crate) enum Step {
     Close,
 }
 
-/// What one visit has, and has used up.
-struct Visit<'v, H: Handler, D> {
-    thread: &'v mut ThreadContext<H>,
-    driver: &'v mut D,
+/// What one call of `Connection::drive` has, and has used up.
+struct Drive<'d, H: Handler, D> {
+    thread: &'d mut ThreadContext<H>,
+    driver: &'d mut D,
     bytes_left: u64,
     /// Steps that may have blocked this thread.
     blocked: u32,
     task_orders: u32,
 }
 
-impl<H: Handler, D> Visit<'_, H, D> {
+impl<H: Handler, D> Drive<'_, H, D> {
     fn is_over(&self) -> bool {
         self.blocked == BLOCKS_MAX || self.task_orders == TASK_ORDERS_MAX
     }
@@ -162,35 +162,35 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
-        let mut visit = Visit {
+        let mut drive = Drive {
             thread,
             driver,
             bytes_left: self.transport.write_bytes_max(),
             blocked: 0,
             task_orders: 0,
         };
-        let mut flow = self.resume(&mut visit);
+        let mut flow = self.resume(&mut drive);
         for _ in 0..ACTIONS_MAX {
             match flow {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Pause::Again) => return Step::Again,
                 ControlFlow::Break(Pause::Prefetch(range)) => {
-                    if placement.prefetch(range, self.holder(), visit.thread) {
-                        visit.blocked += 1;
-                        self.prefetched(&mut visit.thread.cx());
-                        flow = self.resume(&mut visit);
-                        if visit.is_over() {
+                    if placement.prefetch(range, self.holder(), drive.thread) {
+                        drive.blocked += 1;
+                        self.prefetched(&mut drive.thread.cx());
+                        flow = self.resume(&mut drive);
+                        if drive.is_over() {
                             return Step::Again;
                         }
                         continue;
                     }
                 }
             }
-            flow = match self.carry_out(&mut visit, placement) {
+            flow = match self.carry_out(&mut drive, placement) {
                 Ok(flow) => flow,
                 Err(step) => return step,
             };
-            if visit.is_over() {
+            if drive.is_over() {
                 return Step::Again;
             }
         }
@@ -201,19 +201,19 @@ impl<T> Connection<T> {
     #[inline]
     fn carry_out<H: Handler, D>(
         &mut self,
-        visit: &mut Visit<'_, H, D>,
+        drive: &mut Drive<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<ControlFlow<Pause>, Step>
     where
         T: Transport<D>,
     {
-        let mut borrowed = visit.thread.borrow();
+        let mut borrowed = drive.thread.borrow();
         let io = &mut Io {
             session: &mut self.session,
-            driver: &mut *visit.driver,
+            driver: &mut *drive.driver,
             read_buffer: borrowed.read_buffer,
             files: borrowed.files,
-            bytes_left: &mut visit.bytes_left,
+            bytes_left: &mut drive.bytes_left,
             cx: &mut borrowed.cx,
         };
         match io.session.next_action(io.cx) {
@@ -223,26 +223,26 @@ impl<T> Connection<T> {
                 let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
                 io.session.ran(exchange, outcome, io.cx);
             }
-            Action::Block(exchange) => self.block(exchange, visit, placement)?,
+            Action::Block(exchange) => self.block(exchange, drive, placement)?,
             Action::Start(mut exchange) => {
                 let addresses = &borrowed.site.local_addresses;
                 exchange.local = self.transport.local_address(addresses, io.driver);
-                match placement.start(exchange, visit.thread) {
+                match placement.start(exchange, drive.thread) {
                     TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
-                    start => self.started(start, &mut visit.thread.cx()),
+                    start => self.started(start, &mut drive.thread.cx()),
                 }
             }
             Action::Offer(stream, piece) => {
                 self.tasks.offer(stream, piece);
-                visit.task_orders += 1;
+                drive.task_orders += 1;
             }
             Action::Pull(stream, room) => {
                 self.tasks.pull(stream, room);
-                visit.task_orders += 1;
+                drive.task_orders += 1;
             }
             Action::Cancel(stream) => {
                 let task = self.tasks.remove(stream).into_iter();
-                task.for_each(|task| visit.thread.tasks.end(task));
+                task.for_each(|task| drive.thread.tasks.end(task));
             }
             Action::Send { transmit, then } => {
                 return Ok(self.transport.send(transmit, then, io));
@@ -251,14 +251,14 @@ impl<T> Connection<T> {
                 return Ok(self.transport.receive_pending(certain, io));
             }
             Action::Fill(fill) => return Ok(self.fill(fill, &mut borrowed.cx)),
-            Action::Compute(computation) => self.compute(computation, visit, placement),
+            Action::Compute(computation) => self.compute(computation, drive, placement),
             Action::Finish => self.transport.finish(io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, io) {
-                    if !self.poll_tasks(visit.thread) {
+                    if !self.poll_tasks(drive.thread) {
                         return Err(Step::Wait);
                     }
-                    visit.task_orders += 1;
+                    drive.task_orders += 1;
                 }
             }
             Action::Close => return Err(Step::Close),
@@ -267,17 +267,17 @@ impl<T> Connection<T> {
     }
 
     #[inline]
-    fn resume<H: Handler, D>(&mut self, visit: &mut Visit<'_, H, D>) -> ControlFlow<Pause>
+    fn resume<H: Handler, D>(&mut self, drive: &mut Drive<'_, H, D>) -> ControlFlow<Pause>
     where
         T: Transport<D>,
     {
-        let mut borrowed = visit.thread.borrow();
+        let mut borrowed = drive.thread.borrow();
         let io = &mut Io {
             session: &mut self.session,
-            driver: &mut *visit.driver,
+            driver: &mut *drive.driver,
             read_buffer: borrowed.read_buffer,
             files: borrowed.files,
-            bytes_left: &mut visit.bytes_left,
+            bytes_left: &mut drive.bytes_left,
             cx: &mut borrowed.cx,
         };
         self.transport.resume(io)
@@ -310,13 +310,13 @@ impl<T> Connection<T> {
     fn block<H: Handler, D>(
         &mut self,
         exchange: Box<Exchange>,
-        visit: &mut Visit<'_, H, D>,
+        drive: &mut Drive<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<(), Step> {
-        match placement.block(exchange, visit.thread) {
+        match placement.block(exchange, drive.thread) {
             Blocked::Done(exchange) => {
-                self.completed(exchange, visit.thread);
-                visit.blocked += 1;
+                self.completed(exchange, drive.thread);
+                drive.blocked += 1;
             }
             Blocked::Queued => {}
             Blocked::Elsewhere(exchange, steps) => return Err(Step::Block(exchange, steps)),
@@ -329,14 +329,14 @@ impl<T> Connection<T> {
     fn compute<H: Handler, D>(
         &mut self,
         computation: Box<dyn Computation>,
-        visit: &mut Visit<'_, H, D>,
+        drive: &mut Drive<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) {
         let client = self.holder();
-        let done = placement.compute(computation, client, visit.thread);
+        let done = placement.compute(computation, client, drive.thread);
         if let Some(computation) = done {
-            self.computed(computation, &mut visit.thread.cx());
-            visit.blocked += 1;
+            self.computed(computation, &mut drive.thread.cx());
+            drive.blocked += 1;
         }
     }
 
@@ -351,7 +351,7 @@ impl<T> Connection<T> {
         let (file, have) = (&fill.file, &mut fill.buffer);
         match file::fill(file, fill.offset, fill.len, have, fill.is_cached) {
             Ok(Filled::Whole) => self.session.filled(fill, cx),
-            Ok(Filled::Cold) => {
+            Ok(Filled::NotCached) => {
                 let range = Range {
                     file: Arc::clone(file),
                     offset: fill.offset + have.len() as u64,

@@ -137,7 +137,7 @@ pub(crate) enum Left {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BusyTime {
     /// Times that it had something to do.
-    pub(crate) visits: u64,
+    pub(crate) periods: u64,
     pub(crate) us: u64,
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn next_accepted<H: Handler>(
         if seen != Stage::Up {
             acceptor.begin_drain();
         }
-        match acceptor.next(now, &thread.row)? {
+        match acceptor.next(now, &thread.stats)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
                 return Ok(Some(accepted));
             }
@@ -187,8 +187,8 @@ pub(crate) fn serve<H: Handler, T: Hold>(
     verdict: Verdict,
     record: Option<Box<ConnectionRecord>>,
 ) {
-    thread.begin_visit();
-    thread.row.connections.add(1);
+    thread.begin_busy();
+    thread.stats.connections.add(1);
     let transport = Socket::of_thread(accepted.socket.as_fd());
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
     if verdict == Verdict::Refuse {
@@ -199,22 +199,23 @@ pub(crate) fn serve<H: Handler, T: Hold>(
     if let Err(panic) = catch_unwind(run) {
         give_up(&mut connection, log::panic_text(panic.as_ref()));
     }
-    thread.end_visit();
+    thread.end_busy();
     connection.drop_tasks();
     // Before the close is counted: a reader that sees all closed sees none connected.
-    thread.row.connections.sub(1);
+    thread.stats.connections.sub(1);
     let record = connection.end(&mut (), &mut thread.cx());
     thread.log_closed(record);
-    thread.end_visit();
+    thread.end_busy();
 }
 
-/// Serves a connection until its end, or until it loses the thread. A visit has begun, and has to be ended.
+/// Serves a connection until its end, or until it loses the thread. The busy time has begun, and has to be
+/// ended.
 pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     connection: &mut Connection<Socket<F>>,
     thread: &mut ThreadContext<H>,
     hold: &T,
 ) -> (Left, BusyTime) {
-    let visit_us = Some(thread.now_us());
+    let driven_since_us = Some(thread.now_us());
     let streams = StreamQueue::new(thread.site.options.latency_goal);
     let mut thread = Thread {
         thread,
@@ -224,15 +225,15 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         waker: None,
         permit: None,
         busy: BusyTime::default(),
-        visit_us,
+        driven_since_us,
         footprint: Footprint::default(),
         streams,
     };
     let left = thread.run();
     if matches!(left, Left::AtStep(..)) {
-        thread.visit_us = None; // what its request takes is known when the step is done
+        thread.driven_since_us = None; // what its request takes is known when the step is done
     }
-    thread.end_visit();
+    thread.end_busy();
     thread.footprint.release(&mut thread.thread.memory);
     let busy = thread.busy;
     drop(thread);
@@ -267,7 +268,7 @@ pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, thread: &mut Threa
         streams: None,
         socket: None,
         home: None,
-        visit_us: None,
+        driven_since_us: None,
     };
     while !matches!(connection.drive(thread, &mut (), placement), Step::Close) {
         connection.abort(CloseReason::Refused); // no thread waits for it
@@ -288,8 +289,8 @@ struct Thread<'c, H: Handler, T, F> {
     /// Of the app's task that it polls, until it waits.
     permit: Option<Permit>,
     busy: BusyTime,
-    /// When this visit began, in microseconds; `None` between two.
-    visit_us: Option<u64>,
+    /// Since when it is driven, in microseconds; `None` while it waits.
+    driven_since_us: Option<u64>,
     footprint: Footprint,
     /// Requests that wait for this thread.
     streams: StreamQueue<Arc<dyn Steps>>,
@@ -333,7 +334,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             streams: (!T::GIVES_BACK).then_some(&mut self.streams),
             socket: self.hold.socket(),
             home: self.hold.home(),
-            visit_us: self.visit_us,
+            driven_since_us: self.driven_since_us,
         };
         (placement, &mut *self.connection, &mut *self.thread)
     }
@@ -364,11 +365,11 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                     (exchange, has_run)
                 }
                 Next::Late(exchange) => {
-                    self.thread.row.refused_late.add(1);
+                    self.thread.stats.refused_late.add(1);
                     (exchange, false)
                 }
                 Next::Abandoned(exchange) => {
-                    self.thread.row.abandoned.add(1);
+                    self.thread.stats.abandoned.add(1);
                     (exchange, false)
                 }
             };
@@ -404,13 +405,13 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 return None;
             }
         }
-        let now = Millis(self.end_visit() / 1000);
+        let now = Millis(self.end_busy() / 1000);
         if !self.hold.rest(&self.resting(now)) {
-            self.thread.begin_visit();
+            self.thread.begin_busy();
             return self.lose();
         }
         let result = self.wait_for_events(has_tasks);
-        self.thread.begin_visit();
+        self.thread.begin_busy();
         self.thread.refusing = None; // what comes now has not waited before
         let has_lost = !self.hold.resume();
         if has_lost && !T::GIVES_BACK {
@@ -429,7 +430,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if has_lost {
             return Some(Left::Waiting);
         }
-        self.visit_us = Some(self.thread.now_us());
+        self.driven_since_us = Some(self.thread.now_us());
         if self.thread.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
@@ -444,7 +445,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if T::GIVES_BACK {
             return Some(Left::Waiting);
         }
-        self.visit_us = Some(self.thread.now_us());
+        self.driven_since_us = Some(self.thread.now_us());
         let reason = self.hold.has_lost();
         self.connection
             .abort(reason.unwrap_or(CloseReason::Evicted));
@@ -518,10 +519,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 
     /// It has nothing to do before an event. Returns the time.
-    fn end_visit(&mut self) -> u64 {
-        let now_us = self.thread.end_visit();
-        if let Some(began_us) = self.visit_us.take() {
-            self.busy.visits += 1;
+    fn end_busy(&mut self) -> u64 {
+        let now_us = self.thread.end_busy();
+        if let Some(began_us) = self.driven_since_us.take() {
+            self.busy.periods += 1;
             self.busy.us += now_us.saturating_sub(began_us);
         }
         on_thread::end(&mut self.permit, &self.thread.site, now_us);

@@ -14,6 +14,7 @@
 mod accepting;
 mod costs;
 mod drain;
+mod driving;
 pub(crate) mod loop_group;
 mod main_loop;
 mod memory;
@@ -22,7 +23,6 @@ mod moving;
 mod shares;
 mod task_events;
 mod threads;
-mod visits;
 
 use std::collections::HashMap;
 use std::io;
@@ -164,7 +164,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut thread = ThreadContext::new(site, Role::Loop);
         thread.turn = site.options.latency_goal.map(TurnControl::new);
         let mut driver = D::new()?;
-        let mailbox = Arc::clone(&group.members()[index].mailbox);
+        let mailbox = Arc::clone(&group.loops()[index].mailbox);
         driver.watch_waker(mailbox.waker().as_fd())?;
         driver.watch_waker(site.shutdown.drain_fd())?;
         driver.watch_waker(site.shutdown.stop_fd())?;
@@ -193,7 +193,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }),
                 workers,
                 mailbox,
-                row: Arc::clone(&thread.row),
+                stats: Arc::clone(&thread.stats),
             },
             timers: TimerWheel::new(thread.now()),
             site: Arc::clone(site),
@@ -248,7 +248,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.drain_mailbox();
         self.accept(is_accept_ready)?;
         self.expire();
-        self.visit_again();
+        self.drive_queued();
         let is_last = self.is_finished();
         self.end_turn(began_us);
         Ok(is_last)
@@ -320,7 +320,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn end_turn(&mut self, began_us: u64) {
-        if self.group.members().len() > 1 {
+        if self.group.loops().len() > 1 {
             self.show_oldest_idle();
         }
         self.relieve();
@@ -329,11 +329,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.send_leaving();
         self.ended_us = now_us;
         self.load().turn_ends(began_us, now_us);
-        self.thread.row.busy_us.add(now_us.saturating_sub(began_us));
+        self.thread
+            .stats
+            .busy_us
+            .add(now_us.saturating_sub(began_us));
     }
 
     fn load(&self) -> &Load {
-        &self.group.members()[self.index].load
+        &self.group.loops()[self.index].load
     }
 
     /// Connections with events; says whether a listener is ready.
@@ -420,7 +423,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         {
             self.begin_connection_drain(token);
         } else if reported.is_ready {
-            self.attend(token);
+            self.drive(token);
         }
     }
 
@@ -456,14 +459,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
                 Some(_) => {
                     connection.expired(&mut self.thread.cx());
-                    self.serve(token);
+                    self.drive_here(token);
                 }
             }
         }
     }
 
     /// Those who used up their share in an earlier round.
-    fn visit_again(&mut self) {
+    fn drive_queued(&mut self) {
         if self.again.is_empty() {
             return;
         }
@@ -472,7 +475,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         for token in round.drain(..) {
             if let Some(slot) = self.slots.get_mut(token) {
                 slot.queued = false;
-                self.attend(token);
+                self.drive(token);
             }
         }
         self.round = round;

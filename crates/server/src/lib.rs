@@ -152,7 +152,7 @@ pub use options::{
     LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo, THREADS_MAX,
     WorkerPools, check_offered,
 };
-pub use telemetry::counters::{Counts, Role, RowSnapshot, Snapshot, Timings};
+pub use telemetry::counters::{Counts, Role, Snapshot, ThreadSnapshot, Timings};
 
 pub use accept::listener::ListenError;
 pub(crate) use accept::listener::Listener;

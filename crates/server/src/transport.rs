@@ -29,7 +29,7 @@ pub(crate) struct Io<'a, 't, D> {
     pub(crate) driver: &'a mut D,
     pub(crate) read_buffer: &'a mut [u8],
     pub(crate) files: &'a mut FileBuffer,
-    /// Bytes that may still be written in this visit.
+    /// Bytes that may still be written before others have their turn.
     pub(crate) bytes_left: &'a mut u64,
     pub(crate) cx: &'a mut Context<'t>,
 }
@@ -60,7 +60,7 @@ impl Range {
 
 /// A socket, what is known of it, and output that it has not taken yet.
 pub(crate) trait Transport<D>: Sized {
-    /// The most that is written in one visit, in bytes.
+    /// The most that is written each time a connection is driven, in bytes.
     fn write_bytes_max(&self) -> u64;
 
     /// Before the session is asked for orders: goes on with output, reports what events said.
@@ -181,7 +181,7 @@ pub(crate) trait Driver: Watch + Send + Sized {
 pub(crate) struct Reported {
     /// Bytes, or their end: what a connection over capacity is closed at.
     pub(crate) is_input: bool,
-    /// A visit would find something to do.
+    /// Driving the connection would find something to do.
     pub(crate) is_ready: bool,
 }
 

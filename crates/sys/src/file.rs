@@ -1,4 +1,4 @@
-//! Files on their way out: which content they have, and whether they are in memory already.
+//! Files on their way out: which content they have, and whether they are in the page cache already.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
@@ -45,27 +45,27 @@ pub fn is_unchanged(file: impl AsFd, opened: ContentVersion) -> io::Result<bool>
     Ok(version(file)? == opened)
 }
 
-/// What reading without waiting for a disk came to.
+/// What reading from the page cache alone came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Warm {
-    /// So many bytes were in memory and have been read; 0 at the end of the file.
+pub enum CachedRead {
+    /// So many bytes were in the page cache and have been read; 0 at the end of the file.
     Read(usize),
     /// Nothing was: reading would wait.
-    Cold,
+    NotCached,
     /// The file system does not say (tmpfs: everything is in memory).
     Unknown,
 }
 
-/// Reads what is in memory at `offset`; never waits for a disk.
+/// Reads what is in the page cache at `offset`; never waits for a disk.
 ///
 /// # Errors
 /// The file system failed.
-pub fn read_warm(file: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<Warm> {
+pub fn read_cached(file: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<CachedRead> {
     let mut slices = [IoSliceMut::new(buffer)];
     match rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) {
-        Ok(count) => Ok(Warm::Read(count)),
-        Err(Errno::AGAIN) => Ok(Warm::Cold),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(Warm::Unknown),
+        Ok(count) => Ok(CachedRead::Read(count)),
+        Err(Errno::AGAIN) => Ok(CachedRead::NotCached),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(CachedRead::Unknown),
         Err(error) => Err(error.into()),
     }
 }
@@ -103,7 +103,7 @@ pub enum Filled {
     /// All of it was read, or all up to the end of the file.
     Whole,
     /// The rest is not in the page cache: reading would wait.
-    Cold,
+    NotCached,
 }
 
 /// Reads `file` from `offset` on behind what is in `buffer` already, until that holds `len` bytes;
@@ -126,13 +126,13 @@ pub fn fill(
         }
         let (room, at) = (&mut buffer[have..], offset + have as u64);
         let result = match may_wait {
-            true => Ok(Warm::Unknown),
-            false => read_warm(&file.fd, room, at),
+            true => Ok(CachedRead::Unknown),
+            false => read_cached(&file.fd, room, at),
         };
         let count = match result {
-            Ok(Warm::Read(count)) => Ok(count),
-            Ok(Warm::Cold) => break Ok(Filled::Cold),
-            Ok(Warm::Unknown) => read(&file.fd, &mut buffer[have..], at),
+            Ok(CachedRead::Read(count)) => Ok(count),
+            Ok(CachedRead::NotCached) => break Ok(Filled::NotCached),
+            Ok(CachedRead::Unknown) => read(&file.fd, &mut buffer[have..], at),
             Err(error) => Err(error),
         };
         match count {
@@ -193,15 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_written_is_warm() {
+    fn what_was_just_written_is_cached() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123456789").unwrap();
         let mut buffer = [0; 4];
-        let warm = read_warm(&file, &mut buffer, 3).unwrap();
-        match warm {
-            Warm::Read(count) => assert_eq!((count, &buffer), (4, b"3456")),
-            Warm::Unknown => {} // a temporary folder on tmpfs
-            Warm::Cold => panic!("written a moment ago"),
+        let cached = read_cached(&file, &mut buffer, 3).unwrap();
+        match cached {
+            CachedRead::Read(count) => assert_eq!((count, &buffer), (4, b"3456")),
+            CachedRead::Unknown => {} // a temporary folder on tmpfs
+            CachedRead::NotCached => panic!("written a moment ago"),
         }
         read_ahead(&file, 2, 100, &mut buffer);
         assert_eq!(read(&file, &mut buffer, 8).unwrap(), 2);

@@ -30,4 +30,4 @@ pub use poll::{has_hung_up, is_gone, wait_any, wait_readable, wait_socket, wait_
 pub use poller::{Event, Events, Interest, Poller};
 pub use socket::{Accepted, ListenAddr, ListenOptions};
 pub use waker::Waker;
-pub use write::{Progress, write};
+pub use write::{WriteProgress, write};

@@ -69,12 +69,12 @@ pub fn children() -> Vec<u32> {
     pids
 }
 
-/// What a child is asked for.
+/// A signal that ends a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// To end (SIGTERM).
-    End,
-    /// Nothing: it is killed (SIGKILL).
+pub enum StopSignal {
+    /// It is asked to end (SIGTERM).
+    Terminate,
+    /// It is killed (SIGKILL).
     Kill,
 }
 
@@ -82,10 +82,10 @@ pub enum Asked {
 ///
 /// # Errors
 /// There is no such process, or it is another user's.
-pub fn signal(child: u32, asked: Asked) -> io::Result<()> {
-    let signal = match asked {
-        Asked::End => Signal::TERM,
-        Asked::Kill => Signal::KILL,
+pub fn signal(child: u32, stop: StopSignal) -> io::Result<()> {
+    let signal = match stop {
+        StopSignal::Terminate => Signal::TERM,
+        StopSignal::Kill => Signal::KILL,
     };
     Ok(kill_process(pid(child)?, signal)?)
 }
@@ -192,10 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn children_end_by_what_they_are_asked() {
-        for (asked, how) in [(Asked::End, "signal 15"), (Asked::Kill, "signal 9")] {
+    fn children_end_by_the_signal_they_get() {
+        for (stop, how) in [
+            (StopSignal::Terminate, "signal 15"),
+            (StopSignal::Kill, "signal 9"),
+        ] {
             let mut child = sleeper().spawn().unwrap();
-            signal(child.id(), asked).unwrap();
+            signal(child.id(), stop).unwrap();
             assert_eq!(end(&mut child), how);
         }
     }
@@ -203,7 +206,7 @@ mod tests {
     #[test]
     fn what_is_no_process_or_no_child_is_refused() {
         for no_process in [0, u32::MAX] {
-            assert!(signal(no_process, Asked::End).is_err());
+            assert!(signal(no_process, StopSignal::Terminate).is_err());
         }
         assert!(wait_for_end(std::process::id()).is_err());
     }

@@ -173,7 +173,7 @@ pub enum Completion<'r> {
 /// What an operation was, in the user data of its completion; below it lies an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-enum Kind {
+enum OperationKind {
     Accept,
     Receive,
     QuietSend,
@@ -188,7 +188,7 @@ enum Kind {
 
 const KIND_SHIFT: u32 = 32;
 
-fn user_data(kind: Kind, index: u32) -> u64 {
+fn user_data(kind: OperationKind, index: u32) -> u64 {
     (kind as u64) << KIND_SHIFT | u64::from(index)
 }
 

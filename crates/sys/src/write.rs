@@ -20,18 +20,19 @@ use loadline_base::{Chunk, OpenFile, Transmit};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
-use crate::file::{self, Warm};
+use crate::file::{self, CachedRead};
 
 /// Bytes of a file that are copied at once, and what is read ahead: large enough that the
 /// checks of each chunk (under 1 us) vanish beside it, small enough that a change is seen soon and
 /// that a buffer of it stays in a core's own cache between reading and sending.
 pub const FILE_CHUNK_BYTES: u64 = 512 << 10;
 
-/// Bytes of a file that one `sendfile` moves: as much as a loop's visit may write. 256 KiB cost the
-/// server 146 us for a MiB where a MiB at once cost 131 (medians of five rounds in turn).
+/// Bytes of a file that one `sendfile` moves: as much as a loop may write before others have their
+/// turn. 256 KiB cost the server 146 us for a MiB where a MiB at once cost 131 (medians of five rounds
+/// in turn).
 const SENDFILE_BYTES: u64 = 1 << 20;
 
-/// Where it is looked whether a file is in memory: what the kernel reads ahead in one piece.
+/// Where it is looked whether a file is in the page cache: what the kernel reads ahead in one piece.
 const PROBE_BYTES: u64 = 128 << 10;
 
 /// With `sendfile` the end of a file goes through memory all the same: so nothing written before the
@@ -41,10 +42,10 @@ const FILE_TAIL_BYTES: usize = 16 << 10;
 /// Pieces of memory that go out in one call.
 const SLICES_MAX: usize = 32;
 
-/// Whether to look if a file is in memory before sending from it.
+/// Whether to look if a file is in the page cache before sending from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
-    /// Look, and stop with `Cold` where sending would wait for a disk.
+    /// Look, and stop with `NotCached` where sending would wait for a disk.
     Probe,
     /// Send, and wait if need be: on threads that may, or for what was just read ahead.
     Trust,
@@ -64,16 +65,16 @@ impl FileBuffer {
 
 /// How far a batch got.
 #[derive(Debug)]
-pub enum Progress {
+pub enum WriteProgress {
     /// All of it is in the socket.
     Done,
     /// The socket is full: go on when it is writable.
     Blocked,
     /// The budget is used up; the socket may have room, so no event will come.
     Budget,
-    /// The next range of a file is not in memory: have it read ahead, then go on with
+    /// The next range of a file is not in the page cache: have it read ahead, then go on with
     /// `Files::Trust` and a budget of `len`.
-    Cold {
+    NotCached {
         /// The file.
         file: Arc<OpenFile>,
         /// First byte to be read.
@@ -89,7 +90,7 @@ pub struct Written {
     /// Bytes that left.
     pub bytes: u64,
     /// Why it ended.
-    pub progress: Progress,
+    pub progress: WriteProgress,
 }
 
 /// Why a batch cannot be completed.
@@ -128,9 +129,9 @@ pub fn write(
     let mut bytes = 0;
     loop {
         let step = match transmit.front() {
-            None => Step::Ended(Progress::Done),
+            None => Step::Ended(WriteProgress::Done),
             Some(Chunk::Memory(memory)) => send_memory(socket, transmit, memory)?,
-            Some(_) if bytes >= budget => Step::Ended(Progress::Budget),
+            Some(_) if bytes >= budget => Step::Ended(WriteProgress::Budget),
             Some(Chunk::File { file, offset, len }) => {
                 let most = budget - bytes;
                 let range = Range { file, offset, len };
@@ -149,7 +150,7 @@ pub fn write(
             Step::Filled(count) => {
                 bytes += count;
                 transmit.advance(count);
-                Progress::Blocked
+                WriteProgress::Blocked
             }
             Step::Ended(progress) => progress,
         };
@@ -163,7 +164,7 @@ enum Step {
     /// So much left, and the socket is full.
     Filled(u64),
     /// Nothing left.
-    Ended(Progress),
+    Ended(WriteProgress),
 }
 
 #[inline]
@@ -196,7 +197,7 @@ fn step(asked: usize, result: rustix::io::Result<usize>) -> Result<Step, WriteEr
     match result {
         Ok(sent) if sent < asked => Ok(Step::Filled(sent as u64)),
         Ok(sent) => Ok(Step::Moved(sent as u64)),
-        Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
+        Err(Errno::AGAIN) => Ok(Step::Ended(WriteProgress::Blocked)),
         Err(error) => Err(WriteError::Peer(error.into())),
     }
 }
@@ -220,7 +221,7 @@ fn copy_file(
     let buffer = buffer.bytes();
     let chunk = most.min(range.len).min(buffer.len() as u64) as usize;
     let Some(read) = read_chunk(range, &mut buffer[..chunk], files)? else {
-        return Ok(Step::Ended(cold(range)));
+        return Ok(Step::Ended(not_cached(range)));
     };
     check_unchanged(range.file)?;
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -234,16 +235,16 @@ fn read_chunk(
     files: Files,
 ) -> Result<Option<usize>, WriteError> {
     let Range { file, offset, .. } = range;
-    let warm = match files {
-        Files::Probe => file::read_warm(&file.fd, buffer, offset).map_err(WriteError::File)?,
-        Files::Trust => Warm::Unknown,
+    let cached = match files {
+        Files::Probe => file::read_cached(&file.fd, buffer, offset).map_err(WriteError::File)?,
+        Files::Trust => CachedRead::Unknown,
     };
-    let read = match warm {
-        Warm::Read(count) => count,
-        Warm::Cold => return Ok(None),
+    let read = match cached {
+        CachedRead::Read(count) => count,
+        CachedRead::NotCached => return Ok(None),
         // It cannot say that it would not wait for another machine.
-        Warm::Unknown if files == Files::Probe && !file.is_local => return Ok(None),
-        Warm::Unknown => file::read(&file.fd, buffer, offset).map_err(WriteError::File)?,
+        CachedRead::Unknown if files == Files::Probe && !file.is_local => return Ok(None),
+        CachedRead::Unknown => file::read(&file.fd, buffer, offset).map_err(WriteError::File)?,
     };
     match read {
         0 => Err(WriteError::File(changed())),
@@ -265,11 +266,11 @@ fn send_file(
     // What remains after this chunk must be a tail of its own, so that it is the tail that decides.
     let chunk = most.min(SENDFILE_BYTES).min(len - FILE_TAIL_BYTES as u64);
     let chunk = match files {
-        Files::Probe => warm_len(range, chunk)?,
+        Files::Probe => cached_len(range, chunk)?,
         Files::Trust => chunk,
     };
     if chunk == 0 {
-        return Ok(Step::Ended(cold(range)));
+        return Ok(Step::Ended(not_cached(range)));
     }
     check_unchanged(file)?;
     let mut from = offset;
@@ -277,23 +278,23 @@ fn send_file(
         Ok(0) => Err(WriteError::File(changed())),
         // Fewer bytes than asked for may have other reasons than a full socket: the next call shows it.
         Ok(sent) => Ok(Step::Moved(sent as u64)),
-        Err(Errno::AGAIN) => Ok(Step::Ended(Progress::Blocked)),
+        Err(Errno::AGAIN) => Ok(Step::Ended(WriteProgress::Blocked)),
         Err(Errno::IO) => Err(WriteError::File(Errno::IO.into())),
         Err(error) => Err(WriteError::Peer(error.into())),
     }
 }
 
-/// How much of a range's first `len` bytes is in memory, estimated by a look here and there.
-fn warm_len(range: Range<'_>, len: u64) -> Result<u64, WriteError> {
-    let mut warm = 0;
-    while warm < len {
-        let offset = range.offset + warm;
+/// How much of a range's first `len` bytes is in the page cache, estimated by a look here and there.
+fn cached_len(range: Range<'_>, len: u64) -> Result<u64, WriteError> {
+    let mut cached = 0;
+    while cached < len {
+        let offset = range.offset + cached;
         if read_chunk(Range { offset, ..range }, &mut [0], Files::Probe)?.is_none() {
             break;
         }
-        warm += PROBE_BYTES.min(len - warm);
+        cached += PROBE_BYTES.min(len - cached);
     }
-    Ok(warm)
+    Ok(cached)
 }
 
 fn send_tail(socket: BorrowedFd<'_>, range: Range<'_>, files: Files) -> Result<Step, WriteError> {
@@ -306,7 +307,7 @@ fn send_tail(socket: BorrowedFd<'_>, range: Range<'_>, files: Files) -> Result<S
             ..range
         };
         let Some(count) = read_chunk(rest, &mut tail[filled..], files)? else {
-            return Ok(Step::Ended(cold(range)));
+            return Ok(Step::Ended(not_cached(range)));
         };
         filled += count;
     }
@@ -315,8 +316,8 @@ fn send_tail(socket: BorrowedFd<'_>, range: Range<'_>, files: Files) -> Result<S
     step(tail.len(), retry(|| send(socket, tail, flags)))
 }
 
-fn cold(range: Range<'_>) -> Progress {
-    Progress::Cold {
+fn not_cached(range: Range<'_>) -> WriteProgress {
+    WriteProgress::NotCached {
         file: Arc::clone(range.file),
         offset: range.offset,
         len: range.len.min(FILE_CHUNK_BYTES),

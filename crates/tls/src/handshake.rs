@@ -8,7 +8,7 @@ use rustls::pki_types::UnixTime;
 use rustls::{Connection, HandshakeKind, ServerConfig, ServerConnection};
 
 use crate::authorities::verify_again;
-use crate::places::Place;
+use crate::handshake_permits::HandshakePermit;
 use crate::shared::Shared;
 
 /// A fatal alert in plain text, for a client that has not been answered yet: its certificate is no longer good
@@ -28,7 +28,7 @@ pub(crate) struct Handshake {
     pub(crate) out: Vec<u8>,
     /// `None`: not carried out.
     result: Option<Result<Fed, rustls::Error>>,
-    _place: Place,
+    _permit: HandshakePermit,
     /// Of the connection: gone when that is closed.
     alive: Weak<()>,
 }
@@ -44,7 +44,7 @@ impl Handshake {
         server: &Arc<Shared>,
         connection: Option<Box<Connection>>,
         input: Vec<u8>,
-        place: Place,
+        permit: HandshakePermit,
         alive: Weak<()>,
     ) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Handshake {
             plain: Vec::new(),
             out: Vec::new(),
             result: None,
-            _place: place,
+            _permit: permit,
             alive,
         }
     }

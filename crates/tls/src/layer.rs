@@ -164,14 +164,14 @@ impl TlsLayer {
         if self.steps == STEPS_MAX {
             return self.fail("a TLS handshake in too many records");
         }
-        let Some(place) = server.places.take(self.peer) else {
+        let Some(permit) = server.handshake_permits.take(self.peer) else {
             return self.refuse();
         };
         self.steps += 1;
         let input = std::mem::take(&mut self.input);
         let alive = Arc::new(());
         let weak = Arc::downgrade(&alive);
-        let handshake = Handshake::new(server, connection, input, place, weak);
+        let handshake = Handshake::new(server, connection, input, permit, weak);
         self.state = State::Computing(Some(Box::new(handshake)), alive);
         Ok(())
     }

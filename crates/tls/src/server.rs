@@ -12,7 +12,7 @@ use rustls::server::{NoClientAuth, NoServerSessionStorage, ServerSessionMemoryCa
 
 use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::Counters;
-use crate::places::Places;
+use crate::handshake_permits::HandshakePermits;
 use crate::shared::Shared;
 use crate::tickets::TicketsOfServer;
 use crate::{
@@ -117,7 +117,10 @@ impl TlsServer {
             config,
             certificates: Arc::clone(certificates),
             verifier,
-            places: Places::new(options.handshakes_max, options.handshakes_shared),
+            handshake_permits: HandshakePermits::new(
+                options.handshakes_max,
+                options.handshakes_shared,
+            ),
             counters: Counters::default(),
             response_lines: match options.hsts_max_age_s {
                 Some(max_age_s) => hsts(max_age_s).into_bytes().into(),

@@ -7,7 +7,7 @@ use rustls::server::danger::ClientCertVerifier;
 
 use crate::Certificates;
 use crate::counters::Counters;
-use crate::places::Places;
+use crate::handshake_permits::HandshakePermits;
 
 /// What the connections of a server share.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) certificates: Arc<Certificates>,
     /// `None`: clients are not asked for certificates.
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
-    pub(crate) places: Places,
+    pub(crate) handshake_permits: HandshakePermits,
     pub(crate) counters: Counters,
     /// What HTTP responses say over these connections.
     pub(crate) response_lines: Arc<[u8]>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::{self, JoinHandle};
 
 use crate::checker::{check, check_within};
-use crate::fairness::lanes::Place;
+use crate::fairness::lanes::FlowKey;
 use crate::options::Queue;
 use crate::sync::Waker;
 use crate::worker::job_queue::JobQueue;
@@ -59,7 +59,7 @@ fn jobs_one_by_one(kind: Queue) {
         let done = Arc::default();
         let workers = workers(sources, &done);
         for job in 0..2 {
-            queue.push(Place::default(), job).unwrap();
+            queue.push(FlowKey::default(), job).unwrap();
             done.wait(job + 1);
         }
         queue.close();
@@ -75,7 +75,7 @@ fn a_close_with_jobs(kind: Queue) {
         let (queue, sources) = JobQueue::with_workers(kind, 2, 2);
         let done: Arc<Done> = Arc::default();
         let workers = workers(sources, &done);
-        (0..2).for_each(|job| queue.push(Place::default(), job).unwrap());
+        (0..2).for_each(|job| queue.push(FlowKey::default(), job).unwrap());
         queue.close();
         join(workers);
         let jobs = done.jobs.each_ref();
@@ -92,7 +92,7 @@ fn a_close_beside_a_push(kind: Queue) {
         let workers = workers(sources, &done);
         let pusher = thread::spawn({
             let queue = Arc::clone(&queue);
-            move || usize::from(queue.push(Place::default(), 0).is_ok())
+            move || usize::from(queue.push(FlowKey::default(), 0).is_ok())
         });
         queue.close();
         let accepted = pusher.join().unwrap();
@@ -107,10 +107,10 @@ fn a_bound(kind: Queue) {
         let (queue, sources) = JobQueue::with_workers(kind, 1, 1);
         let pusher = thread::spawn({
             let queue = Arc::clone(&queue);
-            move || usize::from(queue.push(Place::default(), 0).is_ok())
+            move || usize::from(queue.push(FlowKey::default(), 0).is_ok())
         });
         let accepted =
-            usize::from(queue.push(Place::default(), 1).is_ok()) + pusher.join().unwrap();
+            usize::from(queue.push(FlowKey::default(), 1).is_ok()) + pusher.join().unwrap();
         assert_eq!((accepted, queue.depth()), (1, 1));
         assert!(sources[0].try_take(0).is_some() && sources[0].try_take(0).is_none());
     });
@@ -121,11 +121,11 @@ fn beyond_the_bound(kind: Queue) {
     check(move || {
         let (queue, sources) = JobQueue::with_workers(kind, 1, 1);
         let done: Arc<Done> = Arc::default();
-        queue.push(Place::default(), 0).unwrap();
+        queue.push(FlowKey::default(), 0).unwrap();
         let workers = workers(sources, &done);
         let again = thread::spawn({
             let queue = Arc::clone(&queue);
-            move || queue.push_again(Place::default(), 1).unwrap()
+            move || queue.push_again(FlowKey::default(), 1).unwrap()
         });
         again.join().unwrap();
         queue.close();
@@ -133,7 +133,7 @@ fn beyond_the_bound(kind: Queue) {
         let jobs = done.jobs.each_ref();
         assert_eq!(jobs.map(|count| count.load(Ordering::Relaxed)), [1, 1]);
         assert_eq!(
-            (queue.depth(), queue.push_again(Place::default(), 2)),
+            (queue.depth(), queue.push_again(FlowKey::default(), 2)),
             (0, Err(2))
         );
     });
@@ -165,7 +165,7 @@ fn one_too_many_within(preemptions_max: usize, kind: Queue) {
             let queue = Arc::clone(&queue);
             move || assert!(queue.resize(1).is_empty())
         });
-        queue.push(Place::default(), 0).unwrap();
+        queue.push(FlowKey::default(), 0).unwrap();
         done.wait(1);
         resizer.join().unwrap();
         queue.close();

@@ -5,9 +5,9 @@
 
 mod devices;
 mod open;
-mod places;
 mod run;
 mod sizing;
+mod slots;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,9 +20,9 @@ use tokio::time::Instant;
 
 pub use open::OpenError;
 
-use places::PoolPlaces;
 use run::{change, change_and_delete, fetch, keep_newest, locking};
 use sizing::Sizing;
+use slots::PoolSlots;
 
 use crate::counters::Count;
 use crate::limits::SESSIONS_PER_USER_MAX;
@@ -41,12 +41,12 @@ enum Pool {
 pub(crate) struct Store {
     pool: Pool,
     /// As many as the pool has connections: waiting is done here, where it is bounded and counted.
-    places: Arc<PoolPlaces>,
+    slots: Arc<PoolSlots>,
     /// If their number changes.
     sizing: Option<Sizing>,
     /// SQLite has one writer at a time: others wait here, in order, instead of polling its lock.
     writer: Arc<Semaphore>,
-    /// PoolPlaces to wait in.
+    /// For statements that wait.
     queue: Semaphore,
     wait: Duration,
     statement_timeout: Duration,

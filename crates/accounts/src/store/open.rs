@@ -21,12 +21,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::places::PoolPlaces;
 use super::run::Asking;
 use super::sizing::Sizing;
+use super::slots::PoolSlots;
 use super::{Pool, Store};
 use crate::counters::Count;
-use crate::database::Kind;
+use crate::database::Backend;
 use crate::hashing::HashError;
 use crate::limits::{POOL_QUEUE_MAX, STALE_AFTER, START_PAUSES};
 use crate::options::Options;
@@ -77,15 +77,15 @@ impl Store {
             )));
         }
         let size = options.pool_size.clamp(bounds.min, bounds.max);
-        let places = PoolPlaces::new(size as usize, options.pool_interval);
+        let slots = PoolSlots::new(size as usize, options.pool_interval);
         let opened = Arc::new(Count::default());
-        let pool = match &options.database.kind {
-            Kind::Sqlite(path) => {
+        let pool = match &options.database.backend {
+            Backend::Sqlite(path) => {
                 let connect = ready_sqlite(path, options).await?;
                 let pool = pool_options(options, &opened).connect_lazy_with(connect);
                 Pool::Sqlite(filled(pool, options).await?)
             }
-            Kind::MySql(connect) => {
+            Backend::MySql(connect) => {
                 let connect = MySqlConnectOptions::clone(connect).disable_statement_logging();
                 let steps = migrations!("mysql");
                 let prepare: Prepare<MySqlConnection> = |connection| {
@@ -103,7 +103,7 @@ impl Store {
                 );
                 Pool::MySql(filled(pool.connect_lazy_with(connect), options).await?)
             }
-            Kind::Postgres(connect) => {
+            Backend::Postgres(connect) => {
                 let connect = PgConnectOptions::clone(connect)
                     .application_name("loadline")
                     .disable_statement_logging();
@@ -114,9 +114,9 @@ impl Store {
             }
         };
         Ok(Self {
-            sizing: sizing(&pool, &places, options, &runtime),
+            sizing: sizing(&pool, &slots, options, &runtime),
             pool,
-            places,
+            slots,
             writer: Arc::new(Semaphore::new(1)),
             queue: Semaphore::new(POOL_QUEUE_MAX),
             wait: options.pool_wait,
@@ -155,29 +155,29 @@ impl Store {
     }
 
     /// Connections that there may be.
-    pub(crate) fn places(&self) -> usize {
-        self.places.size()
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.size()
     }
 
     /// Connections in use.
     pub(crate) fn busy(&self) -> usize {
-        self.places.busy()
+        self.slots.busy()
     }
 }
 
 /// What changes the number of connections, if it is to change.
 fn sizing(
     pool: &Pool,
-    places: &Arc<PoolPlaces>,
+    slots: &Arc<PoolSlots>,
     options: &Options,
     runtime: &Handle,
 ) -> Option<Sizing> {
     let (bounds, interval) = (options.pool_bounds(), options.pool_interval);
-    let places = Arc::clone(places);
+    let slots = Arc::clone(slots);
     (bounds.min < bounds.max).then(|| match pool.clone() {
-        Pool::Sqlite(pool) => Sizing::start(pool, places, bounds, interval, runtime),
-        Pool::MySql(pool) => Sizing::start(pool, places, bounds, interval, runtime),
-        Pool::Postgres(pool) => Sizing::start(pool, places, bounds, interval, runtime),
+        Pool::Sqlite(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
+        Pool::MySql(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
+        Pool::Postgres(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
     })
 }
 
@@ -204,7 +204,7 @@ fn pool_options<D: Driver>(options: &Options, opened: &Arc<Count>) -> PoolOption
 }
 
 /// Opens the connections that are to be there from the start. The driver's own minimum would do so in
-/// the background, and after an outage it holds places of the pool while it waits.
+/// the background, and after an outage it holds slots of the pool while it waits.
 async fn filled<D: Driver>(
     pool: sqlx::Pool<D>,
     options: &Options,
@@ -289,7 +289,7 @@ where
     let began = Instant::now();
     let [mut pause, pause_max] = START_PAUSES;
     loop {
-        let left = options.start_patience.saturating_sub(began.elapsed());
+        let left = options.start_timeout.saturating_sub(began.elapsed());
         let limit = left.max(Duration::from_secs(1));
         let error = match timeout(limit, migrate(connect, prepare, steps)).await {
             Ok(Ok(())) => return Ok(()),

@@ -14,7 +14,7 @@ use sqlx::{Database as Driver, Error, Pool as DriverPool};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use super::places::PoolPlace;
+use super::slots::PoolSlot;
 use super::{Pool, Store, StoreError};
 use crate::limits::GONE_FOR_MS;
 use crate::log::failed;
@@ -31,7 +31,7 @@ type Statement<D, T> =
 
 /// Whether a statement changes anything.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StatementKind {
     Read,
     Write,
 }
@@ -113,7 +113,7 @@ macro_rules! on_each {
         macro_rules! run {
             ($pool:expr, $text:expr) => {
                 $store
-                    .run($pool, $crate::store::run::Kind::$kind, move |connection| {
+                    .run($pool, $crate::store::run::StatementKind::$kind, move |connection| {
                         $(let $argument = $argument.clone();)*
                         Box::pin(async move {
                             let $asking = ($text, connection);
@@ -152,27 +152,24 @@ pub(super) fn with_question_marks(sql: &str) -> String {
 }
 
 /// The right to use a connection; and with SQLite, to write.
-struct Place {
-    connection: PoolPlace,
+struct ConnectionPermit {
+    slot: PoolSlot,
     writer: Option<OwnedSemaphorePermit>,
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Gives the connection back, beside the response: the driver asks it first whether it is well.
     fn give_back<D: Driver>(self, mut connection: PoolConnection<D>) {
-        let Self {
-            connection: mut place,
-            writer,
-        } = self;
+        let Self { mut slot, writer } = self;
         drop(writer);
-        // The place is free once the connection is: nobody who gets it has to open another.
+        // The slot is free once the connection is: nobody who gets it has to open another.
         tokio::spawn(async move {
-            if place.goes() {
+            if slot.goes() {
                 let _ = connection.close().await; // how it ended changes nothing
             } else {
                 connection.return_to_pool().await;
             }
-            drop(place);
+            drop(slot);
         });
     }
 }
@@ -182,7 +179,7 @@ impl Store {
     pub(super) fn run<D, T>(
         &self,
         pool: &DriverPool<D>,
-        kind: Kind,
+        kind: StatementKind,
         ask: impl for<'c> Fn(&'c mut D::Connection) -> Asking<'c, T> + Send + 'static,
     ) -> impl Future<Output = Result<T, StoreError>> + Send
     where
@@ -196,7 +193,7 @@ impl Store {
     async fn run_boxed<D, T>(
         &self,
         pool: &DriverPool<D>,
-        kind: Kind,
+        kind: StatementKind,
         ask: Statement<D, T>,
     ) -> Result<T, StoreError>
     where
@@ -208,7 +205,7 @@ impl Store {
             self.failures.add(1);
             return Err(StoreError::Unavailable);
         }
-        let place = self.place(kind).await?;
+        let permit = self.permit(kind).await?;
         let pool = pool.clone();
         let limit = self.statement_timeout;
         let asking: Asking<'static, T> = Box::pin(async move {
@@ -226,11 +223,11 @@ impl Store {
                     }
                 };
                 let Some(error) = result.as_ref().err().filter(|error| is_broken(error)) else {
-                    place.give_back(connection);
+                    permit.give_back(connection);
                     return result;
                 };
                 connection.close_on_drop();
-                if kind == Kind::Write || tries_left == 0 || is_timeout(error) {
+                if kind == StatementKind::Write || tries_left == 0 || is_timeout(error) {
                     return result;
                 }
             }
@@ -249,14 +246,14 @@ impl Store {
     }
 
     /// Waits for a free connection: for a bounded time, and with a bounded number of others.
-    async fn place(&self, kind: Kind) -> Result<Place, StoreError> {
-        let has_writer = kind == Kind::Write && matches!(self.pool, Pool::Sqlite(_));
+    async fn permit(&self, kind: StatementKind) -> Result<ConnectionPermit, StoreError> {
+        let has_writer = kind == StatementKind::Write && matches!(self.pool, Pool::Sqlite(_));
         let writer = has_writer.then(|| Arc::clone(&self.writer).try_acquire_owned());
         if let None | Some(Ok(_)) = writer
-            && let Ok(connection) = self.places.try_take()
+            && let Ok(slot) = self.slots.try_take()
         {
-            return Ok(Place {
-                connection,
+            return Ok(ConnectionPermit {
+                slot,
                 writer: writer.and_then(Result::ok),
             });
         }
@@ -272,13 +269,13 @@ impl Store {
                 true => Some(Arc::clone(&self.writer).acquire_owned().await?),
                 false => None,
             };
-            let connection = self.places.take().await?;
-            Ok::<_, AcquireError>(Place { connection, writer })
+            let slot = self.slots.take().await?;
+            Ok::<_, AcquireError>(ConnectionPermit { slot, writer })
         };
-        let place = timeout(self.wait, waiting).await;
+        let permit = timeout(self.wait, waiting).await;
         let waited = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.wait_us.add(waited);
-        place.ok().and_then(Result::ok).ok_or_else(|| {
+        permit.ok().and_then(Result::ok).ok_or_else(|| {
             self.refused.add(1);
             StoreError::Unavailable
         })

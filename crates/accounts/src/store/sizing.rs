@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::places::PoolPlaces;
+use super::slots::PoolSlots;
 use crate::limits::{OPEN_TIMEOUT, REFUSED_FOR};
 use crate::log::failed;
 use crate::options::PoolRange;
@@ -32,19 +32,19 @@ const RARELY: u32 = 10;
 pub(super) struct Sizing(AbortHandle);
 
 impl Sizing {
-    /// Changes the places of a pool between bounds, from now on.
+    /// Changes the slots of a pool between bounds, from now on.
     pub(super) fn start<D: Driver>(
         pool: Pool<D>,
-        places: Arc<PoolPlaces>,
+        slots: Arc<PoolSlots>,
         range: PoolRange,
         interval: Duration,
         runtime: &Handle,
     ) -> Self {
         let resized = Resized {
-            sizer: Sizer::new(bounds(range, range.max as usize), places.size()),
+            sizer: Sizer::new(bounds(range, range.max as usize), slots.size()),
             refused_at: None,
             pool,
-            places,
+            slots,
             range,
             interval,
         };
@@ -65,7 +65,7 @@ impl Drop for Sizing {
 
 struct Resized<D: Driver> {
     pool: Pool<D>,
-    places: Arc<PoolPlaces>,
+    slots: Arc<PoolSlots>,
     range: PoolRange,
     interval: Duration,
     sizer: Sizer,
@@ -95,33 +95,33 @@ impl<D: Driver> Resized<D> {
             self.refused_at = None;
             self.begin_again(self.range.max as usize);
         }
-        let measured = self.places.measure();
+        let measured = self.slots.measure();
         let decision = self.sizer.decide(&measured);
         if decision.size != decision.from {
             say(&decision);
         }
-        if decision.size > self.places.size() {
+        if decision.size > self.slots.size() {
             self.grow(decision.size).await;
         } else {
-            self.places.resize(decision.size);
+            self.slots.resize(decision.size);
         }
         self.close_surplus().await;
         measured.busy_us > 0 || measured.queue_depth > 0 || measured.jobs > 0
     }
 
-    /// Gives out more places, as far as the database grants connections for them.
+    /// Gives out more slots, as far as the database grants connections for them.
     async fn grow(&mut self, size: usize) {
         let Err(error) = self.open(size).await else {
-            return self.places.resize(size);
+            return self.slots.resize(size);
         };
-        let before = self.places.size();
+        let before = self.slots.size();
         let granted = (self.pool.size() as usize).clamp(before, size);
         failed!(
             warn,
             "the database did not open {size} connections: {error}; there are {granted} for now"
         );
         self.refused_at = Some(Instant::now());
-        self.places.resize(granted);
+        self.slots.resize(granted);
         self.begin_again(granted);
     }
 
@@ -140,7 +140,7 @@ impl<D: Driver> Resized<D> {
             }
         }
         for mut connection in held {
-            // Dropped, it would return in its own time, and who gets a place would open another.
+            // Dropped, it would return in its own time, and who gets a slot would open another.
             connection.return_to_pool().await;
         }
         result
@@ -148,7 +148,7 @@ impl<D: Driver> Resized<D> {
 
     /// Closes idle connections that are too many. Those in use are closed by their statements.
     async fn close_surplus(&self) {
-        while self.pool.size() as usize > self.places.size()
+        while self.pool.size() as usize > self.slots.size()
             && let Some(connection) = self.pool.try_acquire()
         {
             let _ = connection.close().await; // how it ended changes nothing
@@ -156,7 +156,7 @@ impl<D: Driver> Resized<D> {
     }
 
     fn begin_again(&mut self, max: usize) {
-        self.sizer = Sizer::new(bounds(self.range, max), self.places.size());
+        self.sizer = Sizer::new(bounds(self.range, max), self.slots.size());
     }
 }
 
@@ -232,24 +232,24 @@ mod tests {
         let pool = PoolOptions::<sqlx::Sqlite>::new().max_connections(16);
         let pool = pool.connect_lazy_with(connect.create_if_missing(true));
         let interval = Duration::from_millis(5);
-        let places = PoolPlaces::new(2, interval);
-        places.panics.store(panics, SeqCst);
+        let slots = PoolSlots::new(2, interval);
+        slots.panics.store(panics, SeqCst);
         let range = PoolRange { min: 2, max: 16 };
         let runtime = Handle::current();
-        let shared = Arc::clone(&places);
+        let shared = Arc::clone(&slots);
         let _sizing = Sizing::start(pool.clone(), shared, range, interval, &runtime);
         let stuck = |_| {
-            let (places, pool) = (Arc::clone(&places), pool.clone());
+            let (slots, pool) = (Arc::clone(&slots), pool.clone());
             tokio::spawn(async move {
-                let _place = places.take().await.unwrap();
+                let _slot = slots.take().await.unwrap();
                 let _connection = pool.acquire().await.unwrap();
                 pending::<()>().await;
             })
         };
         let stuck: Vec<_> = (0..30).map(stuck).collect();
-        eventually(|| places.busy() == 16 && pool.size() == 16).await;
-        assert_eq!(places.panics.load(SeqCst), 0);
+        eventually(|| slots.busy() == 16 && pool.size() == 16).await;
+        assert_eq!(slots.panics.load(SeqCst), 0);
         stuck.iter().for_each(|task| task.abort());
-        eventually(|| places.size() == 2 && places.busy() == 0 && pool.size() <= 2).await;
+        eventually(|| slots.size() == 2 && slots.busy() == 0 && pool.size() <= 2).await;
     }
 }

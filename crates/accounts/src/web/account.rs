@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::cookies::Cookie;
 use super::pages::{DeletePage, Failure, Frame, Home, Member, PasswordPage, ok, render};
-use super::visitor::{Asked, Session};
+use super::visitor::{PageRequest, Session};
 use super::{App, as_ms};
 use crate::limits::SEEN_EVERY_MS;
 use crate::log::visited;
@@ -20,9 +20,9 @@ use crate::token::Token;
 
 impl Session {
     /// The session that a page needs, and the page's frame.
-    async fn needed(asked: &Asked) -> Result<(Self, Frame), Failure> {
-        let session = asked.session().await?.ok_or(Failure::NotLoggedIn)?;
-        let frame = asked.app.frame_of(&session);
+    async fn needed(request: &PageRequest) -> Result<(Self, Frame), Failure> {
+        let session = request.session().await?.ok_or(Failure::NotLoggedIn)?;
+        let frame = request.app.frame_of(&session);
         Ok((session, frame))
     }
 }
@@ -45,7 +45,7 @@ impl App {
     }
 }
 
-impl Asked {
+impl PageRequest {
     /// The session of the visitor, if there is one.
     pub(super) async fn session(&self) -> Result<Option<Session>, Failure> {
         let App { options, store, .. } = &*self.app;
@@ -120,38 +120,38 @@ pub(super) fn read(sent: Sent) -> Result<Filled, Failure> {
     }
 }
 
-pub(super) async fn home(asked: Asked) -> Result<Response, Failure> {
-    let frame = match &asked.session().await? {
-        Some(session) => asked.app.frame_of(session),
-        None => asked.app.frame(),
+pub(super) async fn home(request: PageRequest) -> Result<Response, Failure> {
+    let frame = match &request.session().await? {
+        Some(session) => request.app.frame_of(session),
+        None => request.app.frame(),
     };
-    let notice = asked.notice();
+    let notice = request.notice();
     Ok(ok(&Home::new(Frame { notice, ..frame })))
 }
 
-pub(super) async fn member(asked: Asked) -> Result<Response, Failure> {
-    let (_, frame) = Session::needed(&asked).await?;
-    let notice = asked.notice();
+pub(super) async fn member(request: PageRequest) -> Result<Response, Failure> {
+    let (_, frame) = Session::needed(&request).await?;
+    let notice = request.notice();
     Ok(ok(&Member::new(Frame { notice, ..frame })))
 }
 
 /// The picture of the page behind the login: only for users who are logged in.
-pub(super) async fn picture(asked: Asked) -> Result<Response, Failure> {
-    Session::needed(&asked).await?;
+pub(super) async fn picture(request: PageRequest) -> Result<Response, Failure> {
+    Session::needed(&request).await?;
     let kind = HeaderValue::from_static("image/png");
     let picture: &'static [u8] = include_bytes!("../../assets/harbour.png");
     Ok(([(header::CONTENT_TYPE, kind)], picture).into_response())
 }
 
-pub(super) async fn password_form(asked: Asked) -> Result<Response, Failure> {
-    let (_, frame) = Session::needed(&asked).await?;
+pub(super) async fn password_form(request: PageRequest) -> Result<Response, Failure> {
+    let (_, frame) = Session::needed(&request).await?;
     Ok(ok(&PasswordPage::new(frame)))
 }
 
-pub(super) async fn change_password(asked: Asked, sent: Sent) -> Result<Response, Failure> {
-    let (session, frame) = Session::needed(&asked).await?;
+pub(super) async fn change_password(request: PageRequest, sent: Sent) -> Result<Response, Failure> {
+    let (session, frame) = Session::needed(&request).await?;
     let form = read(sent)?;
-    asked.check_form(slice::from_ref(&session.token), &form.token)?;
+    request.check_form(slice::from_ref(&session.token), &form.token)?;
     let mut page = PasswordPage::new(frame);
     let name = session.row.name;
     let checked = password::check(&form.password, &name);
@@ -162,55 +162,55 @@ pub(super) async fn change_password(asked: Asked, sent: Sent) -> Result<Response
     if !page.password_warning.is_empty() || !page.repeat_warning.is_empty() {
         return Ok(render(StatusCode::UNPROCESSABLE_ENTITY, &page));
     }
-    let proof = match asked.prove(Some(&name.key), form.current).await {
+    let proof = match request.prove(Some(&name.key), form.current).await {
         Ok(proof) => proof,
         Err(refused) => {
             let wrong = "This is not your present password.";
             return refused.shown(page, |page| page.current_warning = wrong);
         }
     };
-    let replaced = replace_password(&asked, proof.user, form.password).await?;
+    let replaced = replace_password(&request, proof.user, form.password).await?;
     let Some([session, device]) = replaced else {
         return Err(Failure::NotLoggedIn); // changed or deleted from elsewhere in between
     };
-    let response = asked.app.redirect("/member?after=password");
-    let response = asked.with_device(response, device.as_ref(), &name.key);
-    Ok(asked.with_cookie(response, Cookie::Session, session.as_ref()))
+    let response = request.app.redirect("/member?after=password");
+    let response = request.with_device(response, device.as_ref(), &name.key);
+    Ok(request.with_cookie(response, Cookie::Session, session.as_ref()))
 }
 
 /// Stores the new password, and goes on in a new session, known by a new token: what was there before
 /// ends. `None` if the password is another one already.
 async fn replace_password(
-    asked: &Asked,
+    request: &PageRequest,
     user: User,
     password: String,
 ) -> Result<Option<[Option<Token>; 2]>, Failure> {
-    let app = &asked.app;
+    let app = &request.app;
     let password_hash = app.hasher.hash(password).await?;
     let id = user.id;
     let new_hash = password_hash.clone();
     if !app.store.change_password(user, new_hash).await? {
         return Ok(None);
     }
-    visited!("password changed", asked.visitor, id);
+    visited!("password changed", request.visitor, id);
     let user = User { id, password_hash };
     let session = app.begin_session(user.clone()).await?;
     let device = app.know_device(user, None).await?;
     Ok(Some([session, device]))
 }
 
-pub(super) async fn delete_form(asked: Asked) -> Result<Response, Failure> {
-    let (_, frame) = Session::needed(&asked).await?;
+pub(super) async fn delete_form(request: PageRequest) -> Result<Response, Failure> {
+    let (_, frame) = Session::needed(&request).await?;
     Ok(ok(&DeletePage::new(frame)))
 }
 
-pub(super) async fn delete(asked: Asked, sent: Sent) -> Result<Response, Failure> {
-    let (session, frame) = Session::needed(&asked).await?;
+pub(super) async fn delete(request: PageRequest, sent: Sent) -> Result<Response, Failure> {
+    let (session, frame) = Session::needed(&request).await?;
     let form = read(sent)?;
-    asked.check_form(slice::from_ref(&session.token), &form.token)?;
+    request.check_form(slice::from_ref(&session.token), &form.token)?;
     let page = DeletePage::new(frame);
     let key = session.row.name.key;
-    let user = match asked.prove(Some(&key), form.current).await {
+    let user = match request.prove(Some(&key), form.current).await {
         Ok(proof) => proof.user,
         Err(refused) => {
             let wrong = "This is not your password.";
@@ -218,21 +218,21 @@ pub(super) async fn delete(asked: Asked, sent: Sent) -> Result<Response, Failure
         }
     };
     let id = user.id;
-    if !asked.app.store.remove_user(user).await? {
+    if !request.app.store.remove_user(user).await? {
         return Err(Failure::NotLoggedIn);
     }
-    visited!("deleted", asked.visitor, id);
-    let response = asked.app.redirect("/?after=deleted");
-    let response = asked.with_cookie(response, Cookie::Device(&key), None);
-    Ok(asked.with_cookie(response, Cookie::Session, None))
+    visited!("deleted", request.visitor, id);
+    let response = request.app.redirect("/?after=deleted");
+    let response = request.with_cookie(response, Cookie::Device(&key), None);
+    Ok(request.with_cookie(response, Cookie::Session, None))
 }
 
-pub(super) async fn logout(asked: Asked, sent: Sent) -> Result<Response, Failure> {
+pub(super) async fn logout(request: PageRequest, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
-    if !asked.visitor.sessions.is_empty() {
-        asked.check_form(&asked.visitor.sessions, &form.token)?;
-        asked.end_sessions().await?;
+    if !request.visitor.sessions.is_empty() {
+        request.check_form(&request.visitor.sessions, &form.token)?;
+        request.end_sessions().await?;
     }
-    let response = asked.app.redirect("/?after=logout");
-    Ok(asked.with_cookie(response, Cookie::Session, None))
+    let response = request.app.redirect("/?after=logout");
+    Ok(request.with_cookie(response, Cookie::Session, None))
 }

@@ -9,12 +9,12 @@ use axum::response::Response;
 
 use super::cookies::Cookie;
 use super::pages::Failure;
-use super::visitor::Asked;
+use super::visitor::PageRequest;
 use super::{App, as_ms};
 use crate::store::{Lifetime, User};
 use crate::token::Token;
 
-impl Asked {
+impl PageRequest {
     /// The token by which the account of a name knows the browser, if it does.
     pub(super) async fn device(&self, name_key: &str) -> Result<Option<Token>, Failure> {
         let App { options, store, .. } = &*self.app;

@@ -7,16 +7,16 @@ use super::account::{Sent, read};
 use super::cookies::Cookie;
 use super::pages::{Failure, LoginPage, ok};
 use super::proof::{Proof, Refused};
-use super::visitor::Asked;
+use super::visitor::PageRequest;
 use crate::log::visited;
 use crate::name::UserName;
 use crate::token::Token;
 
-pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
-    asked
+pub(super) async fn form(request: PageRequest) -> Result<Response, Failure> {
+    request
         .show_to_guest(|guest| {
-            let mut page = LoginPage::new(asked.app.frame_for_guest(guest));
-            if asked.query.as_deref() == Some("after=registered") {
+            let mut page = LoginPage::new(request.app.frame_for_guest(guest));
+            if request.query.as_deref() == Some("after=registered") {
                 page.frame.notice = "Your account is made. Log in with it.";
             }
             page
@@ -24,18 +24,18 @@ pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
         .await
 }
 
-pub(super) async fn login(asked: Asked, sent: Sent) -> Result<Response, Failure> {
+pub(super) async fn login(request: PageRequest, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
-    let guest = asked.check_form(&asked.visitor.guests, &form.token)?;
+    let guest = request.check_form(&request.visitor.guests, &form.token)?;
     let page = LoginPage {
         name: form.name.clone(),
-        ..LoginPage::new(asked.app.frame_for_guest(guest))
+        ..LoginPage::new(request.app.frame_for_guest(guest))
     };
     let key = UserName::parse(&form.name).ok().map(|name| name.key);
-    let refused = match asked.prove(key.as_deref(), form.password).await {
+    let refused = match request.prove(key.as_deref(), form.password).await {
         Ok(proof) => {
             let key = key.unwrap_or_default();
-            match enter(&asked, &key, proof).await? {
+            match enter(&request, &key, proof).await? {
                 Some(response) => return Ok(response),
                 None => Refused::Wrong,
             }
@@ -43,30 +43,34 @@ pub(super) async fn login(asked: Asked, sent: Sent) -> Result<Response, Failure>
         Err(refused) => refused,
     };
     refused.shown(page, |page| {
-        visited!("login refused", asked.visitor);
+        visited!("login refused", request.visitor);
         page.frame.warning = "The user name or the password is wrong.".to_owned();
     })
 }
 
 /// A new session in place of the one that was there, of a browser that is known from now on; `None` if
 /// the password has changed meanwhile.
-async fn enter(asked: &Asked, name_key: &str, proof: Proof) -> Result<Option<Response>, Failure> {
+async fn enter(
+    request: &PageRequest,
+    name_key: &str,
+    proof: Proof,
+) -> Result<Option<Response>, Failure> {
     let Proof { user, device } = proof;
-    let (app, id) = (&asked.app, user.id);
+    let (app, id) = (&request.app, user.id);
     let Some(token) = app.begin_session(user.clone()).await? else {
         return Ok(None);
     };
     let device = app.know_device(user, device).await?;
-    asked.end_sessions().await?;
+    request.end_sessions().await?;
     app.counts.logins.add(1);
-    visited!("logged in", asked.visitor, id);
+    visited!("logged in", request.visitor, id);
     let response = app.redirect("/member");
-    let response = asked.with_device(response, device.as_ref(), name_key);
-    let response = asked.with_cookie(response, Cookie::Session, Some(&token));
-    Ok(Some(asked.with_cookie(response, Cookie::Guest, None)))
+    let response = request.with_device(response, device.as_ref(), name_key);
+    let response = request.with_cookie(response, Cookie::Session, Some(&token));
+    Ok(Some(request.with_cookie(response, Cookie::Guest, None)))
 }
 
-impl Asked {
+impl PageRequest {
     /// A page with a form for visitors who are not logged in, and the cookie that goes with it if the
     /// browser has none; a user who is logged in is redirected.
     pub(super) async fn show_to_guest<P: Template>(

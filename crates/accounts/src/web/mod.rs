@@ -91,7 +91,7 @@ impl App {
             forged: counts.forged.get(),
             connections: store.size().into(),
             connections_opened: store.opened.get(),
-            pool_size: store.places() as u64,
+            pool_size: store.slots() as u64,
             pool_size_min: bounds.min.into(),
             pool_size_max: bounds.max.into(),
             pool_busy: store.busy() as u64,

@@ -7,8 +7,8 @@ use axum::response::Response;
 
 use super::App;
 use super::pages::{Failure, FormPage, render, render_throttled};
-use super::visitor::Asked;
-use crate::guard::{Key, Outcome, Who};
+use super::visitor::PageRequest;
+use crate::guard::{AttemptOutcome, Key, Who};
 use crate::limits::PASSWORD_CHARS_MAX;
 use crate::store::User;
 use crate::token::Token;
@@ -53,7 +53,7 @@ impl Refused {
     }
 }
 
-impl Asked {
+impl PageRequest {
     /// Whether a password is the one of a user, within the limits on tries. It takes as long for a
     /// user who is not there, and all limits are the same.
     pub(super) async fn prove(
@@ -80,12 +80,12 @@ impl Asked {
         })?;
         let verified = app.verify(name_key.unwrap_or_default(), password).await;
         let outcome = match &verified {
-            Ok(_) => Outcome::Right,
+            Ok(_) => AttemptOutcome::Right,
             Err(Refused::Wrong) => {
                 app.counts.logins_refused.add(1);
-                Outcome::Wrong
+                AttemptOutcome::Wrong
             }
-            Err(_) => Outcome::Unknown,
+            Err(_) => AttemptOutcome::Unknown,
         };
         app.guard.end(&who, outcome);
         verified.map(|user| Proof { user, device })

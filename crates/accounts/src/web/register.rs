@@ -6,21 +6,21 @@ use axum::response::Response;
 use super::App;
 use super::account::{Filled, Sent, read};
 use super::pages::{Failure, RegisterPage, render, render_throttled};
-use super::visitor::Asked;
+use super::visitor::PageRequest;
 use crate::log::visited;
 use crate::name::UserName;
 use crate::password;
 use crate::store::StoreError;
 
-pub(super) async fn form(asked: Asked) -> Result<Response, Failure> {
-    let page = |guest: &_| RegisterPage::new(asked.app.frame_for_guest(guest));
-    asked.show_to_guest(page).await
+pub(super) async fn form(request: PageRequest) -> Result<Response, Failure> {
+    let page = |guest: &_| RegisterPage::new(request.app.frame_for_guest(guest));
+    request.show_to_guest(page).await
 }
 
-pub(super) async fn register(asked: Asked, sent: Sent) -> Result<Response, Failure> {
+pub(super) async fn register(request: PageRequest, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
-    let (app, visitor) = (&asked.app, &asked.visitor);
-    let guest = asked.check_form(&visitor.guests, &form.token)?;
+    let (app, visitor) = (&request.app, &request.visitor);
+    let guest = request.check_form(&visitor.guests, &form.token)?;
     let mut page = RegisterPage {
         name: form.name.clone(),
         ..RegisterPage::new(app.frame_for_guest(guest))

@@ -48,7 +48,7 @@ pub(super) struct Session {
 }
 
 /// What every page gets of a request.
-pub(super) struct Asked {
+pub(super) struct PageRequest {
     pub(super) app: Arc<App>,
     pub(super) visitor: Visitor,
     pub(super) fields: HeaderMap,
@@ -56,7 +56,7 @@ pub(super) struct Asked {
     pub(super) query: Option<String>,
 }
 
-impl FromRequestParts<Arc<App>> for Asked {
+impl FromRequestParts<Arc<App>> for PageRequest {
     type Rejection = ExtensionRejection;
 
     async fn from_request_parts(

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::client::{Client, PASSWORD};
 use super::outages;
 use super::pools;
-use super::servers::{Kind, Server};
+use super::servers::{DatabaseKind, Server};
 use super::site::{Site, Time, options};
 
 /// A database server, or files in a directory.
@@ -71,7 +71,7 @@ async fn on_sqlite() {
 
 #[tokio::test]
 async fn on_mariadb() {
-    let mut databases = Databases::Server(Box::new(Server::start(Kind::MariaDb).await));
+    let mut databases = Databases::Server(Box::new(Server::start(DatabaseKind::MariaDb).await));
     everything(&databases).await;
     if let Databases::Server(server) = &mut databases {
         over_tls(server).await;
@@ -83,7 +83,7 @@ async fn on_mariadb() {
 
 #[tokio::test]
 async fn on_postgresql() {
-    let mut databases = Databases::Server(Box::new(Server::start(Kind::PostgreSql).await));
+    let mut databases = Databases::Server(Box::new(Server::start(DatabaseKind::PostgreSql).await));
     everything(&databases).await;
     if let Databases::Server(server) = &mut databases {
         over_tls(server).await;
@@ -109,7 +109,7 @@ async fn everything(databases: &Databases) {
 async fn over_tls(server: &Server) {
     server.database("tls").await;
     let (by_tcp, trusting, verified) = match server.kind {
-        Kind::MariaDb => {
+        DatabaseKind::MariaDb => {
             for statement in [
                 "CREATE USER 'tls'@'%' REQUIRE SSL",
                 "GRANT ALL ON tls.* TO 'tls'@'%'",
@@ -119,7 +119,7 @@ async fn over_tls(server: &Server) {
             let verified = "ssl-mode=VERIFY_IDENTITY";
             (server.url_by_tcp("tls", "tls"), "ssl-ca", verified)
         }
-        Kind::PostgreSql => (
+        DatabaseKind::PostgreSql => (
             server.url_by_tcp("tester", "tls"),
             "sslrootcert",
             "sslmode=verify-full",
@@ -129,7 +129,7 @@ async fn over_tls(server: &Server) {
     Site::on(&trusted, |_| ()).await.accounts.close().await;
     let began = Instant::now();
     let untrusted = options(&format!("{by_tcp}?{verified}"), &Time::default());
-    let patience = untrusted.start_patience;
+    let start_timeout = untrusted.start_timeout;
     let Err(error) = Accounts::open(untrusted).await else {
         panic!("nobody has signed its certificate");
     };
@@ -138,7 +138,7 @@ async fn over_tls(server: &Server) {
         error.contains("no TLS with it: ") && error.contains(trusting),
         "{error}"
     );
-    assert!(began.elapsed() < patience, "it is not tried again");
+    assert!(began.elapsed() < start_timeout, "it is not tried again");
 }
 
 /// Migrations run once, whoever comes first.

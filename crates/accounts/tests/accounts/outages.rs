@@ -8,7 +8,7 @@ use loadline_accounts::Accounts;
 use tokio::task::JoinSet;
 
 use super::client::{Client, PASSWORD};
-use super::servers::{Kind, Server};
+use super::servers::{DatabaseKind, Server};
 use super::site::{Site, Time, options};
 
 /// How long anything may take that is waited for.
@@ -30,12 +30,14 @@ async fn drains(server: &Server) {
     }
     users.join_all().await;
     let connected = match server.kind {
-        Kind::MariaDb => "SELECT count(*) FROM information_schema.processlist WHERE db = 'drain'",
-        Kind::PostgreSql => "SELECT count(*) FROM pg_stat_activity WHERE datname = 'drain'",
+        DatabaseKind::MariaDb => {
+            "SELECT count(*) FROM information_schema.processlist WHERE db = 'drain'"
+        }
+        DatabaseKind::PostgreSql => "SELECT count(*) FROM pg_stat_activity WHERE datname = 'drain'",
     };
     let control = match server.kind {
-        Kind::MariaDb => "mysql",
-        Kind::PostgreSql => "postgres",
+        DatabaseKind::MariaDb => "mysql",
+        DatabaseKind::PostgreSql => "postgres",
     };
     assert!(server.count(control, connected).await >= 1);
     site.accounts.close().await;
@@ -114,13 +116,13 @@ async fn dies_under_load(server: &mut Server) {
 /// Waited for, and then said; and nothing to wait for where waiting does not help.
 async fn is_down_at_the_start(server: &mut Server) {
     let url = server.database("start").await;
-    let with_patience = |url: &str, patience| {
+    let with_start_timeout = |url: &str, start_timeout| {
         let mut options = options(url, &Time::default());
-        options.start_patience = patience;
+        options.start_timeout = start_timeout;
         options
     };
     let missing = server.url("missing");
-    let error = Accounts::open(with_patience(&missing, TIMEOUT))
+    let error = Accounts::open(with_start_timeout(&missing, TIMEOUT))
         .await
         .err()
         .expect("no database");
@@ -129,12 +131,12 @@ async fn is_down_at_the_start(server: &mut Server) {
         "{error}"
     );
     server.kill();
-    let error = Accounts::open(with_patience(&url, Duration::ZERO))
+    let error = Accounts::open(with_start_timeout(&url, Duration::ZERO))
         .await
         .err();
     let said = error.expect("nobody answers").to_string();
     assert!(said.contains("is the database running there?"), "{said}");
-    let waiting = tokio::spawn(Accounts::open(with_patience(&url, TIMEOUT)));
+    let waiting = tokio::spawn(Accounts::open(with_start_timeout(&url, TIMEOUT)));
     server.run().await;
     let accounts = waiting
         .await

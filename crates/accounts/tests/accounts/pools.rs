@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use loadline_accounts::{Accounts, Counters, PoolRange};
 
 use super::client::{Answer, Client};
-use super::servers::{Kind, Server};
+use super::servers::{DatabaseKind, Server};
 use super::site::{Site, Time, options};
 
 /// All of the pool before the first request, and the same ones after many at once.
@@ -121,14 +121,14 @@ pub(crate) async fn grows_and_shrinks(server: &Server) {
 pub(crate) async fn grows_no_further_than_is_granted(server: &Server) {
     let url = server.database("granted").await;
     let (steps, from) = match server.kind {
-        Kind::MariaDb => (
+        DatabaseKind::MariaDb => (
             [
                 "CREATE USER few@localhost WITH MAX_USER_CONNECTIONS 6",
                 "GRANT ALL ON granted.* TO few@localhost",
             ],
             "root@",
         ),
-        Kind::PostgreSql => (
+        DatabaseKind::PostgreSql => (
             [
                 "CREATE ROLE few LOGIN CONNECTION LIMIT 6",
                 "ALTER DATABASE granted OWNER TO few",

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) use loadline_databases::Kind;
+pub(crate) use loadline_databases::DatabaseKind;
 use loadline_databases::{Installed, prepare_folder};
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server; ends with the value.
 pub(crate) struct Server {
-    pub(crate) kind: Kind,
+    pub(crate) kind: DatabaseKind,
     installed: Installed,
     folder: TempDir,
     child: Option<Child>,
@@ -44,7 +44,7 @@ impl Transaction {
 
 impl Server {
     /// Makes the files of a new server and starts it.
-    pub(crate) async fn start(kind: Kind) -> Self {
+    pub(crate) async fn start(kind: DatabaseKind) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("accounts-")
             .tempdir()
@@ -74,16 +74,16 @@ impl Server {
     pub(crate) fn url(&self, name: &str) -> String {
         let url = self.installed.url(self.folder.path(), name);
         match self.kind {
-            Kind::MariaDb => url,
-            Kind::PostgreSql => format!("{url}&port={}", self.port), // the socket's name has it
+            DatabaseKind::MariaDb => url,
+            DatabaseKind::PostgreSql => format!("{url}&port={}", self.port), // the socket's name has it
         }
     }
 
     /// The same by TCP on this machine, as `user`; the certificate is for 127.0.0.1.
     pub(crate) fn url_by_tcp(&self, user: &str, name: &str) -> String {
         let scheme = match self.kind {
-            Kind::MariaDb => "mysql",
-            Kind::PostgreSql => "postgres",
+            DatabaseKind::MariaDb => "mysql",
+            DatabaseKind::PostgreSql => "postgres",
         };
         format!("{scheme}://{user}@127.0.0.1:{}/{name}", self.port)
     }
@@ -97,8 +97,8 @@ impl Server {
     pub(crate) async fn ask(&self, sql: &str) -> Result<(), sqlx::Error> {
         let sql = sqlx::AssertSqlSafe(sql.to_owned());
         match self.kind {
-            Kind::MariaDb => self.mariadb().connect().await?.execute(sql).await.map(drop),
-            Kind::PostgreSql => self
+            DatabaseKind::MariaDb => self.mariadb().connect().await?.execute(sql).await.map(drop),
+            DatabaseKind::PostgreSql => self
                 .postgres()
                 .connect()
                 .await?
@@ -112,11 +112,11 @@ impl Server {
     pub(crate) async fn transaction(&self, database: &str) -> Transaction {
         let connected = "a connection";
         match self.kind {
-            Kind::MariaDb => {
+            DatabaseKind::MariaDb => {
                 let connect = self.mariadb().database(database);
                 Transaction::MariaDb(connect.connect().await.expect(connected))
             }
-            Kind::PostgreSql => {
+            DatabaseKind::PostgreSql => {
                 let connect = self.postgres().database(database);
                 Transaction::PostgreSql(connect.connect().await.expect(connected))
             }
@@ -126,11 +126,11 @@ impl Server {
     /// How many statements wait for the locks of others.
     pub(crate) async fn waiting_for_locks(&self) -> i64 {
         let (database, sql) = match self.kind {
-            Kind::MariaDb => (
+            DatabaseKind::MariaDb => (
                 "mysql",
                 "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
             ),
-            Kind::PostgreSql => (
+            DatabaseKind::PostgreSql => (
                 "postgres",
                 "SELECT count(*) FROM pg_locks WHERE NOT granted",
             ),
@@ -142,7 +142,7 @@ impl Server {
     pub(crate) async fn count(&self, database: &str, sql: &str) -> i64 {
         let query = sqlx::AssertSqlSafe(sql.to_owned());
         let count = match self.kind {
-            Kind::MariaDb => {
+            DatabaseKind::MariaDb => {
                 let mut connection = self
                     .mariadb()
                     .database(database)
@@ -153,7 +153,7 @@ impl Server {
                 connection.close().await.expect(sql);
                 count
             }
-            Kind::PostgreSql => {
+            DatabaseKind::PostgreSql => {
                 let mut connection = self
                     .postgres()
                     .database(database)
@@ -172,12 +172,12 @@ impl Server {
     pub(crate) async fn change(&self, database: &str, sql: &str) {
         let query = sqlx::AssertSqlSafe(sql.to_owned());
         let done = match self.kind {
-            Kind::MariaDb => {
+            DatabaseKind::MariaDb => {
                 let connect = self.mariadb().database(database);
                 let mut connection = connect.connect().await.expect(sql);
                 connection.execute(query).await.map(drop)
             }
-            Kind::PostgreSql => {
+            DatabaseKind::PostgreSql => {
                 let connect = self.postgres().database(database);
                 let mut connection = connect.connect().await.expect(sql);
                 connection.execute(query).await.map(drop)
@@ -190,14 +190,14 @@ impl Server {
     pub(crate) async fn lock(&self, database: &str, table: &str) -> Box<dyn Send> {
         let failed = "a lock";
         match self.kind {
-            Kind::MariaDb => {
+            DatabaseKind::MariaDb => {
                 let connect = self.mariadb().database(database);
                 let mut connection = connect.connect().await.expect(failed);
                 let sql = sqlx::AssertSqlSafe(format!("LOCK TABLES {table} WRITE"));
                 connection.execute(sql).await.expect(failed);
                 Box::new(connection)
             }
-            Kind::PostgreSql => {
+            DatabaseKind::PostgreSql => {
                 let connect = self.postgres().database(database);
                 let mut connection = connect.connect().await.expect(failed);
                 connection.execute("BEGIN").await.expect(failed);
@@ -293,11 +293,11 @@ impl Server {
         let (certificate, key) = (path.join("c.pem"), path.join("k.pem"));
         let (certificate, key) = (certificate.display(), key.display());
         let tls = match self.kind {
-            Kind::MariaDb => format!(
+            DatabaseKind::MariaDb => format!(
                 "--skip-networking=0 --bind-address=127.0.0.1 --port={port} \
                  --ssl-cert={certificate} --ssl-key={key}"
             ),
-            Kind::PostgreSql => format!(
+            DatabaseKind::PostgreSql => format!(
                 "-c listen_addresses=127.0.0.1 -c port={port} -c ssl=on -c ssl_cert_file={certificate} \
                  -c ssl_key_file={key}"
             ),

@@ -10,15 +10,15 @@ use data_encoding::BASE64URL_NOPAD;
 use loadline_acme::{AcmeOptions, Automatic, ExternalAccount, Method01, UnixTime};
 use serde_json::{Value, json};
 
-use crate::front::{Answer, Asked, Front};
+use crate::front::{Answer, Front, ReceivedRequest};
 use crate::site::Site;
 
 const KEY: [u8; 32] = [7; 32];
 
 /// Makes accounts for those alone who have one already.
-fn answer(asked: &Asked, base: &str) -> Option<Answer> {
+fn answer(request: &ReceivedRequest, base: &str) -> Option<Answer> {
     let url = |path: &str| format!("{base}{path}");
-    let (status, content) = match asked.path.as_str() {
+    let (status, content) = match request.path.as_str() {
         "/dir" => {
             let directory = json!({
                 "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
@@ -28,7 +28,7 @@ fn answer(asked: &Asked, base: &str) -> Option<Answer> {
             (200, directory)
         }
         "/nonce" => (200, json!({})),
-        "/account" => match is_bound(&asked.body, &url("/account")) {
+        "/account" => match is_bound(&request.body, &url("/account")) {
             None => {
                 let kind = "urn:ietf:params:acme:error:externalAccountRequired";
                 (
@@ -89,8 +89,8 @@ fn is_bound(body: &[u8], url: &str) -> Option<bool> {
 fn an_account_is_bound_to_one_that_the_authority_has() {
     let base = Arc::new(Mutex::new(String::new()));
     let of_front = Arc::clone(&base);
-    let front = Front::start(Box::new(move |asked| {
-        answer(asked, &of_front.lock().unwrap())
+    let front = Front::start(Box::new(move |request| {
+        answer(request, &of_front.lock().unwrap())
     }));
     *base.lock().unwrap() = front.url("");
     let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());

@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub method: String,
     pub path: String,
     pub body: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Answer {
     pub content: Vec<u8>,
 }
 
-type Answers = dyn FnMut(&Asked) -> Option<Answer> + Send;
+type Answers = dyn FnMut(&ReceivedRequest) -> Option<Answer> + Send;
 
 pub struct Front {
     address: SocketAddr,
@@ -43,7 +43,7 @@ struct Shared {
     is_down: AtomicBool,
     has_ended: AtomicBool,
     connections: AtomicUsize,
-    asked: Mutex<Vec<String>>,
+    paths: Mutex<Vec<String>>,
 }
 
 impl Front {
@@ -58,7 +58,7 @@ impl Front {
             is_down: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
-            asked: Mutex::default(),
+            paths: Mutex::default(),
         });
         let address = listener.local_addr().unwrap();
         let of_thread = Arc::clone(&shared);
@@ -110,8 +110,8 @@ impl Front {
     }
 
     /// The paths asked for since this was called last.
-    pub fn take_asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.shared.asked.lock().unwrap())
+    pub fn take_paths(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.paths.lock().unwrap())
     }
 }
 
@@ -149,7 +149,7 @@ pub fn forward(address: SocketAddr, trusted: &Authorities, raw: &[u8]) -> Option
     }
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// The same for an authority behind.
     pub fn raw(&self) -> &[u8] {
         &self.raw
@@ -210,11 +210,11 @@ fn answer(
 ) -> Option<()> {
     let connection = ServerConnection::new(Arc::clone(config)).unwrap();
     let mut stream = StreamOwned::new(connection, socket);
-    let asked = read(&mut stream)?;
-    shared.asked.lock().unwrap().push(asked.path.clone());
-    let answer = answers(&asked)?;
+    let request = read(&mut stream)?;
+    shared.paths.lock().unwrap().push(request.path.clone());
+    let answer = answers(&request)?;
     let mut text = answer.written();
-    if asked.method == "HEAD" {
+    if request.method == "HEAD" {
         text.truncate(text.len() - answer.content.len());
     }
     stream.write_all(&text).ok()?;
@@ -222,7 +222,7 @@ fn answer(
     stream.flush().ok()
 }
 
-fn read(stream: &mut StreamOwned<ServerConnection, TcpStream>) -> Option<Asked> {
+fn read(stream: &mut StreamOwned<ServerConnection, TcpStream>) -> Option<ReceivedRequest> {
     let (mut raw, mut piece) = (Vec::new(), [0; 4096]);
     loop {
         let end = raw.windows(4).position(|it| it == b"\r\n\r\n");
@@ -235,7 +235,7 @@ fn read(stream: &mut StreamOwned<ServerConnection, TcpStream>) -> Option<Asked> 
             let body = &raw[end + 4..];
             if body.len() >= len {
                 let mut words = line.split(' ');
-                return Some(Asked {
+                return Some(ReceivedRequest {
                     method: words.next()?.to_owned(),
                     path: words.next()?.to_owned(),
                     body: body.to_vec(),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::Value;
 
-use crate::front::{Answer, Asked, Front};
+use crate::front::{Answer, Front, ReceivedRequest};
 
 /// What stands in the file for the authority's address.
 pub const BASE: &str = "https://authority";
@@ -32,8 +32,8 @@ impl Played {
         let mut player = Player::new(&record, fetch, Arc::clone(&faults));
         let base = Arc::new(Mutex::new(String::new()));
         let of_front = Arc::clone(&base);
-        let front = Front::start(Box::new(move |asked| {
-            player.play(asked, &of_front.lock().unwrap())
+        let front = Front::start(Box::new(move |request| {
+            player.play(request, &of_front.lock().unwrap())
         }));
         *base.lock().unwrap() = front.url("");
         Self {
@@ -110,11 +110,11 @@ impl Player {
         }
     }
 
-    fn play(&mut self, asked: &Asked, base: &str) -> Option<Answer> {
-        if asked.method == "POST" {
-            self.check(asked, base);
+    fn play(&mut self, request: &ReceivedRequest, base: &str) -> Option<Answer> {
+        if request.method == "POST" {
+            self.check(request, base);
         }
-        let key = (asked.method.clone(), asked.path.clone());
+        let key = (request.method.clone(), request.path.clone());
         let Some(answers) = self.answers.get_mut(&key) else {
             self.fault(format!("{key:?} was not asked then"));
             return None;
@@ -124,7 +124,7 @@ impl Player {
             _ => answers.pop().unwrap(),
         };
         let content = String::from_utf8(answer.content.clone()).unwrap();
-        if asked.path.contains("chalZ") && answer.status == 200 {
+        if request.path.contains("chalZ") && answer.status == 200 {
             self.validate(&content)?;
         }
         let fields = answer.fields.into_iter();
@@ -141,21 +141,21 @@ impl Player {
     }
 
     /// What every authority checks of what is signed: its URL, and a nonce that it has given.
-    fn check(&mut self, asked: &Asked, base: &str) {
-        let jws: Value = serde_json::from_slice(&asked.body).unwrap();
+    fn check(&mut self, request: &ReceivedRequest, base: &str) {
+        let jws: Value = serde_json::from_slice(&request.body).unwrap();
         let head = BASE64URL_NOPAD
             .decode(jws["protected"].as_str().unwrap().as_bytes())
             .unwrap();
         let head: Value = serde_json::from_slice(&head).unwrap();
-        if head["url"] != format!("{base}{}", asked.path) {
-            self.fault(format!("{}: signed for {}", asked.path, head["url"]));
+        if head["url"] != format!("{base}{}", request.path) {
+            self.fault(format!("{}: signed for {}", request.path, head["url"]));
         }
         let nonce = head["nonce"].as_str().unwrap_or_default();
         match self.nonces.iter().position(|it| it == nonce) {
             Some(at) => {
                 self.nonces.swap_remove(at);
             }
-            None => self.fault(format!("{}: an unknown nonce", asked.path)),
+            None => self.fault(format!("{}: an unknown nonce", request.path)),
         }
     }
 

@@ -14,7 +14,7 @@ use loadline_tls::Certificate;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::front::{Answer, Asked};
+use crate::front::{Answer, ReceivedRequest};
 use crate::player::{BASE, Played, file};
 use crate::site::Site;
 
@@ -27,13 +27,18 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn add(&mut self, asked: &Asked, answer: &Answer, kept: impl Fn() -> [String; 2]) {
-        if asked.path.contains("finalize") {
+    pub fn add(
+        &mut self,
+        request: &ReceivedRequest,
+        answer: &Answer,
+        kept: impl Fn() -> [String; 2],
+    ) {
+        if request.path.contains("finalize") {
             self.kept = Some(kept());
         }
         self.exchanges.push(json!({
-            "method": asked.method,
-            "path": asked.path,
+            "method": request.method,
+            "path": request.path,
             "status": answer.status,
             "fields": answer.fields,
             "content": String::from_utf8(answer.content.clone()).unwrap(),
@@ -136,11 +141,11 @@ fn from_nothing_everything_is_asked_as_it_was_then() {
         .position(|it| path(it).contains("certZ"))
         .unwrap();
     let mut expected: Vec<&str> = recorded[..=until].iter().map(path).collect();
-    let mut asked = world.played.front.take_asked();
+    let mut paths = world.played.front.take_paths();
     // How often it looks whether the order is done is the clock's choice.
     expected.retain(|path| !path.contains("my-order"));
-    asked.retain(|path| !path.contains("my-order"));
-    assert_eq!(asked, expected);
+    paths.retain(|path| !path.contains("my-order"));
+    assert_eq!(paths, expected);
     // The certificate of then is for another key: nobody gets it.
     let report = automatic.report();
     let error = report.lock().unwrap().last_error.clone();
@@ -172,8 +177,8 @@ fn an_order_of_before_is_gone_on_with() {
     // The response to the challenge is gone, and the renewal is asked for.
     automatic.turn(now);
     world.played.check();
-    let asked = world.played.front.take_asked();
-    assert!(asked.last().unwrap().contains("renewalInfo"), "{asked:?}");
+    let paths = world.played.front.take_paths();
+    assert!(paths.last().unwrap().contains("renewalInfo"), "{paths:?}");
     // After a restart it is in service at once.
     drop(automatic);
     world.site.certificates.replace(Vec::new());

@@ -22,7 +22,7 @@ use loadline_acme::{AcmeOptions, Automatic, ExternalAccount, Method01, Report, U
 use loadline_tls::Authorities;
 use tempfile::TempDir;
 
-use crate::front::{Asked, Front, forward};
+use crate::front::{Front, ReceivedRequest, forward};
 use crate::pebble::{Pebble, Trouble};
 use crate::recorded::Recorder;
 use crate::site::Site;
@@ -60,21 +60,21 @@ impl World {
         let recording = Arc::clone(&recorder);
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let front = Front::start(Box::new(move |asked: &Asked| {
+        let front = Front::start(Box::new(move |request: &ReceivedRequest| {
             let held_up: Option<&str> = *holding.lock().unwrap();
-            if held_up.is_some_and(|part| asked.path.contains(part)) {
+            if held_up.is_some_and(|part| request.path.contains(part)) {
                 return None;
             }
             let (address, trusted) = {
                 let pebble = behind.lock().unwrap();
                 (pebble.address(), pebble.trusted())
             };
-            let answer = forward(address, &trusted, asked.raw())?;
+            let answer = forward(address, &trusted, request.raw())?;
             let kept = || {
                 let names = ["account.json".to_owned(), format!("{NAME}.order.json")];
                 names.map(|name| kept_file(&state, &name).unwrap())
             };
-            recording.lock().unwrap().add(asked, &answer, kept);
+            recording.lock().unwrap().add(request, &answer, kept);
             Some(answer)
         }));
         let mut it = Self {
@@ -222,11 +222,11 @@ fn the_life_of_a_certificate() {
 /// Nothing of this reaches clients, who get the certificate of before.
 fn down_for_an_hour(world: &mut World, before: &[u8]) {
     revoke(world, before);
-    world.front.take_asked();
+    world.front.take_paths();
     // Its replacement is due when the authority goes down.
     world.until("the authority is asked", |it| {
         it.front
-            .take_asked()
+            .take_paths()
             .iter()
             .any(|path| path.contains("renewalInfo"))
     });
@@ -258,25 +258,25 @@ fn a_restart_in_the_middle() {
     *world.held_up.lock().unwrap() = Some("finalize");
     world.until("it is stopped before its end", |it| {
         it.front
-            .take_asked()
+            .take_paths()
             .iter()
             .any(|path| path.contains("finalize"))
     });
     assert!(world.has_order(), "the order is kept");
     world.restart();
     *world.held_up.lock().unwrap() = None;
-    world.front.take_asked();
+    world.front.take_paths();
     world.until_renewed("it goes on");
-    let asked = world.front.take_asked();
+    let paths = world.front.take_paths();
     let is_new = |path: &String| path.contains("order-plz") || path.contains("sign-me-up");
-    assert!(!asked.iter().any(is_new), "{asked:?}");
+    assert!(!paths.iter().any(is_new), "{paths:?}");
     assert!(!world.has_order(), "the order is done");
     let before = world.served(NAME);
     world.restart();
     assert_eq!(world.served(NAME), before, "it is in service at once");
     world.turn();
-    let asked = world.front.take_asked();
-    assert!(!asked.iter().any(is_new), "{asked:?}");
+    let paths = world.front.take_paths();
+    assert!(!paths.iter().any(is_new), "{paths:?}");
 }
 
 /// A name that the authority refuses keeps no other name from its certificate, and is not tried without
@@ -293,8 +293,8 @@ fn a_refused_name_is_alone() {
     while world.now.since(began) < Duration::from_secs(DAY_S) {
         world.turn();
     }
-    let asked = world.front.take_asked();
-    let orders = asked
+    let paths = world.front.take_paths();
+    let orders = paths
         .iter()
         .filter(|path| path.contains("order-plz"))
         .count();
@@ -331,10 +331,10 @@ fn an_authority_that_knows_nothing_any_more() {
         return;
     };
     *world.pebble.lock().unwrap() = other;
-    world.front.take_asked();
+    world.front.take_paths();
     world.until("another account", |it| it.served(NAME).is_some());
-    let asked = world.front.take_asked();
-    assert!(asked.iter().any(|path| path.contains("sign-me-up")));
+    let paths = world.front.take_paths();
+    assert!(paths.iter().any(|path| path.contains("sign-me-up")));
 }
 
 /// An authority that issues certificates only to those who have an account with it already.
@@ -382,7 +382,7 @@ fn record_by_hand() {
         world.until_renewed("the certificate");
         world.until("its renewal is asked for", |it| {
             it.front
-                .take_asked()
+                .take_paths()
                 .iter()
                 .any(|path| path.contains("renewalInfo"))
         });

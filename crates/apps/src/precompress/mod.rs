@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::content::encoding::Coding;
 pub use crate::content::media_type::TypePattern;
 use crate::content::media_type::{MediaTypes, is_text_like};
-use neighbour::{Outcome, Source};
+use neighbour::{NeighbourOutcome, Source};
 
 /// Files that wait for a thread. More would only lie in memory: finding one is quicker than compressing it.
 const WAITING_MAX: usize = 64;
@@ -181,14 +181,14 @@ fn work(
         for coding in &options.codings {
             let made = source.neighbour(*coding, options.bytes_min);
             match made {
-                Ok(Outcome::Written { bytes }) => {
+                Ok(NeighbourOutcome::Written { bytes }) => {
                     summary.written += 1;
                     summary.bytes_before += source.len();
                     summary.bytes_after += bytes;
                 }
-                Ok(Outcome::UpToDate) => summary.up_to_date += 1,
-                Ok(Outcome::TooShort { removed }) => summary.removed += u64::from(removed),
-                Ok(Outcome::NotSmaller { removed }) => {
+                Ok(NeighbourOutcome::UpToDate) => summary.up_to_date += 1,
+                Ok(NeighbourOutcome::TooShort { removed }) => summary.removed += u64::from(removed),
+                Ok(NeighbourOutcome::NotSmaller { removed }) => {
                     summary.not_smaller += 1;
                     summary.removed += u64::from(removed);
                 }

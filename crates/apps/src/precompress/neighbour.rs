@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// What came of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum NeighbourOutcome {
     /// It was written, with this length.
     Written { bytes: u64 },
     /// A server takes the one that is there.
@@ -60,14 +60,14 @@ impl Source {
         &self,
         coding: Coding,
         bytes_min: u64,
-    ) -> Result<Outcome, (PathBuf, io::Error)> {
+    ) -> Result<NeighbourOutcome, (PathBuf, io::Error)> {
         let place = self.beside("", coding.suffix());
         let of_place = |error: io::Error| (place.clone(), error);
         let there = file_at(&place).map_err(of_place)?;
         // The rule of the static files: so what is left alone here is served there.
         let is_there = there.is_some();
         if there.is_some_and(|there| !is_stale(&there, &self.version)) {
-            return Ok(Outcome::UpToDate);
+            return Ok(NeighbourOutcome::UpToDate);
         }
         let remove_stale = || match is_there {
             true => fs::remove_file(&place).map(|()| true).map_err(of_place),
@@ -75,7 +75,7 @@ impl Source {
         };
         if self.len() < bytes_min {
             let removed = remove_stale()?;
-            return Ok(Outcome::TooShort { removed });
+            return Ok(NeighbourOutcome::TooShort { removed });
         }
         let temporary = self.beside(".", &format!("{}.loadline-tmp", coding.suffix()));
         let written = self.write(coding, &temporary);
@@ -89,10 +89,10 @@ impl Source {
             let _ = fs::remove_file(&temporary); // it may not have come into being
         }
         match finished {
-            Ok(Some(bytes)) => Ok(Outcome::Written { bytes }),
+            Ok(Some(bytes)) => Ok(NeighbourOutcome::Written { bytes }),
             Ok(None) => {
                 let removed = remove_stale()?;
-                Ok(Outcome::NotSmaller { removed })
+                Ok(NeighbourOutcome::NotSmaller { removed })
             }
             Err(error) => Err(of_place(error)),
         }

@@ -53,7 +53,7 @@ use entry::{Entry, FRESH_MS, OPEN_UNSEEN_MS_MAX, Target, UNSURE_MS_MAX};
 use load::{Failure, Loader};
 use made::Makers;
 use root::{Access, Root};
-use serve::{Place, SELECTIVE};
+use serve::{SELECTIVE, ServeMode};
 
 pub use options::{CacheControlRule, InvalidCacheControl, StaticOptions};
 
@@ -163,7 +163,7 @@ impl StaticFiles {
             && let Target::File(resource) = &entry.target
             && entry.files_hold()
         {
-            return self.serve_file(resource, exchange, Place::Loop(cx));
+            return self.serve_file(resource, exchange, ServeMode::NonBlocking(cx));
         }
         let path = match path::decode(asked, buffer) {
             Ok(path) => path,
@@ -180,11 +180,11 @@ impl StaticFiles {
                 {
                     index.insert(asked, &entry);
                 }
-                self.serve(&entry, &path, exchange, Place::Loop(cx))
+                self.serve(&entry, &path, exchange, ServeMode::NonBlocking(cx))
             }
             Err(failure) => {
                 index.remove(asked);
-                self.fail(failure, &path, exchange, Place::Loop(cx))
+                self.fail(failure, &path, exchange, ServeMode::NonBlocking(cx))
             }
         }
     }
@@ -326,21 +326,21 @@ impl StaticFiles {
         failure: Failure,
         path: &SitePath<'_>,
         exchange: &mut Exchange,
-        place: Place<'_, '_>,
+        mode: ServeMode<'_, '_>,
     ) -> Outcome {
         let status = match failure {
             Failure::WouldBlock => return Outcome::Blocking,
             Failure::Refused(status) => status,
             Failure::Missing => {
-                let now = match &place {
-                    Place::Loop(cx) => cx.now,
-                    Place::Anywhere => self.time_at_least(exchange),
+                let now = match &mode {
+                    ServeMode::NonBlocking(cx) => cx.now,
+                    ServeMode::Blocking => self.time_at_least(exchange),
                 };
-                match self.fallback(path, &exchange.request, place.access(), now) {
+                match self.fallback(path, &exchange.request, mode.access(), now) {
                     Some(Err(Failure::WouldBlock)) => return Outcome::Blocking,
                     Some(Ok(entry)) => {
                         if let Target::File(resource) = &entry.target {
-                            return self.serve_file(resource, exchange, place);
+                            return self.serve_file(resource, exchange, mode);
                         }
                         Status::NOT_FOUND
                     }
@@ -431,9 +431,9 @@ impl Handler for StaticFiles {
         let outcome = match self.look_up(&path, &mut key, Access::Any, now) {
             Ok(entry) => {
                 let entry = self.with_variant(entry, &key, &exchange.request);
-                self.serve(&entry, &path, exchange, Place::Anywhere)
+                self.serve(&entry, &path, exchange, ServeMode::Blocking)
             }
-            Err(failure) => self.fail(failure, &path, exchange, Place::Anywhere),
+            Err(failure) => self.fail(failure, &path, exchange, ServeMode::Blocking),
         };
         debug_assert_eq!(outcome, Outcome::Ready);
     }

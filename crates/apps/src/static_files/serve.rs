@@ -34,20 +34,20 @@ const CONDITIONS: u32 = FieldName::set(&[
 /// Bytes of a file outside the page cache that are read ahead before it is handed to the loop.
 const READ_AHEAD_BYTES: u64 = 512 << 10;
 
-/// Where an answer is made.
-pub(super) enum Place<'p, 't> {
+/// Whether an answer may be waited for.
+pub(super) enum ServeMode<'p, 't> {
     /// On a loop: with its turn, and without waiting.
-    Loop(&'p mut Context<'t>),
+    NonBlocking(&'p mut Context<'t>),
     /// Where waiting is allowed.
-    Anywhere,
+    Blocking,
 }
 
-impl Place<'_, '_> {
-    /// What may be waited for there.
+impl ServeMode<'_, '_> {
+    /// What may be waited for.
     pub(super) fn access(&self) -> Access {
         match self {
-            Self::Loop(_) => Access::Cached,
-            Self::Anywhere => Access::Any,
+            Self::NonBlocking(_) => Access::Cached,
+            Self::Blocking => Access::Any,
         }
     }
 }
@@ -59,10 +59,10 @@ impl StaticFiles {
         entry: &Entry,
         path: &SitePath<'_>,
         exchange: &mut Exchange,
-        place: Place<'_, '_>,
+        mode: ServeMode<'_, '_>,
     ) -> Outcome {
         match &entry.target {
-            Target::File(resource) => return self.serve_file(resource, exchange, place),
+            Target::File(resource) => return self.serve_file(resource, exchange, mode),
             Target::Redirect => {
                 let location = directory_location(path.relative(), exchange.request.query());
                 exchange.response.clear();
@@ -70,13 +70,13 @@ impl StaticFiles {
                 exchange.response.field("Location", location);
             }
             Target::Directory if self.options.listing => {
-                let Place::Anywhere = place else {
+                let ServeMode::Blocking = mode else {
                     return Outcome::Blocking;
                 };
                 self.serve_listing(path, exchange);
             }
             Target::Directory if self.options.spa_fallback.is_some() => {
-                return self.fail(Failure::Missing, path, exchange, place);
+                return self.fail(Failure::Missing, path, exchange, mode);
             }
             Target::Directory => exchange.response.error(Status::FORBIDDEN),
         }
@@ -88,19 +88,20 @@ impl StaticFiles {
         &self,
         resource: &Resource,
         exchange: &mut Exchange,
-        place: Place<'_, '_>,
+        mode: ServeMode<'_, '_>,
     ) -> Outcome {
         let (found, missing) = resource.choose(|| accepted(&exchange.request));
-        if let (Some(coding), Some(making), Place::Loop(cx)) = (missing, &resource.making, &place)
+        if let (Some(coding), Some(making), ServeMode::NonBlocking(cx)) =
+            (missing, &resource.making, &mode)
             && making.may_ask(coding, cx.now)
         {
             // If no worker has time to make it, what there is has to do.
             exchange.answer_as_data = true;
-            let outcome = self.serve_form(resource, found, exchange, place);
+            let outcome = self.serve_form(resource, found, exchange, mode);
             exchange.stands_if_refused = outcome == Outcome::Ready;
             return Outcome::Blocking;
         }
-        self.serve_form(resource, found, exchange, place)
+        self.serve_form(resource, found, exchange, mode)
     }
 
     /// The same with this form of it.
@@ -109,17 +110,17 @@ impl StaticFiles {
         resource: &Resource,
         chosen: &Representation,
         exchange: &mut Exchange,
-        place: Place<'_, '_>,
+        mode: ServeMode<'_, '_>,
     ) -> Outcome {
         let request = &exchange.request;
         if !request.has_any(SELECTIVE) {
-            return self.serve_whole(chosen, exchange, place);
+            return self.serve_whole(chosen, exchange, mode);
         }
         let mut may_range = true;
         if request.has_any(CONDITIONS) {
-            let now_seconds = match &place {
-                Place::Loop(cx) => cx.date.unix_seconds(),
-                Place::Anywhere => {
+            let now_seconds = match &mode {
+                ServeMode::NonBlocking(cx) => cx.date.unix_seconds(),
+                ServeMode::Blocking => {
                     let now = (self.options.wall_clock)().duration_since(UNIX_EPOCH);
                     now.map(|since| since.as_secs()).unwrap_or_default()
                 }
@@ -147,12 +148,12 @@ impl StaticFiles {
         }
         // Range is for GET alone (RFC 9110 section 14.2).
         if !may_range || request.method != Method::Get {
-            return self.serve_whole(chosen, exchange, place);
+            return self.serve_whole(chosen, exchange, mode);
         }
         match select(request.field_values(FieldName::Range), chosen.size) {
-            Selection::Whole => self.serve_whole(chosen, exchange, place),
-            Selection::One(range) => serve_ranges(chosen, &[range], exchange, &place),
-            Selection::Several(ranges) => serve_ranges(chosen, &ranges, exchange, &place),
+            Selection::Whole => self.serve_whole(chosen, exchange, mode),
+            Selection::One(range) => serve_ranges(chosen, &[range], exchange, &mode),
+            Selection::Several(ranges) => serve_ranges(chosen, &ranges, exchange, &mode),
             Selection::Unsatisfiable => {
                 exchange.response.error(Status::RANGE_NOT_SATISFIABLE);
                 let content_range = unsatisfied_content_range(chosen.size).to_string();
@@ -167,22 +168,22 @@ impl StaticFiles {
         &self,
         chosen: &Representation,
         exchange: &mut Exchange,
-        place: Place<'_, '_>,
+        mode: ServeMode<'_, '_>,
     ) -> Outcome {
         let small = chosen
             .memory()
             .filter(|bytes| bytes.len() <= self.options.inline_bytes_max);
-        match (place, small) {
-            (Place::Loop(cx), Some(bytes)) => {
+        match (mode, small) {
+            (ServeMode::NonBlocking(cx), Some(bytes)) => {
                 exchange.answer_borrowed(Status::OK, &chosen.fields, bytes, cx);
                 Outcome::Ready
             }
-            (place, _) => {
+            (mode, _) => {
                 let whole = ByteRange {
                     start: 0,
                     end: chosen.size,
                 };
-                if !at_hand(chosen, whole, exchange, &place) {
+                if !at_hand(chosen, whole, exchange, &mode) {
                     return Outcome::Blocking;
                 }
                 exchange.response.clear();
@@ -208,9 +209,9 @@ fn serve_ranges(
     chosen: &Representation,
     ranges: &[ByteRange],
     exchange: &mut Exchange,
-    place: &Place<'_, '_>,
+    mode: &ServeMode<'_, '_>,
 ) -> Outcome {
-    let is_at_hand = |range: &ByteRange| at_hand(chosen, *range, exchange, place);
+    let is_at_hand = |range: &ByteRange| at_hand(chosen, *range, exchange, mode);
     if !ranges.iter().all(is_at_hand) {
         return Outcome::Blocking;
     }
@@ -268,12 +269,12 @@ fn at_hand(
     chosen: &Representation,
     range: ByteRange,
     exchange: &Exchange,
-    place: &Place<'_, '_>,
+    mode: &ServeMode<'_, '_>,
 ) -> bool {
     match &chosen.content {
-        Content::File(file) if exchange.request.method == Method::Get => match place {
-            Place::Loop(_) => is_in_page_cache(file, range.start),
-            Place::Anywhere => {
+        Content::File(file) if exchange.request.method == Method::Get => match mode {
+            ServeMode::NonBlocking(_) => is_in_page_cache(file, range.start),
+            ServeMode::Blocking => {
                 prefetch(file, range);
                 true
             }

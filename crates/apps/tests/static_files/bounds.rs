@@ -151,8 +151,8 @@ fn what_the_kernel_has_at_hand_is_answered_on_the_loop() {
     }
 }
 
-/// Writes a file that is on the disk and, if the file system can, not in memory.
-fn write_cold(site: &Site, name: &str, content: &[u8]) -> File {
+/// Writes a file that is on the disk and, if the file system can, not in the page cache.
+fn write_uncached(site: &Site, name: &str, content: &[u8]) -> File {
     let mut file = File::create(site.path(name)).unwrap();
     file.write_all(content).unwrap();
     file.sync_all().unwrap();
@@ -163,7 +163,7 @@ fn write_cold(site: &Site, name: &str, content: &[u8]) -> File {
 }
 
 #[test]
-fn what_is_cold_is_waited_for_elsewhere() {
+fn what_is_not_cached_is_waited_for_elsewhere() {
     for size in [100_000, 1_000_000] {
         let content = vec![b'x'; size];
         let mut blocked = 0;
@@ -175,13 +175,13 @@ fn what_is_cold_is_waited_for_elsewhere() {
             };
             let mut site = Site::new(&[], options);
             // Asked of another file, since asking starts to read it.
-            let twin = write_cold(&site, "twin", &content);
+            let twin = write_uncached(&site, "twin", &content);
             let mut byte = [0];
             let slices = &mut [IoSliceMut::new(&mut byte)];
             if preadv2(&twin, slices, 0, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN) {
                 return; // a file system that is always in memory
             }
-            write_cold(&site, "f", &content);
+            write_uncached(&site, "f", &content);
             assert!(site.get("/f").content == content);
             blocked = site.blocked;
             if blocked == 1 {

@@ -136,9 +136,9 @@ fn a_file_system_that_hangs_holds_one_and_the_others_go_on() {
             answer_of(&site.handler, &mut local, Millis(6_000), head)
         });
         let hung = HUNG.lock().unwrap();
-        let patience = Duration::from_secs(60);
+        let limit = Duration::from_secs(60);
         let (hung, timeout) = HUNG_CHANGED
-            .wait_timeout_while(hung, patience, |hung| hung.1 == 0)
+            .wait_timeout_while(hung, limit, |hung| hung.1 == 0)
             .unwrap();
         assert!(!timeout.timed_out(), "nobody looks");
         drop(hung);

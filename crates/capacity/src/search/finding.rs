@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::line::Shape;
-use super::{Outcome, Search, WIDTH_MAX};
+use super::{Search, TrialOutcome, WIDTH_MAX};
 use crate::stats::{Interval, LEVEL};
 
 /// What a search comes to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct SearchFinding {
     /// What kind of answer this is.
     pub bound: Bound,
     /// The rate that it is about: what that means says `basis`.
@@ -25,7 +25,7 @@ pub struct Finding {
     /// Rates far below the capacity that are not held all the same.
     pub dips: Vec<Dip>,
     /// The evidence, by rate.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RateRow>,
     /// What is worth knowing, in sentences.
     pub notes: Vec<String>,
     /// Trials, discarded ones included.
@@ -97,7 +97,7 @@ pub struct Dip {
 
 /// The trials of one rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct RateRow {
     /// The rate.
     pub rate_per_s: f64,
     /// Trials that held.
@@ -111,7 +111,7 @@ pub struct Row {
     pub seconds: f64,
 }
 
-impl Row {
+impl RateRow {
     /// That of a rate, among rows in the order of the rates; a new one, if there is none.
     pub(super) fn of_rate(rows: &mut Vec<Self>, rate_per_s: f64) -> &mut Self {
         let place = rows.partition_point(|row| row.rate_per_s < rate_per_s);
@@ -132,8 +132,8 @@ const DIP_SHARE_MAX: f64 = 0.9;
 /// One failure is no dip.
 const DIP_FAILS_MIN: u32 = 2;
 
-pub(super) fn of(search: &Search) -> Finding {
-    let mut finding = Finding {
+pub(super) fn of(search: &Search) -> SearchFinding {
+    let mut finding = SearchFinding {
         bound: Bound::BudgetTooSmall,
         capacity_per_s: None,
         basis: Basis::Outcomes,
@@ -198,14 +198,14 @@ fn confirmed(search: &Search) -> Option<Confirmed> {
     })
 }
 
-fn rows(search: &Search) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows(search: &Search) -> Vec<RateRow> {
+    let mut rows: Vec<RateRow> = Vec::new();
     for tried in &search.tried {
-        let row = Row::of_rate(&mut rows, tried.trial.rate_per_s);
+        let row = RateRow::of_rate(&mut rows, tried.trial.rate_per_s);
         match tried.outcome {
-            Outcome::Holds => row.held += 1,
-            Outcome::Fails => row.failed += 1,
-            Outcome::Discarded | Outcome::ClientLimited => row.discarded += 1,
+            TrialOutcome::Holds => row.held += 1,
+            TrialOutcome::Fails => row.failed += 1,
+            TrialOutcome::Discarded | TrialOutcome::ClientLimited => row.discarded += 1,
         }
         row.seconds += tried.trial.seconds;
     }
@@ -213,10 +213,10 @@ fn rows(search: &Search) -> Vec<Row> {
 }
 
 /// Rates below `below_per_s` that fail more often than they hold; neighbours are one dip.
-fn dips(rows: &[Row], below_per_s: f64) -> Vec<Dip> {
-    let is_dip = |row: &Row| row.failed > row.held && row.failed >= DIP_FAILS_MIN;
+fn dips(rows: &[RateRow], below_per_s: f64) -> Vec<Dip> {
+    let is_dip = |row: &RateRow| row.failed > row.held && row.failed >= DIP_FAILS_MIN;
     let below = rows.iter().filter(|row| row.held + row.failed > 0);
-    let below: Vec<&Row> = below
+    let below: Vec<&RateRow> = below
         .take_while(|row| row.rate_per_s < below_per_s)
         .collect();
     let groups = below.chunk_by(|one, other| is_dip(one) == is_dip(other));
@@ -230,7 +230,7 @@ fn dips(rows: &[Row], below_per_s: f64) -> Vec<Dip> {
     .collect()
 }
 
-fn explain(search: &Search, finding: &mut Finding) {
+fn explain(search: &Search, finding: &mut SearchFinding) {
     let mut note = |text: String| finding.notes.push(text);
     if !finding.dips.is_empty() {
         note("The server is not monotone: rates below the capacity are not held.".to_owned());

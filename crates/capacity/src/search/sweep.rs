@@ -1,7 +1,7 @@
 //! The first look: upwards from low in large steps, so that a server whose latency falls with the
 //! rate before it rises is seen, and not bisected blindly.
 
-use super::{RATE_FLOOR_PER_S, Row, Stage};
+use super::{RATE_FLOOR_PER_S, RateRow, Stage};
 
 /// From one rate to the next.
 pub(super) const FACTOR: f64 = 1.6;
@@ -17,10 +17,10 @@ const TRIALS_MAX: u32 = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     begin_per_s: f64,
-    rates: Vec<Row>,
+    rates: Vec<RateRow>,
 }
 
-impl Row {
+impl RateRow {
     /// By the majority; a draw has not held.
     fn holds(&self) -> bool {
         self.held > self.failed
@@ -50,7 +50,7 @@ impl Sweep {
     }
 
     pub(super) fn learn(&mut self, rate_per_s: f64, holds: bool) {
-        let rate = Row::of_rate(&mut self.rates, rate_per_s);
+        let rate = RateRow::of_rate(&mut self.rates, rate_per_s);
         if holds {
             rate.held += 1;
         } else {
@@ -99,7 +99,7 @@ impl Sweep {
     }
 
     fn top(&self) -> Option<usize> {
-        self.rates.iter().rposition(Row::holds)
+        self.rates.iter().rposition(RateRow::holds)
     }
 
     /// The highest rate that held.

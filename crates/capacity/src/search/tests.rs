@@ -162,20 +162,20 @@ fn run_measured(
     run_trials(limits, |trial| {
         let holds = server.holds(trial, luck);
         let outcome = match holds {
-            true => Outcome::Holds,
-            false => Outcome::Fails,
+            true => TrialOutcome::Holds,
+            false => TrialOutcome::Fails,
         };
         (outcome, shares(trial, holds, luck))
     })
 }
 
 /// Outcomes by rate, without chance.
-fn run_with(limits: Limits, mut outcome: impl FnMut(f64) -> Outcome) -> Search {
+fn run_with(limits: Limits, mut outcome: impl FnMut(f64) -> TrialOutcome) -> Search {
     run_trials(limits, |trial| (outcome(trial.rate_per_s), Vec::new()))
 }
 
 /// To its end; each trial comes to what `of` says.
-fn run_trials(limits: Limits, mut of: impl FnMut(&Try) -> (Outcome, Vec<Share>)) -> Search {
+fn run_trials(limits: Limits, mut of: impl FnMut(&Try) -> (TrialOutcome, Vec<Share>)) -> Search {
     let overhead_s = limits.overhead_s;
     let mut search = Search::new(limits).unwrap();
     while let Step::Try(trial) = search.next() {
@@ -233,7 +233,7 @@ fn campaign_measured(
 }
 
 impl Campaign {
-    fn add(&mut self, finding: &Finding, truth: f64) {
+    fn add(&mut self, finding: &SearchFinding, truth: f64) {
         let interval = finding.interval.unwrap();
         let error = finding.capacity_per_s.map(|found| found / truth - 1.0);
         self.held += usize::from(interval.contains(truth));
@@ -351,7 +351,7 @@ fn no_dips_are_made_up() {
     assert!(made_up.count() <= 2);
 }
 
-fn is_noted(finding: &Finding, words: &str) -> bool {
+fn is_noted(finding: &SearchFinding, words: &str) -> bool {
     finding.notes.iter().any(|note| note.contains(words))
 }
 
@@ -420,8 +420,8 @@ fn rates_that_may_not_be_tried() {
 #[test]
 fn a_client_that_is_the_limit() {
     let search = run_with(limits(), |rate_per_s| match rate_per_s {
-        ..4000.0 => Outcome::Holds,
-        _ => Outcome::ClientLimited,
+        ..4000.0 => TrialOutcome::Holds,
+        _ => TrialOutcome::ClientLimited,
     });
     let finding = search.finding();
     assert_eq!(finding.bound, Bound::AtLeast);
@@ -438,13 +438,13 @@ fn a_client_that_is_the_limit_at_the_first_rate() {
         ..limits()
     };
     let search = run_with(limits.clone(), |rate_per_s| match rate_per_s {
-        ..4000.0 => Outcome::Holds,
-        _ => Outcome::ClientLimited,
+        ..4000.0 => TrialOutcome::Holds,
+        _ => TrialOutcome::ClientLimited,
     });
     let finding = search.finding();
     assert_eq!(finding.bound, Bound::AtLeast);
     assert!(is_noted(&finding, "client was the limit"));
-    let search = run_with(limits.clone(), |_| Outcome::ClientLimited);
+    let search = run_with(limits.clone(), |_| TrialOutcome::ClientLimited);
     let finding = search.finding();
     assert!(is_noted(&finding, "the client is the limit at every rate"));
     assert!(finding.spent_s < limits.budget_s / 2.0);
@@ -453,9 +453,9 @@ fn a_client_that_is_the_limit_at_the_first_rate() {
 #[test]
 fn a_client_whose_limit_is_beyond_the_capacity() {
     let search = run_with(limits(), |rate_per_s| match rate_per_s {
-        ..3000.0 => Outcome::Holds,
-        ..4500.0 => Outcome::Fails,
-        _ => Outcome::ClientLimited,
+        ..3000.0 => TrialOutcome::Holds,
+        ..4500.0 => TrialOutcome::Fails,
+        _ => TrialOutcome::ClientLimited,
     });
     let finding = search.finding();
     assert_eq!(finding.bound, Bound::Found);
@@ -465,7 +465,7 @@ fn a_client_whose_limit_is_beyond_the_capacity() {
 
 #[test]
 fn discarded_trials_are_repeated_and_then_given_up() {
-    let search = run_with(limits(), |_| Outcome::Discarded);
+    let search = run_with(limits(), |_| TrialOutcome::Discarded);
     assert_eq!(search.tried().len(), DISCARDED_MAX as usize);
     assert_eq!(search.finding().bound, Bound::BudgetTooSmall);
     assert!(search.finding().notes[0].contains("say nothing about the server"));
@@ -474,9 +474,9 @@ fn discarded_trials_are_repeated_and_then_given_up() {
     let search = run_with(limits(), |rate_per_s| {
         number += 1;
         match rate_per_s {
-            _ if number % 4 == 0 => Outcome::Discarded,
-            ..3000.0 => Outcome::Holds,
-            _ => Outcome::Fails,
+            _ if number % 4 == 0 => TrialOutcome::Discarded,
+            ..3000.0 => TrialOutcome::Holds,
+            _ => TrialOutcome::Fails,
         }
     });
     assert_eq!(search.finding().bound, Bound::Found);

@@ -22,7 +22,7 @@ const COMPUTING_MORE: f64 = 40.0;
 /// CPUs are used up with so much of their time: some is always lost between threads.
 const SATURATED: f64 = 0.85;
 /// So many more threads than keep saturated CPUs busy are worth a trial with fewer.
-const CROWDED: f64 = 1.2;
+const OVERSIZED: f64 = 1.2;
 
 /// Sums of [`Measured`].
 #[derive(Clone, Debug, Default)]
@@ -139,8 +139,8 @@ impl Sample {
     /// Clearly fewer threads than these that are enough for CPUs which have no time left.
     pub(super) fn needed_of(&self, size: usize, cpus: f64) -> Option<usize> {
         let needed = self.threads_busy(cpus).ceil();
-        let is_crowded = self.is_saturated(cpus) && size as f64 > CROWDED * needed;
-        is_crowded.then_some(needed as usize)
+        let is_oversized = self.is_saturated(cpus) && size as f64 > OVERSIZED * needed;
+        is_oversized.then_some(needed as usize)
     }
 
     /// Threads that use all CPUs, if each computes and blocks as the present ones do, and jobs cost other

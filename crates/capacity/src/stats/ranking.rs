@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Difference, LEVEL, compare, geometric_mean};
 
-/// One of several alternatives, in its place.
+/// The rank of one of several alternatives.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Place {
+pub struct Rank {
     /// Position in what was given.
     pub index: usize,
     /// Geometric mean over blocks.
@@ -28,7 +28,7 @@ pub struct Place {
 /// the same runs, so any pair may be the one that is compared. Alternatives with a value that is not
 /// above 0 are left out; blocks beyond the shortest list are not looked at.
 #[must_use]
-pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
+pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Rank> {
     let blocks = values.iter().map(Vec::len).min().unwrap_or(0);
     let of_blocks = values.iter().map(|of_one| &of_one[..blocks]).enumerate();
     let mut ranked: Vec<(usize, f64)> = of_blocks
@@ -47,8 +47,8 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
     };
     // All pairs, those with the best first.
     let order = ranked.iter().map(|(index, _)| *index);
-    let pairs = ranked.iter().enumerate().flat_map(|(place, (better, _))| {
-        let worse = order.clone().skip(place + 1);
+    let pairs = ranked.iter().enumerate().flat_map(|(rank, (better, _))| {
+        let worse = order.clone().skip(rank + 1);
         worse.map(move |index| to(index, *better))
     });
     let compared: Vec<Option<Comparison>> = pairs.collect();
@@ -57,7 +57,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
         .map(|one| one.map_or(1.0, |one| one.p))
         .collect();
     let corrected = holm(&p);
-    let mut places = vec![Place {
+    let mut ranks = vec![Rank {
         index: best,
         value: ranked[0].1,
         to_best: None,
@@ -66,7 +66,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
     }];
     for (((index, value), to_best), p) in ranked[1..].iter().zip(compared).zip(corrected) {
         let is_less = to_best.is_some_and(|one| one.difference == Difference::Less);
-        places.push(Place {
+        ranks.push(Rank {
             index: *index,
             value: *value,
             to_best,
@@ -74,7 +74,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Place> {
             is_tied_with_best: !is_less || p > 1.0 - LEVEL,
         });
     }
-    places
+    ranks
 }
 
 /// Corrects the p of several tests for there being several: with these, a test that rejects below
@@ -85,8 +85,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     sort_by(&mut order, |one, other| p[*one].total_cmp(&p[*other]));
     let mut corrected = vec![1.0; p.len()];
     let mut largest = 0.0_f64;
-    for (place, index) in order.iter().enumerate() {
-        let factor = (p.len() - place) as f64;
+    for (rank, index) in order.iter().enumerate() {
+        let factor = (p.len() - rank) as f64;
         largest = largest.max((p[*index] * factor).min(1.0));
         corrected[*index] = largest;
     }
@@ -127,7 +127,7 @@ mod tests {
             let values: Vec<Vec<f64>> = (0..alternatives).map(|_| values()).collect();
             rank(&values, 0.0)
                 .iter()
-                .any(|place| !place.is_tied_with_best)
+                .any(|rank| !rank.is_tied_with_best)
         };
         for alternatives in [2, 3, 6] {
             for blocks in [3, 5] {
@@ -149,10 +149,10 @@ mod tests {
             vec![101.0, 209.0, 100.0, 150.0, 121.0],
             vec![80.0, 165.0, 78.0, 121.0, 97.0], // a fifth less in every block
         ];
-        let places = rank(&values, 0.02);
-        let ties: Vec<(usize, bool)> = places
+        let ranks = rank(&values, 0.02);
+        let ties: Vec<(usize, bool)> = ranks
             .iter()
-            .map(|place| (place.index, place.is_tied_with_best))
+            .map(|rank| (rank.index, rank.is_tied_with_best))
             .collect();
         assert_eq!(ties, [(1, true), (0, true), (2, false)]);
         assert!(rank(&[], 0.02).is_empty());

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use loadline_capacity::search::{Bound, Limits, Outcome, Search, Try};
+use loadline_capacity::search::{Bound, Limits, Search, TrialOutcome, Try};
 use loadline_lab::capacity::{
     self, Capacity, Client, ClientOptions, Evidence, Fresh, FreshOptions, Runs, SearchObserver,
     Stop, Trials, page,
@@ -284,10 +284,10 @@ impl SearchObserver for Lines {
         }
         let trial = &evidence.tried.trial;
         let outcome = match evidence.tried.outcome {
-            Outcome::Holds => "held",
-            Outcome::Fails => "not held",
-            Outcome::Discarded => "discarded",
-            Outcome::ClientLimited => "client-limited",
+            TrialOutcome::Holds => "held",
+            TrialOutcome::Fails => "not held",
+            TrialOutcome::Discarded => "discarded",
+            TrialOutcome::ClientLimited => "client-limited",
         };
         let measured = evidence.measured.as_ref();
         let p99_us = measured.and_then(|one| one.latency_p99_us);

@@ -7,7 +7,7 @@ use loadline_lab::cells::levels_text;
 use loadline_lab::decide::Looks;
 use loadline_lab::folded::folded;
 use loadline_lab::journal::Trial;
-use loadline_lab::progress::Progress;
+use loadline_lab::progress::ProgressPrinter;
 use loadline_lab::runner::{Ending, Prepared, Processes, RunRequest, Runner, Stop, prepare};
 use loadline_record::report::number::span_s;
 
@@ -113,7 +113,7 @@ fn go(flags: &LabRunFlags, prepared: &mut Prepared, say: &dyn Fn(&str)) -> Resul
         true => Box::new(io::sink()),
         false => Box::new(io::stderr()),
     };
-    let mut progress = Progress::new(stderr, plan, expansion, terminal_width());
+    let mut progress = ProgressPrinter::new(stderr, plan, expansion, terminal_width());
     let ending = runner.run(&mut trial_runner, &mut progress);
     progress.clear();
     ending.map_err(Failure::failed)

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::chromium::Browser;
 use crate::program::{Program, demo_site};
-use crate::servers::{Kind, Server};
+use crate::servers::{DatabaseKind, Server};
 
 const PASSWORD: &str = "wind and tide wait for no one";
 
@@ -153,7 +153,7 @@ fn change_password(browser: &mut Browser) {
     expect_path(browser, "/accounts/member");
 }
 
-fn on_server(kind: Kind, name: &str) {
+fn on_server(kind: DatabaseKind, name: &str) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Server::start(kind));
     let url = runtime.block_on(server.database("journey"));
@@ -171,12 +171,12 @@ fn accounts_on_sqlite() {
 
 #[test]
 fn accounts_on_mariadb() {
-    on_server(Kind::MariaDb, "mariadb");
+    on_server(DatabaseKind::MariaDb, "mariadb");
 }
 
 #[test]
 fn accounts_on_postgresql() {
-    on_server(Kind::PostgreSql, "postgresql");
+    on_server(DatabaseKind::PostgreSql, "postgresql");
 }
 
 /// Everything can be done without script, by keyboard, and every field says what it is.

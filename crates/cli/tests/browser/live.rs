@@ -178,7 +178,7 @@ fn it_draws_no_second_twice_and_says_when_the_server_is_gone() {
     assert_eq!(text(&mut browser, "#state"), state, "drawn again");
 }
 
-/// A worker, eight clients that wait for it, and hardly any patience.
+/// A worker, eight clients that wait for it, and hardly any time to wait.
 #[test]
 fn it_shows_what_is_refused_and_how_old_the_queue_is() {
     let options = "--status-path /-/status --architecture reactor --loops 1 --workers 1 \

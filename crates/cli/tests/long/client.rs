@@ -49,8 +49,8 @@ impl Connection {
         let socket = connect(&address, Some(source), None).expect("an address of this machine");
         let (poller, mut events) = (Poller::new().unwrap(), Events::new());
         poller.add(&socket, 1, Interest::Connection).unwrap();
-        let patience_ms = u64::try_from(GRACE.as_millis()).unwrap();
-        let ready = poller.wait(&mut events, Some(patience_ms)).unwrap();
+        let timeout_ms = u64::try_from(GRACE.as_millis()).unwrap();
+        let ready = poller.wait(&mut events, Some(timeout_ms)).unwrap();
         assert_eq!(ready, 1, "connecting takes too long");
         outcome(socket.as_fd()).expect("the server listens");
         let stream = TcpStream::from(socket);

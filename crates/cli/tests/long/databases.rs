@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::client::Connection;
 use crate::program::{Server as Program, until};
-use crate::servers::{Kind, Server};
+use crate::servers::{DatabaseKind, Server};
 use crate::visitor::{NEW_PASSWORD, PASSWORD, Visitor, is, leads_to};
 use crate::{ARCHITECTURES, alone, options};
 
@@ -30,16 +30,16 @@ fn sqlite_under_each_architecture() {
 #[test]
 #[ignore = "long: 70 s"]
 fn mariadb_under_each_architecture() {
-    on(Kind::MariaDb);
+    on(DatabaseKind::MariaDb);
 }
 
 #[test]
 #[ignore = "long: 70 s"]
 fn postgresql_under_each_architecture() {
-    on(Kind::PostgreSql);
+    on(DatabaseKind::PostgreSql);
 }
 
-fn on(kind: Kind) {
+fn on(kind: DatabaseKind) {
     let _alone = alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut server = runtime.block_on(Server::start(kind));

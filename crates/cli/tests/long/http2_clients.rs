@@ -46,9 +46,9 @@ fn write_site(site: &Path) {
 
 /// What a program prints; it may take as long as a test may wait.
 fn printed(program: &str, arguments: &[&str]) -> String {
-    let patience = GRACE.as_secs().to_string();
+    let timeout = GRACE.as_secs().to_string();
     let output = Command::new("timeout")
-        .args([&patience, program])
+        .args([&timeout, program])
         .args(arguments)
         .output()
         .unwrap();

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loadline_sys::process::{Asked, signal};
+use loadline_sys::process::{StopSignal, signal};
 use serde_json::Value;
 
 use crate::alone;
@@ -205,7 +205,7 @@ impl Other {
 impl Drop for Other {
     /// Asks it to end, which ends its processes, too.
     fn drop(&mut self) {
-        let _ = signal(self.child.id(), Asked::End);
+        let _ = signal(self.child.id(), StopSignal::Terminate);
         let began = Instant::now();
         while let Ok(None) = self.child.try_wait() {
             if began.elapsed() > GRACE {

@@ -199,7 +199,7 @@ pub(crate) fn withstand(architecture: &str, budget_bytes: u64, connections: usiz
             }
             refusals += get(&server, "/").1;
         }
-        // Not as JSON, which has a row for each of many threads.
+        // Not as JSON, which has an entry for each of many threads.
         let page = get(&server, "/-/status?format=prometheus").0;
         let used = page
             .lines()

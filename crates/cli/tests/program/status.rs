@@ -50,7 +50,7 @@ fn json_sums_what_the_threads_count() {
         }
         let names: HashSet<_> = threads
             .iter()
-            .map(|row| row["name"].as_str().unwrap())
+            .map(|thread| thread["name"].as_str().unwrap())
             .collect();
         assert_eq!(
             names.len(),
@@ -318,10 +318,10 @@ fn a_thousand_threads_are_not_a_thousand_series() {
     let server = Server::start(site.path(), &more.split(' ').collect::<Vec<_>>());
     let samples = parse(&server.get("/-/status?format=prometheus"));
     assert!(samples.len() < 100, "{} series", samples.len());
-    until("a row for each thread", || {
+    until("an entry for each thread", || {
         let status = json(&server);
         let threads = status["threads"].as_array().unwrap().iter();
-        let count = threads.filter(|row| row["role"] == "thread").count();
+        let count = threads.filter(|thread| thread["role"] == "thread").count();
         assert!(count <= 1000);
         (count == 1000).then_some(())
     });

@@ -32,9 +32,9 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_loadline");
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     // A server that starts where it should refuse must not hang the test.
-    let patience = GRACE.as_secs().to_string();
+    let timeout = GRACE.as_secs().to_string();
     let output = Command::new("timeout")
-        .args([&patience, PROGRAM])
+        .args([&timeout, PROGRAM])
         .args(arguments)
         .env_remove("LOADLINE_LOG")
         .env_remove("LOADLINE_ACCOUNTS")

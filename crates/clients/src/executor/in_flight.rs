@@ -30,7 +30,7 @@ impl InFlight {
         self.0.iter_mut().for_each(|one| one.since_ns = now_ns);
     }
 
-    /// One member of a group has `now` requests out, and had `before`.
+    /// One user of a group has `now` requests out, and had `before`.
     pub(super) fn moved(
         &mut self,
         group: u16,

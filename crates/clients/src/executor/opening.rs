@@ -7,8 +7,8 @@ use loadline_record::ErrorKind;
 use loadline_sys::{Interest, connect};
 
 use super::Executor;
-use super::member::{Doing, Link};
-use super::visit::GoesOn;
+use super::drive::GoesOn;
+use super::user_state::{Activity, Link};
 use crate::{Event, Order};
 
 /// Connections in the making at once before the start. Listeners have room for at least 128, mostly
@@ -16,31 +16,31 @@ use crate::{Event, Order};
 const OPENING_MAX: u32 = 256;
 
 impl Executor<'_> {
-    /// Asks for a first order, before the start; a member that prepares waits for its turn.
+    /// Asks for a first order, before the start; a user that prepares waits for its turn.
     pub(super) fn ask_beforehand(&mut self, index: u32) {
-        if let Some(member) = &mut self.members[index as usize]
-            && member.user.prepares()
+        if let Some(user) = &mut self.users[index as usize]
+            && user.behaviour.prepares()
         {
-            member.doing = Doing::Unprepared;
+            user.activity = Activity::Unprepared;
             return self.preparing.push(index);
         }
         let order = self.call(index, |user, context| user.next_order(context));
-        let (Some(order), Some(member)) = (order, &mut self.members[index as usize]) else {
+        let (Some(order), Some(user)) = (order, &mut self.users[index as usize]) else {
             return;
         };
         if order == Order::Connect {
-            member.doing = Doing::Queued;
+            user.activity = Activity::Queued;
             self.opening.push(index);
         } else {
-            member.doing = Doing::Held(order);
+            user.activity = Activity::Held(order);
         }
     }
 
     /// Goes on opening, within the bound.
     pub(super) fn open_more(&mut self) {
         while let Some(index) = self.opening.next(OPENING_MAX) {
-            let member = self.members[index as usize].as_ref();
-            if member.is_some_and(|member| matches!(member.doing, Doing::Queued)) {
+            let user = self.users[index as usize].as_ref();
+            if user.is_some_and(|user| matches!(user.activity, Activity::Queued)) {
                 self.opening.begin();
                 let _ = self.connect(index); // the outcome is kept for the start
             }
@@ -50,17 +50,17 @@ impl Executor<'_> {
     /// Begins to connect.
     pub(super) fn connect(&mut self, index: u32) -> Option<GoesOn> {
         self.time.look_at_clock();
-        let member = self.members[index as usize].as_mut()?;
-        let user_group = &self.user_groups[usize::from(member.user_group)];
+        let user = self.users[index as usize].as_mut()?;
+        let user_group = &self.user_groups[usize::from(user.user_group)];
         let address = self.plan.servers[usize::from(user_group.server)];
         let sources = match user_group.sources.is_empty() {
             true => &self.plan.sources,
             false => &user_group.sources,
         };
-        let at = member.number % sources.len().max(1) as u64;
+        let at = user.number % sources.len().max(1) as u64;
         let source = sources.get(at as usize).copied();
-        member.doing = Doing::Connecting;
-        member.link = None;
+        user.activity = Activity::Connecting;
+        user.link = None;
         let socket = match connect::connect(&address, source, user_group.receive_buffer_bytes) {
             Ok(socket) => socket,
             Err(error) => return self.not_connected(index, connect_fault(&error)),
@@ -71,19 +71,19 @@ impl Executor<'_> {
         if let Err(error) = self.poller.add(&socket, bits, Interest::Connection) {
             return self.not_connected(index, connect_fault(&error));
         }
-        member.link = Some(Link::new(socket, generation, self.time.now_ns));
+        user.link = Some(Link::new(socket, generation, self.time.now_ns));
         let until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
-        member.until_ns = until_ns;
+        user.until_ns = until_ns;
         self.timers.set(index, until_ns);
         None
     }
 
     /// Looks what has become of a connection in the making.
     pub(super) fn connecting(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
-        let link = member.link.as_ref();
+        let user = self.users[index as usize].as_mut()?;
+        let link = user.link.as_ref();
         let Some(link) = link.filter(|link| link.is_decided) else {
-            if member.until_ns > self.time.now_ns {
+            if user.until_ns > self.time.now_ns {
                 return None;
             }
             return self.not_connected(index, ErrorKind::ConnectTimeout);
@@ -94,18 +94,18 @@ impl Executor<'_> {
         self.time.look_at_clock();
         let (phase, now_ns) = (self.time.calendar.phase(), self.time.now_ns);
         let took_ns = now_ns.saturating_sub(link.begun_ns);
-        let recorder = self.recorder.group(member.group);
+        let recorder = self.recorder.group(user.group);
         recorder.connected(phase, took_ns);
-        let user_group = &self.user_groups[usize::from(member.user_group)];
+        let user_group = &self.user_groups[usize::from(user.user_group)];
         let connector = self.plan.connectors.get(usize::from(user_group.server));
         match connector.and_then(Option::as_ref) {
             None => self.usable(index),
             Some(connector) => {
-                let link = member.link.as_mut()?;
+                let link = user.link.as_mut()?;
                 if link.secure(&**connector, now_ns).is_err() {
                     return self.not_connected(index, ErrorKind::Handshake);
                 }
-                member.doing = Doing::Handshaking;
+                user.activity = Activity::Handshaking;
                 Some(GoesOn)
             }
         }
@@ -113,14 +113,14 @@ impl Executor<'_> {
 
     /// Goes on with the handshake of a connection's layer.
     pub(super) fn handshaking(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
+        let user = self.users[index as usize].as_mut()?;
         self.time.look_at_clock();
         let now_ns = self.time.now_ns;
-        let is_late = member.until_ns <= now_ns;
-        match member.link.as_mut()?.shake(&mut self.buffer, now_ns) {
+        let is_late = user.until_ns <= now_ns;
+        match user.link.as_mut()?.shake(&mut self.buffer, now_ns) {
             Ok(Some(handshake)) => {
                 let phase = self.time.calendar.phase();
-                let recorder = self.recorder.group(member.group);
+                let recorder = self.recorder.group(user.group);
                 recorder.handshake(phase, handshake);
                 self.usable(index)
             }
@@ -135,11 +135,11 @@ impl Executor<'_> {
 
     /// A layer has failed: perhaps no connection will be of use.
     pub(super) fn look_at_failure(&mut self, index: u32) {
-        let member = self.members[index as usize].as_ref();
-        if let Some(member) = member.filter(|_| !self.is_proven)
-            && let Some(failure) = member.link.as_ref().and_then(Link::failure)
+        let user = self.users[index as usize].as_ref();
+        if let Some(user) = user.filter(|_| !self.is_proven)
+            && let Some(failure) = user.link.as_ref().and_then(Link::failure)
         {
-            let user_group = &self.user_groups[usize::from(member.user_group)];
+            let user_group = &self.user_groups[usize::from(user.user_group)];
             let address = self.plan.servers[usize::from(user_group.server)];
             self.unfit = UnfitServer::new(address, failure);
         }
@@ -147,11 +147,11 @@ impl Executor<'_> {
 
     /// There is a connection now.
     fn usable(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
+        let user = self.users[index as usize].as_mut()?;
         self.timers.clear(index);
-        member.until_ns = u64::MAX;
-        if !self.time.is_started && !member.is_preparing {
-            member.doing = Doing::Opened(Ok(()));
+        user.until_ns = u64::MAX;
+        if !self.time.is_started && !user.is_preparing {
+            user.activity = Activity::Opened(Ok(()));
             self.opening.end();
             return None;
         }
@@ -160,22 +160,22 @@ impl Executor<'_> {
     }
 
     fn not_connected(&mut self, index: u32, kind: ErrorKind) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_ref();
-        if self.time.is_started || member.is_some_and(|member| member.is_preparing) {
+        let user = self.users[index as usize].as_ref();
+        if self.time.is_started || user.is_some_and(|user| user.is_preparing) {
             return self.failed(index, kind);
         }
         self.timers.clear(index);
-        if let Some(member) = &mut self.members[index as usize] {
-            member.link = None;
-            member.doing = Doing::Opened(Err(kind));
+        if let Some(user) = &mut self.users[index as usize] {
+            user.link = None;
+            user.activity = Activity::Opened(Err(kind));
             self.opening.end();
         }
         None
     }
 
-    /// A member that was doing this no longer prepares, or opens a connection before the start.
-    pub(super) fn end_turn(&mut self, doing: &Doing, was_preparing: bool) {
-        let was_opening = matches!(doing, Doing::Connecting | Doing::Handshaking);
+    /// A user with this activity no longer prepares, or opens a connection before the start.
+    pub(super) fn end_turn(&mut self, activity: &Activity, was_preparing: bool) {
+        let was_opening = matches!(activity, Activity::Connecting | Activity::Handshaking);
         if was_preparing {
             self.preparing.end();
         } else if was_opening && !self.time.is_started {

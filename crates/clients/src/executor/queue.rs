@@ -1,8 +1,8 @@
-//! Members that have something to do before the start, a few at a time.
+//! Users that have something to do before the start, a few at a time.
 
 use std::collections::VecDeque;
 
-/// Members that wait for their turn, and how many have theirs.
+/// Users that wait for their turn, and how many have theirs.
 #[derive(Debug, Default)]
 pub(super) struct StartQueue {
     waiting: VecDeque<u32>,
@@ -27,7 +27,7 @@ impl StartQueue {
         self.in_progress = self.in_progress.saturating_sub(1);
     }
 
-    /// Whether no member waits or is in progress.
+    /// Whether no user waits or is in progress.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.is_empty() && self.in_progress == 0
     }

@@ -1,6 +1,6 @@
 //! Clients that play a file as a video player does: by range requests, at the pace of the video.
 //!
-//! Each member plays the file of its request at a constant bit rate, whatever the file is:
+//! Each virtual user plays the file of its request at a constant bit rate, whatever the file is:
 //!
 //! - It asks for segments of 2 s of video, one after the other, on a connection that stays. The
 //!   first answer says how long the file is (Content-Range); after its end the file is played from
@@ -25,7 +25,7 @@ use loadline_proto::ReplyObserver;
 use loadline_record::ErrorKind;
 
 use crate::caller::{self, Behaviour, Caller};
-use crate::{Event, Order, Progress, RequestSpec, UserContext, UserGroup, Watch};
+use crate::{Event, ExchangeProgress, Order, RequestSpec, UserContext, UserGroup, Watch};
 
 mod buffer;
 mod range;
@@ -41,7 +41,7 @@ const COUNTED_EVERY_NS: u64 = 1_000_000_000;
 /// How long it stays away from a server that has answered with no part of the video.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// Members of this user group play the file of the request at `bits_per_second`; the expectation is a
+/// Users of this group play the file of the request at `bits_per_second`; the expectation is a
 /// player's own.
 #[must_use]
 pub fn user_group(bits_per_second: u64, mut spec: RequestSpec) -> UserGroup {
@@ -189,11 +189,11 @@ impl Player {
         self.advance(look.video_bytes, context);
         let until_ns = context.now_ns.saturating_add(PAUSE_NS);
         match (progress, look.fault) {
-            (Progress::Complete(_), _) if !look.is_video => {
+            (ExchangeProgress::Complete(_), _) if !look.is_video => {
                 (self.next_byte, self.length) = (0, None); // the file may have changed
                 caller.vanish(false, until_ns, context);
             }
-            (Progress::More, Some(kind)) => {
+            (ExchangeProgress::More, Some(kind)) => {
                 caller.fail(kind, context);
                 caller.vanish(true, until_ns, context);
             }

@@ -47,7 +47,7 @@ fn ten_thousand_stay() {
 
 #[test]
 fn a_server_that_closes_idle_connections_gets_them_back() {
-    const MEMBERS: u64 = 40;
+    const USERS: u64 = 40;
     let (notify, accepted) = mpsc::sync_channel(1000);
     let address = server::each(move |number, mut stream| {
         // Some in good order, some by reset: with something unread.
@@ -60,22 +60,22 @@ fn a_server_that_closes_idle_connections_gets_them_back() {
         drop(stream);
         let _ = notify.send(number);
     });
-    let run = TestRun::begin(plan(address, idle::user_group(None).of(1, MEMBERS), AGES));
-    for _ in 0..3 * MEMBERS {
+    let run = TestRun::begin(plan(address, idle::user_group(None).of(1, USERS), AGES));
+    for _ in 0..3 * USERS {
         accepted.recv().unwrap();
     }
     let tally = run.stop().tally;
     // A reset may come before the connection was seen to be open: then it is an error.
     let failed = tally.errors_total();
     assert_eq!(tally.errors_of(ErrorKind::Reset), failed, "{tally:?}");
-    assert!(tally.connections + failed >= 2 * MEMBERS, "{tally:?}");
+    assert!(tally.connections + failed >= 2 * USERS, "{tally:?}");
     assert!(tally.closes + tally.held <= tally.connections, "{tally:?}");
     assert!(tally.closes > 0, "{tally:?}");
 }
 
 #[test]
 fn one_request_first_and_then_silence() {
-    const MEMBERS: u64 = 20;
+    const USERS: u64 = 20;
     let answered = Arc::new(AtomicU64::new(0));
     let (notify, notified) = mpsc::sync_channel(1000);
     let counted = Arc::clone(&answered);
@@ -89,15 +89,15 @@ fn one_request_first_and_then_silence() {
     });
     let run = TestRun::begin(plan(
         address,
-        idle::user_group(Some(get())).of(1, MEMBERS),
+        idle::user_group(Some(get())).of(1, USERS),
         AGES,
     ));
-    for _ in 0..MEMBERS {
+    for _ in 0..USERS {
         notified.recv().unwrap();
     }
     let tally = run.stop().tally;
-    assert_eq!((tally.offered, tally.sent), (MEMBERS, MEMBERS));
-    assert_eq!(tally.completed + tally.unfinished, MEMBERS);
+    assert_eq!((tally.offered, tally.sent), (USERS, USERS));
+    assert_eq!(tally.completed + tally.unfinished, USERS);
     assert_eq!(tally.good, tally.completed);
     assert_eq!(tally.held, tally.completed);
 }

@@ -11,7 +11,7 @@ use crate::user_groups::{AGES, TestRun, get, plan, spec};
 
 #[test]
 fn slow_readers_get_whole_answers() {
-    const MEMBERS: u64 = 5;
+    const USERS: u64 = 5;
     const BODY_BYTES: usize = 10_000;
     let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
@@ -22,14 +22,14 @@ fn slow_readers_get_whole_answers() {
             }
         }
     });
-    let user_group = slow_reader::user_group(100_000, get()).of(1, MEMBERS);
+    let user_group = slow_reader::user_group(100_000, get()).of(1, USERS);
     let run = TestRun::begin(plan(address, user_group, AGES));
-    for _ in 0..3 * MEMBERS {
+    for _ in 0..3 * USERS {
         notified.recv().unwrap();
     }
     let tally = run.stop().tally;
     // Of each reader all but the last answer were complete before it asked again.
-    assert!(tally.completed >= 2 * MEMBERS, "{tally:?}");
+    assert!(tally.completed >= 2 * USERS, "{tally:?}");
     assert_eq!(tally.good, tally.completed);
     assert_eq!(tally.errors_total(), 0);
     assert_eq!(tally.content_bytes, tally.completed * BODY_BYTES as u64);
@@ -68,7 +68,7 @@ fn a_reader_that_sleeps_leaves_the_bytes_where_they_are() {
 
 #[test]
 fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
-    const MEMBERS: u64 = 4;
+    const USERS: u64 = 4;
     let (notify, notified) = mpsc::channel();
     let address = server::each(move |_, mut stream| {
         let mut first = [0; 1];
@@ -85,14 +85,14 @@ fn a_slow_head_that_is_answered_408_is_counted_by_that_status() {
     });
     let run = TestRun::begin(plan(
         address,
-        slow_sender::heads(10, get()).of(1, MEMBERS),
+        slow_sender::heads(10, get()).of(1, USERS),
         AGES,
     ));
-    for _ in 0..3 * MEMBERS {
+    for _ in 0..3 * USERS {
         notified.recv().unwrap();
     }
     let tally = run.stop().tally;
-    assert!(tally.completed >= 3 * MEMBERS, "{tally:?}");
+    assert!(tally.completed >= 3 * USERS, "{tally:?}");
     assert_eq!(tally.errors_of(ErrorKind::Status4xx), tally.completed);
     assert_eq!(tally.errors_total(), tally.completed);
     assert_eq!(tally.offered, tally.completed + tally.unfinished);

@@ -229,7 +229,7 @@ impl<'r> Table<'r> {
             .iter()
             .map(|of_one| of_one.iter().map(|range| range.value).collect())
             .collect();
-        let places = rank(&values, matters);
+        let ranks = rank(&values, matters);
         let choice = |index: usize, value: f64| Choice {
             levels: cells[index].levels.clone(),
             command: cells[index].last.server.command.clone(),
@@ -240,7 +240,7 @@ impl<'r> Table<'r> {
             blocks: blocks.len(),
             is_client_limited: cells[index].is_client_limited && self.goal.is_limited_by_clients(),
         };
-        let first = places
+        let first = ranks
             .first()
             .ok_or_else(|| AdviceError::TooFew("no choice has a value above 0".to_owned()))?;
         let best = choice(first.index, first.value);
@@ -249,9 +249,9 @@ impl<'r> Table<'r> {
             let ratios: Vec<Range> = pairs.map(|(best, other)| best.over(other)).collect();
             compare_ranges(&ratios, matters)
         };
-        let runner_up = places.get(1).and_then(|place| {
-            let comparison = to_best(place.index)?;
-            Some((choice(place.index, place.value), comparison))
+        let runner_up = ranks.get(1).and_then(|rank| {
+            let comparison = to_best(rank.index)?;
+            Some((choice(rank.index, rank.value), comparison))
         });
         let is_tied = |index: usize| {
             let is_limited = (best.is_client_limited || cells[index].is_client_limited)
@@ -259,10 +259,10 @@ impl<'r> Table<'r> {
             let is_more = |comparison: Comparison| comparison.difference == Difference::More;
             is_limited && !to_best(index).is_some_and(is_more)
         };
-        let tied = places[1..]
+        let tied = ranks[1..]
             .iter()
-            .filter(|place| place.is_tied_with_best || is_tied(place.index));
-        let tied = tied.map(|place| choice(place.index, place.value)).collect();
+            .filter(|rank| rank.is_tied_with_best || is_tied(rank.index));
+        let tied = tied.map(|rank| choice(rank.index, rank.value)).collect();
         Ok((best, runner_up, tied))
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Measured};
 use crate::journal::cpus_of;
-use loadline_capacity::search::{Bound, Finding, Outcome};
+use loadline_capacity::search::{Bound, SearchFinding, TrialOutcome};
 
 /// From this share on, a thread or a set of CPUs is at its bound: what is left goes to interrupts and
 /// to looking away.
@@ -61,10 +61,10 @@ choice! {
 }
 
 /// Finds it.
-pub(super) fn find(finding: &Finding, evidence: &[Evidence]) -> Limiter {
+pub(super) fn find(finding: &SearchFinding, evidence: &[Evidence]) -> Limiter {
     let limiter = |kind, why: String| Limiter { kind, why };
     if finding.bound == Bound::AtLeast {
-        let limited = |one: &&Evidence| one.tried.outcome == Outcome::ClientLimited;
+        let limited = |one: &&Evidence| one.tried.outcome == TrialOutcome::ClientLimited;
         return match evidence.iter().rfind(limited) {
             Some(one) => limiter(LimiterKind::Client, one.reasons.join(" ")),
             None => limiter(
@@ -74,7 +74,7 @@ pub(super) fn find(finding: &Finding, evidence: &[Evidence]) -> Limiter {
         };
     }
     let capacity_per_s = finding.capacity_per_s.unwrap_or(0.0);
-    let failed = |one: &&Evidence| one.tried.outcome == Outcome::Fails;
+    let failed = |one: &&Evidence| one.tried.outcome == TrialOutcome::Fails;
     let distance = |one: &&Evidence| {
         let rate_per_s = one.tried.trial.rate_per_s;
         // One below the capacity failed by chance, or in a dip.
@@ -228,7 +228,7 @@ mod tests {
     use crate::journal::{self, ServerFacts};
     use loadline_capacity::search::{Basis, Length, Stage, Tried, Try};
 
-    fn evidence(outcome: Outcome, rate_per_s: f64, measured: Measured) -> Evidence {
+    fn evidence(outcome: TrialOutcome, rate_per_s: f64, measured: Measured) -> Evidence {
         Evidence {
             tried: Tried {
                 trial: Try {
@@ -272,10 +272,10 @@ mod tests {
     }
 
     fn found(change: impl FnOnce(&mut Evidence)) -> LimiterKind {
-        let mut failed = evidence(Outcome::Fails, 1100.0, healthy());
+        let mut failed = evidence(TrialOutcome::Fails, 1100.0, healthy());
         change(&mut failed);
-        let all = [evidence(Outcome::Holds, 100.0, healthy()), failed];
-        let finding = Finding {
+        let all = [evidence(TrialOutcome::Holds, 100.0, healthy()), failed];
+        let finding = SearchFinding {
             bound: Bound::Found,
             capacity_per_s: Some(1000.0),
             basis: Basis::Outcomes,

@@ -1,7 +1,7 @@
 //! The result as text: the answer first, then what it rests on.
 
 use loadline_base::sorting::sort_by;
-use loadline_capacity::search::{Basis, Bound, Confirmed, Outcome};
+use loadline_capacity::search::{Basis, Bound, Confirmed, TrialOutcome};
 use loadline_record::report::number::{maybe_us, percent, rate, span_s, time_us};
 
 use super::{Capacity, Evidence};
@@ -174,10 +174,10 @@ fn table(evidence: &[Evidence]) -> String {
 fn row(evidence: &Evidence) -> [String; 9] {
     let trial = &evidence.tried.trial;
     let held = match evidence.tried.outcome {
-        Outcome::Holds => "yes",
-        Outcome::Fails => "no",
-        Outcome::Discarded => "discarded",
-        Outcome::ClientLimited => "client",
+        TrialOutcome::Holds => "yes",
+        TrialOutcome::Fails => "no",
+        TrialOutcome::Discarded => "discarded",
+        TrialOutcome::ClientLimited => "client",
     };
     let measured = evidence.measured.as_ref();
     let of = |pick: fn(&super::Measured) -> String| measured.map_or_else(|| "-".to_owned(), pick);

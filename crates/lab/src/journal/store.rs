@@ -224,7 +224,7 @@ mod tests {
     /// Runs of before say that a trial is void.
     #[test]
     fn names_of_before_are_read() {
-        use loadline_capacity::search::{Outcome, Row};
+        use loadline_capacity::search::{RateRow, TrialOutcome};
         let line = r#"{"line":"trial","number":3,"void":["a reason"],"times_void":["another"]}"#;
         let Line::Trial(read) = Line::read(line.as_bytes()).unwrap() else {
             panic!("no trial");
@@ -233,10 +233,10 @@ mod tests {
             (read.discarded, read.times_discarded),
             (vec!["a reason".to_owned()], vec!["another".to_owned()])
         );
-        let outcome: Outcome = serde_json::from_str("\"void\"").unwrap();
-        assert_eq!(outcome, Outcome::Discarded);
+        let outcome: TrialOutcome = serde_json::from_str("\"void\"").unwrap();
+        assert_eq!(outcome, TrialOutcome::Discarded);
         let row = r#"{"rate_per_s":5.0,"held":0,"failed":0,"void":2,"seconds":1.0}"#;
-        assert_eq!(serde_json::from_str::<Row>(row).unwrap().discarded, 2);
+        assert_eq!(serde_json::from_str::<RateRow>(row).unwrap().discarded, 2);
         let point = r#"{"x":1.0,"x_text":"1","estimate":null,"trials":[],"void":[]}"#;
         serde_json::from_str::<crate::report::Point>(point).unwrap();
     }

@@ -3,7 +3,7 @@
 use loadline_base::sorting::to_set;
 use loadline_capacity::stats::Interval;
 
-use super::table::{self, Of, Row};
+use super::table::{self, Of, TableRow};
 use super::{Axis, Figure, Report, ReportError, words};
 use crate::analysis::{Measured, Metric, Run};
 use crate::journal::Level;
@@ -100,7 +100,7 @@ pub fn figure_csv(figure: &Figure) -> String {
 }
 
 /// Which point a row is of. A reader wants numbers without commas.
-fn place(figure: &Figure, row: &Row<'_>) -> Vec<String> {
+fn place(figure: &Figure, row: &TableRow<'_>) -> Vec<String> {
     let mut fields = row.place(figure);
     let count = fields.len();
     let plain = |axis: &Axis, at: f64, text: &str| match axis.names.is_empty() {

@@ -5,7 +5,7 @@ use crate::analysis::Estimate;
 use crate::plan::ChartKind;
 
 /// A row of a table.
-pub(crate) struct Row<'f> {
+pub(crate) struct TableRow<'f> {
     pub(crate) panel: &'f Panel,
     pub(crate) curve: &'f Curve,
     pub(crate) point: &'f Point,
@@ -23,10 +23,10 @@ pub(crate) enum Of<'f> {
 }
 
 /// All rows of a chart, in the order in which it is drawn.
-pub(crate) fn rows(figure: &Figure) -> Vec<Row<'_>> {
+pub(crate) fn rows(figure: &Figure) -> Vec<TableRow<'_>> {
     let mut rows = Vec::new();
     for (panel, curve, point) in figure.points() {
-        let row = |of| Row {
+        let row = |of| TableRow {
             panel,
             curve,
             point,
@@ -60,7 +60,7 @@ pub(crate) fn places(figure: &Figure) -> Vec<String> {
     names
 }
 
-impl Row<'_> {
+impl TableRow<'_> {
     /// What stands in those columns.
     pub(crate) fn place(&self, figure: &Figure) -> Vec<String> {
         let mut texts = Vec::new();

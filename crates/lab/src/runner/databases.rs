@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loadline_databases::{Installed, Kind, NotInstalled, make_folder};
+use loadline_databases::{DatabaseKind, Installed, NotInstalled, make_folder};
 
 use super::child::{Bounds, Guarded, last_words};
 use super::error::RunnerError;
@@ -30,9 +30,9 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) struct Databases {
     /// Where their output goes.
     folder: PathBuf,
-    find: fn(Kind) -> Result<Installed, NotInstalled>,
+    find: fn(DatabaseKind) -> Result<Installed, NotInstalled>,
     /// By kind and CPUs; or why there is none.
-    servers: BTreeMap<(Kind, String), Result<Running, RunnerError>>,
+    servers: BTreeMap<(DatabaseKind, String), Result<Running, RunnerError>>,
 }
 
 /// What a trial has been given.
@@ -73,7 +73,7 @@ impl Databases {
     /// New, empty databases for a trial, of the kinds that it asks for.
     pub(super) fn give(&mut self, server: &Server, cell: &Cell) -> Result<Given, RunnerError> {
         let mut given = Given::default();
-        for kind in Kind::ALL {
+        for kind in DatabaseKind::ALL {
             if !asks_for(kind, server, cell) {
                 continue;
             }
@@ -89,7 +89,7 @@ impl Databases {
     }
 
     /// The server of this kind on these CPUs, started if there is none.
-    fn running(&mut self, kind: Kind, cpus: &[usize]) -> Result<&mut Running, RunnerError> {
+    fn running(&mut self, kind: DatabaseKind, cpus: &[usize]) -> Result<&mut Running, RunnerError> {
         let key = (kind, cpus_text(cpus));
         if let Some(Ok(running)) = self.servers.get_mut(&key)
             && running.server.ended_by(Instant::now()).is_some()
@@ -214,12 +214,12 @@ fn said(command: &[String], cpus: &[usize], log: &Path) -> Option<String> {
     last_words(log)
 }
 
-fn placeholder(kind: Kind) -> String {
+fn placeholder(kind: DatabaseKind) -> String {
     format!("{{{}}}", kind.name())
 }
 
 /// Whether a server, as this cell has it started, is to have a database of this kind.
-fn asks_for(kind: Kind, server: &Server, cell: &Cell) -> bool {
+fn asks_for(kind: DatabaseKind, server: &Server, cell: &Cell) -> bool {
     let placeholder = placeholder(kind);
     let options = cell.serve.table();
     let of_options = options.values().flat_map(|value| value.texts());
@@ -250,15 +250,20 @@ mod tests {
     fn a_placeholder_asks_for_a_database() {
         let plan = plan();
         let cells = Cells::of(&plan, &[0], &[]).unwrap().cells;
-        let asked: Vec<Vec<Kind>> = cells
+        let asked: Vec<Vec<DatabaseKind>> = cells
             .iter()
             .map(|cell| {
                 let server = &plan.servers[&cell.server];
-                let kinds = Kind::ALL.into_iter();
+                let kinds = DatabaseKind::ALL.into_iter();
                 kinds.filter(|kind| asks_for(*kind, server, cell)).collect()
             })
             .collect();
-        let expected: [&[Kind]; 4] = [&[], &[], &[Kind::PostgreSql], &[Kind::MariaDb]];
+        let expected: [&[DatabaseKind]; 4] = [
+            &[],
+            &[],
+            &[DatabaseKind::PostgreSql],
+            &[DatabaseKind::MariaDb],
+        ];
         assert_eq!(asked, expected);
     }
 
@@ -279,8 +284,8 @@ mod tests {
         let expected = [
             Ok(0),
             Ok(0),
-            Err(NotInstalled(Kind::PostgreSql).to_string()),
-            Err(NotInstalled(Kind::MariaDb).to_string()),
+            Err(NotInstalled(DatabaseKind::PostgreSql).to_string()),
+            Err(NotInstalled(DatabaseKind::MariaDb).to_string()),
         ];
         assert_eq!(given.collect::<Vec<_>>(), expected);
     }

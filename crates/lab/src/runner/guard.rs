@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::quota;
 use super::report::{self, GuardReport};
-use loadline_sys::process::{self, Asked, Left};
+use loadline_sys::process::{self, Left, StopSignal};
 use loadline_sys::{affinity, network, usage};
 
 /// How long after a signal the end is waited for, before whoever remains is killed.
@@ -91,12 +91,12 @@ pub fn guard(guarded: &Guarded<'_>) -> io::Result<()> {
             Ok(Event::Ended(how)) => break how,
             Ok(Event::Stop) => {
                 // It may have ended already: then that is the next event.
-                let _ = process::signal(pid, Asked::End);
+                let _ = process::signal(pid, StopSignal::Terminate);
                 kill_at.get_or_insert_with(|| Instant::now() + GRACE);
             }
             Err(RecvTimeoutError::Timeout) if kill_at.is_none() => {}
             Ok(Event::RunnerIsGone) | Err(_) => {
-                let _ = process::signal(pid, Asked::Kill);
+                let _ = process::signal(pid, StopSignal::Kill);
                 kill_at = None;
             }
         }
@@ -167,7 +167,7 @@ fn clear_away() {
     let until = Instant::now() + GONE_WITHIN;
     while process::reap() == Left::Running && Instant::now() < until {
         for child in process::children() {
-            let _ = process::signal(child, Asked::Kill);
+            let _ = process::signal(child, StopSignal::Kill);
         }
         thread::sleep(LOOK);
     }

@@ -56,7 +56,7 @@ const DEVIATIONS: f64 = 4.0;
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkCheck {
     /// What was measured and what the settings want.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LinkCheckRow>,
     /// What the relay counted.
     pub link: LinkFacts,
     /// How TCP decided how much to send: "bbr", "cubic".
@@ -65,7 +65,7 @@ pub struct LinkCheck {
 
 /// One property of the link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct LinkCheckRow {
     /// "ping, median", "datagrams down".
     pub name: String,
     /// "ms", "%", "Mbit/s".
@@ -131,8 +131,8 @@ struct Check<'a> {
     each: Duration,
 }
 
-/// One way over the link.
-struct Course<'a> {
+/// What is sent in one direction over the link.
+struct Flow<'a> {
     name: &'static str,
     direction: &'a Direction,
     from: &'a End,
@@ -141,17 +141,17 @@ struct Course<'a> {
 }
 
 impl Check<'_> {
-    fn rows(&self) -> io::Result<Vec<Row>> {
+    fn rows(&self) -> io::Result<Vec<LinkCheckRow>> {
         let mut rows = self.pings()?;
-        let courses = [
-            Course {
+        let flows = [
+            Flow {
                 name: "down",
                 direction: &self.link.down,
                 from: &self.ends.server,
                 to: &self.ends.client,
                 address: CLIENT,
             },
-            Course {
+            Flow {
                 name: "up",
                 direction: &self.link.up,
                 from: &self.ends.client,
@@ -159,19 +159,19 @@ impl Check<'_> {
                 address: SERVER,
             },
         ];
-        for course in &courses {
-            if let Some(bps) = course.direction.bandwidth_bps {
-                rows.push(self.datagrams(course, bps as f64)?);
+        for flow in &flows {
+            if let Some(bps) = flow.direction.bandwidth_bps {
+                rows.push(self.datagrams(flow, bps as f64)?);
             }
         }
-        for course in &courses {
-            rows.push(self.bulk(course)?);
+        for flow in &flows {
+            rows.push(self.bulk(flow)?);
         }
         Ok(rows)
     }
 
     /// How long the last packet may take.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         let way = |direction: &Direction| {
             let waiting = match direction.bandwidth_bps {
                 Some(bps) => self.link.buffer_bytes(direction) as f64 * 8.0 / bps as f64,
@@ -182,7 +182,7 @@ impl Check<'_> {
         TIMEOUT + way(&self.link.up) + way(&self.link.down)
     }
 
-    fn pings(&self) -> io::Result<Vec<Row>> {
+    fn pings(&self) -> io::Result<Vec<LinkCheckRow>> {
         let [up_s, down_s] = [&self.link.up, &self.link.down].map(|it| {
             it.bandwidth_bps
                 .map_or(0.0, |bps| ECHO_BYTES * 8.0 / bps as f64)
@@ -191,7 +191,7 @@ impl Check<'_> {
         let count = (self.each.as_secs_f64() / every.as_secs_f64())
             .ceil()
             .min(60_000.0) as u16;
-        let times = (every * u32::from(count), self.patience());
+        let times = (every * u32::from(count), self.timeout());
         let (sent_ms, received_ms) = inside(&self.ends.client.namespace, || {
             let identifier = std::process::id() as u16; // its low half distinguishes it well enough
             let socket = EchoSocket::open(identifier, ECHO_EVERY)?;
@@ -216,27 +216,27 @@ impl Check<'_> {
         Ok(self.ping_rows(&times_ms, f64::from(count), wanted_ms))
     }
 
-    fn ping_rows(&self, times_ms: &[f64], count: f64, wanted_ms: f64) -> Vec<Row> {
+    fn ping_rows(&self, times_ms: &[f64], count: f64, wanted_ms: f64) -> Vec<LinkCheckRow> {
         let median_ms = median(times_ms).unwrap_or(f64::INFINITY);
         let off_ms = (wanted_ms * ROUND_TRIP_OFF).max(ROUND_TRIP_OFF_MS);
         let lost = 1.0 - times_ms.len() as f64 / count;
         let loss = 1.0 - (1.0 - self.link.up.loss) * (1.0 - self.link.down.loss);
         vec![
-            Row {
+            LinkCheckRow {
                 name: "ping, median".to_owned(),
                 unit: "ms",
                 wanted: Some(wanted_ms),
                 measured: median_ms,
                 holds: Some((median_ms - wanted_ms).abs() <= off_ms),
             },
-            Row {
+            LinkCheckRow {
                 name: "ping, 99 %".to_owned(),
                 unit: "ms",
                 wanted: None,
                 measured: quantile(times_ms, 0.99).unwrap_or(f64::INFINITY),
                 holds: None,
             },
-            Row {
+            LinkCheckRow {
                 name: "ping, lost".to_owned(),
                 unit: "%",
                 wanted: Some(loss * 100.0),
@@ -247,11 +247,9 @@ impl Check<'_> {
     }
 
     /// More packets than the link takes: what comes through is its bandwidth, without what it loses.
-    fn datagrams(&self, course: &Course<'_>, bps: f64) -> io::Result<Row> {
-        let receiver = inside(&course.to.namespace, || {
-            UdpSocket::bind((course.address, 0))
-        })?;
-        receiver.set_read_timeout(Some(self.patience()))?;
+    fn datagrams(&self, flow: &Flow<'_>, bps: f64) -> io::Result<LinkCheckRow> {
+        let receiver = inside(&flow.to.namespace, || UdpSocket::bind((flow.address, 0)))?;
+        receiver.set_read_timeout(Some(self.timeout()))?;
         let to = receiver.local_addr()?;
         let every_s = PACKET_BYTES * 8.0 / (bps * OVERLOAD);
         // A narrow link takes longer than that for the fewest packets that have a rate.
@@ -259,7 +257,7 @@ impl Check<'_> {
         let window = Duration::from_secs_f64(every_s * f64::from(count));
         let times_s = thread::scope(|scope| {
             let received = scope.spawn(|| arrivals(&receiver, window));
-            inside(&course.from.namespace, || {
+            inside(&flow.from.namespace, || {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
                 let began = Instant::now();
                 for index in 0..count {
@@ -272,10 +270,10 @@ impl Check<'_> {
             joined(received)
         })?;
         let rate = median_bps(&times_s);
-        let wanted = bps * (1.0 - course.direction.loss);
-        let off = RATE_OFF + chance(course.direction.loss, (times_s.len() / PARTS) as f64);
-        Ok(Row {
-            name: format!("datagrams {}", course.name),
+        let wanted = bps * (1.0 - flow.direction.loss);
+        let off = RATE_OFF + chance(flow.direction.loss, (times_s.len() / PARTS) as f64);
+        Ok(LinkCheckRow {
+            name: format!("datagrams {}", flow.name),
             unit: "Mbit/s",
             wanted: Some(wanted / 1e6),
             measured: rate / 1e6,
@@ -283,20 +281,18 @@ impl Check<'_> {
         })
     }
 
-    fn bulk(&self, course: &Course<'_>) -> io::Result<Row> {
-        let listener = inside(&course.to.namespace, || {
-            TcpListener::bind((course.address, 0))
-        })?;
+    fn bulk(&self, flow: &Flow<'_>) -> io::Result<LinkCheckRow> {
+        let listener = inside(&flow.to.namespace, || TcpListener::bind((flow.address, 0)))?;
         let to = listener.local_addr()?;
         let bps = thread::scope(|scope| {
             let received = scope.spawn(|| {
                 let (stream, _) = listener.accept()?;
-                stream.set_read_timeout(Some(self.patience()))?;
+                stream.set_read_timeout(Some(self.timeout()))?;
                 received_bps(stream, self.each)
             });
-            let sent = inside(&course.from.namespace, || {
-                let mut stream = TcpStream::connect_timeout(&to, self.patience())?;
-                stream.set_write_timeout(Some(self.patience()))?;
+            let sent = inside(&flow.from.namespace, || {
+                let mut stream = TcpStream::connect_timeout(&to, self.timeout())?;
+                stream.set_write_timeout(Some(self.timeout()))?;
                 let (chunk, until) = (vec![0; 16 << 10], Instant::now() + self.each);
                 // A receiver that has seen enough ends it.
                 while Instant::now() < until && stream.write_all(&chunk).is_ok() {}
@@ -305,14 +301,14 @@ impl Check<'_> {
             });
             if let Err(error) = sent {
                 // Nobody may have come: so that the other thread is not left waiting.
-                let _ = inside(&course.to.namespace, || TcpStream::connect(to));
+                let _ = inside(&flow.to.namespace, || TcpStream::connect(to));
                 return Err(error);
             }
             joined(received)
         })?;
-        let most = course.direction.bandwidth_bps.map(|bps| bps as f64);
-        Ok(Row {
-            name: format!("bulk {}", course.name),
+        let most = flow.direction.bandwidth_bps.map(|bps| bps as f64);
+        Ok(LinkCheckRow {
+            name: format!("bulk {}", flow.name),
             unit: "Mbit/s",
             wanted: most.map(|most| most / 1e6),
             measured: bps / 1e6,
@@ -335,11 +331,11 @@ fn replies(
     socket: &EchoSocket,
     count: u16,
     began: Instant,
-    (sent_by, patience): (Duration, Duration),
+    (sent_by, timeout): (Duration, Duration),
 ) -> io::Result<Vec<Option<f64>>> {
     let mut times_ms = vec![None; usize::from(count)];
     let (mut missing, mut last) = (count, began);
-    while missing > 0 && (began.elapsed() < sent_by || last.elapsed() < patience) {
+    while missing > 0 && (began.elapsed() < sent_by || last.elapsed() < timeout) {
         let reply = socket.receive()?;
         let now = Instant::now();
         let place = reply.and_then(|sequence| times_ms.get_mut(usize::from(sequence)));
@@ -445,14 +441,14 @@ mod tests {
 
     #[test]
     fn one_row_that_does_not_hold_is_enough() {
-        let row = |holds| Row {
+        let row = |holds| LinkCheckRow {
             name: "ping".to_owned(),
             unit: "ms",
             wanted: None,
             measured: 1.0,
             holds,
         };
-        let check = |rows: Vec<Row>| LinkCheck {
+        let check = |rows: Vec<LinkCheckRow>| LinkCheck {
             rows,
             link: LinkFacts::default(),
             congestion_control: String::new(),

@@ -1,5 +1,5 @@
-//! The network between server and client: the loopback, two network namespaces joined by a virtual cable
-//! (veth), or two that a relay joins as a slow link ([`super::relay`]).
+//! The network between server and client: the loopback, two network namespaces joined by a veth pair,
+//! or two that a relay joins as a slow link ([`super::relay`]).
 //!
 //! ```text
 //!        namespace of the server              namespace of the client
@@ -13,7 +13,7 @@
 //! would.
 //!
 //! A namespace has no name: it lives as long as this process holds it or something runs in it, and the
-//! cable goes with either end. So nothing is left behind, however the run ends.
+//! veth pair goes with either end. So nothing is left behind, however the run ends.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -40,14 +40,14 @@ use crate::plan::{Network, Placement};
 #[derive(Debug)]
 pub(super) enum Link {
     Loopback,
-    Cable(Cable),
+    Veth(Veth),
     /// A slow network.
     Relayed(Box<Relayed>),
 }
 
-/// Two namespaces and what joins them.
+/// Two namespaces and the veth pair that joins them.
 #[derive(Debug)]
-pub(super) struct Cable {
+pub(super) struct Veth {
     server: File,
     client: File,
 }
@@ -57,7 +57,7 @@ pub(super) struct Cable {
 /// # Errors
 /// What is in the way and what would be right.
 pub(crate) fn check() -> Result<(), RunnerError> {
-    Cable::lay(&Placement::shared(&cpus_allowed())).map(drop)
+    Veth::create(&Placement::shared(&cpus_allowed())).map(drop)
 }
 
 /// Whether links can be made here.
@@ -75,7 +75,7 @@ impl Link {
         match (&cell.link, cell.network) {
             (Some(link), _) => Self::relayed(link, seed, &cell.placement),
             (None, Network::Loopback) => Ok(Self::Loopback),
-            (None, Network::Namespaces) => Cable::lay(&cell.placement).map(Self::Cable),
+            (None, Network::Namespaces) => Veth::create(&cell.placement).map(Self::Veth),
         }
     }
 
@@ -102,7 +102,7 @@ impl Link {
     pub(super) fn server_address(&self) -> Ipv4Addr {
         match self {
             Self::Loopback => Ipv4Addr::LOCALHOST,
-            Self::Cable(_) | Self::Relayed(_) => SERVER,
+            Self::Veth(_) | Self::Relayed(_) => SERVER,
         }
     }
 
@@ -110,7 +110,7 @@ impl Link {
     pub(super) fn of_server(&self) -> Option<Namespaces> {
         match self {
             Self::Loopback => None,
-            Self::Cable(cable) => Some(at(&cable.server)),
+            Self::Veth(veth) => Some(at(&veth.server)),
             Self::Relayed(relayed) => Some(relayed.server.clone()),
         }
     }
@@ -119,7 +119,7 @@ impl Link {
     pub(super) fn of_client(&self) -> Option<Namespaces> {
         match self {
             Self::Loopback => None,
-            Self::Cable(cable) => Some(at(&cable.client)),
+            Self::Veth(veth) => Some(at(&veth.client)),
             Self::Relayed(relayed) => Some(relayed.client.clone()),
         }
     }
@@ -128,7 +128,7 @@ impl Link {
     pub(super) fn of_check(&self) -> Option<Namespaces> {
         match self {
             Self::Relayed(_) => self.of_server(),
-            Self::Loopback | Self::Cable(_) => self.of_client(),
+            Self::Loopback | Self::Veth(_) => self.of_client(),
         }
     }
 
@@ -136,7 +136,7 @@ impl Link {
     pub(super) fn at_client<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         match self {
             Self::Loopback => Ok(work()),
-            Self::Cable(cable) => inside(&cable.client, || Ok(work())),
+            Self::Veth(veth) => inside(&veth.client, || Ok(work())),
             // A process of several threads cannot enter the user namespace that it may belong to.
             Self::Relayed(_) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -146,21 +146,21 @@ impl Link {
     pub(super) fn listen_overflows(&self, server_pid: u32) -> Option<u64> {
         match self {
             Self::Loopback => None,
-            Self::Cable(_) | Self::Relayed(_) => listen_overflows(server_pid),
+            Self::Veth(_) | Self::Relayed(_) => listen_overflows(server_pid),
         }
     }
 
     /// What a slow network has carried; `None`: it is none.
     pub(super) fn end(self) -> Option<Result<LinkFacts, String>> {
         match self {
-            Self::Loopback | Self::Cable(_) => None,
+            Self::Loopback | Self::Veth(_) => None,
             Self::Relayed(relayed) => Some(relayed.stop()),
         }
     }
 }
 
-impl Cable {
-    fn lay(placement: &Placement) -> Result<Self, RunnerError> {
+impl Veth {
+    fn create(placement: &Placement) -> Result<Self, RunnerError> {
         let program = find_program("ip").ok_or_else(|| {
             "two network namespaces are joined by the program ip, which is not installed; right would \
              be to install it (iproute2)"
@@ -169,12 +169,12 @@ impl Cable {
         let namespace = || {
             new_namespace().map_err(|error| refusal(&format!("no namespace can be made: {error}")))
         };
-        let cable = Self {
+        let veth = Self {
             server: namespace()?,
             client: namespace()?,
         };
         let settings = settings();
-        let client = path(&cable.client);
+        let client = path(&veth.client);
         let add = format!(
             "link add server type veth peer name client netns {}\n",
             client.display()
@@ -191,9 +191,9 @@ impl Cable {
             });
             made.map_err(|error| refusal(&error.to_string()))
         };
-        set_up(&cable.server, &add, "server", SERVER, &placement.server)?;
-        set_up(&cable.client, "", "client", CLIENT, &placement.client)?;
-        Ok(cable)
+        set_up(&veth.server, &add, "server", SERVER, &placement.server)?;
+        set_up(&veth.client, "", "client", CLIENT, &placement.client)?;
+        Ok(veth)
     }
 }
 

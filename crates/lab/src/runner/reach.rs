@@ -47,7 +47,7 @@ pub(super) fn is_free(port: u16) -> bool {
 pub(super) fn listens(link: &Link, server_pid: u32, port: u16) -> bool {
     match link {
         Link::Relayed(_) => is_listened_on(server_pid, port),
-        Link::Loopback | Link::Cable(_) => connected(link, port).is_some(),
+        Link::Loopback | Link::Veth(_) => connected(link, port).is_some(),
     }
 }
 

@@ -128,12 +128,12 @@ impl Ends {
             let _ = usage::wake_promptly();
         }
         let _ = usage::sleep_precisely(); // else it is late by up to 50 us more
-        let mut ways = [
-            Way::new(&self.client, &self.server, (&link.up, link), seed),
-            Way::new(&self.server, &self.client, (&link.down, link), !seed),
+        let mut forwarders = [
+            Forwarder::new(&self.client, &self.server, (&link.up, link), seed),
+            Forwarder::new(&self.server, &self.client, (&link.down, link), !seed),
         ];
-        carry(&mut ways, stop)?;
-        let [up, down] = ways;
+        forward(&mut forwarders, stop)?;
+        let [up, down] = forwarders;
         Ok(LinkFacts {
             settings: link.to_string(),
             up: up.facts(),
@@ -145,33 +145,38 @@ impl Ends {
 
 const STOP: u64 = 2;
 
-fn carry(ways: &mut [Way<'_>; 2], stop: BorrowedFd<'_>) -> io::Result<()> {
+fn forward(forwarders: &mut [Forwarder<'_>; 2], stop: BorrowedFd<'_>) -> io::Result<()> {
     let (poller, mut events) = (Poller::new()?, Events::new());
-    for (bits, way) in (0..).zip(ways.iter()) {
-        poller.add(&way.from.tun, bits, Interest::Batches)?;
+    for (bits, forwarder) in (0..).zip(forwarders.iter()) {
+        poller.add(&forwarder.from.tun, bits, Interest::Batches)?;
     }
     poller.add(stop, STOP, Interest::Batches)?;
     let mut packet = vec![0; PACKET_BYTES_MAX];
     let mut spare = Vec::new();
     loop {
-        for way in ways.iter_mut() {
-            way.deliver(&mut spare);
+        for forwarder in forwarders.iter_mut() {
+            forwarder.deliver(&mut spare);
         }
-        let due_ns = ways.iter().filter_map(|way| way.pipe.due_ns()).min();
+        let due_ns = forwarders
+            .iter()
+            .filter_map(|forwarder| forwarder.pipe.due_ns())
+            .min();
         let rest_ns = due_ns.map(|due_ns| due_ns.saturating_sub(monotonic_ns()));
         poller.wait_ns(&mut events, rest_ns)?;
         let now_ns = monotonic_ns();
         for event in events.iter() {
             match event.bits {
                 STOP => return Ok(()),
-                way => ways[usize::from(way != 0)].receive(now_ns, &mut packet, &mut spare)?,
+                bits => {
+                    forwarders[usize::from(bits != 0)].receive(now_ns, &mut packet, &mut spare)?
+                }
             }
         }
     }
 }
 
-/// One direction between two devices.
-struct Way<'a> {
+/// Forwards packets in one direction between two devices.
+struct Forwarder<'a> {
     from: &'a End,
     to: &'a End,
     pipe: Pipe<Vec<u8>>,
@@ -179,7 +184,7 @@ struct Way<'a> {
     refused: u64,
 }
 
-impl<'a> Way<'a> {
+impl<'a> Forwarder<'a> {
     fn new(
         from: &'a End,
         to: &'a End,

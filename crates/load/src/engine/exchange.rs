@@ -14,8 +14,8 @@ use super::retries::{Attempt, Looking};
 use super::{Driver, Engine};
 use crate::{Prepared, judge};
 
-/// Times that one connection is read in one visit. Then the others have their turn: an answer
-/// without end does not delay the others.
+/// Times that one connection is read before the others have their turn: an answer
+/// without end does not delay them.
 pub(super) const RECEIVES_MAX: usize = 16;
 /// What is received at once while every byte is looked at: larger pieces fall out of the cache.
 pub(super) const RECEIVE_BYTES: usize = 64 << 10;
@@ -207,7 +207,7 @@ impl Engine<'_> {
             }
         }
         let token = self.clients[index as usize].token(index);
-        self.revisits.push_back((token, is_half_closed));
+        self.unread.push_back((token, is_half_closed));
     }
 
     /// Goes on with what was understood. Whether the same connection may go on reading.

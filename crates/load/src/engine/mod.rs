@@ -188,8 +188,8 @@ struct Engine<'p> {
     http2: Http2Links<'p>,
     limits: Limits,
     buffer: Box<[u8]>,
-    /// Connections with more to read than one visit allows.
-    revisits: VecDeque<(Token, bool)>,
+    /// Connections with more to read than [`exchange::RECEIVES_MAX`] reads take.
+    unread: VecDeque<(Token, bool)>,
     /// When the turn's wait ended.
     woken_ns: u64,
     /// Clients with a request, sent or not.
@@ -234,7 +234,7 @@ impl<'p> Engine<'p> {
             http2,
             limits: Limits::default(),
             buffer: vec![0; exchange::DISCARD_BYTES].into_boxed_slice(),
-            revisits: VecDeque::with_capacity(count),
+            unread: VecDeque::with_capacity(count),
             woken_ns: time.now_ns,
             time,
             in_hand: 0,

@@ -41,7 +41,7 @@ impl Engine<'_> {
             self.drive();
             self.flush_links();
         }
-        self.revisit();
+        self.receive_more();
         self.see_to_deadlines(); // finds answers, too
         if matches!(self.driver, Driver::Closed(_)) {
             self.begin_ready();
@@ -110,7 +110,7 @@ impl Engine<'_> {
     }
 
     fn wait_ns(&self, now_ns: u64, until_ns: u64) -> u64 {
-        if !self.revisits.is_empty() {
+        if !self.unread.is_empty() {
             return 0;
         }
         let timer_ms = self.wheel.wait_ms(Millis(now_ns / 1_000_000));
@@ -175,14 +175,14 @@ impl Engine<'_> {
         }
     }
 
-    fn revisit(&mut self) {
+    fn receive_more(&mut self) {
         // Those that come in meanwhile have their turn in the next round.
-        for _ in 0..self.revisits.len() {
-            let Some((token, is_half_closed)) = self.revisits.pop_front() else {
+        for _ in 0..self.unread.len() {
+            let Some((token, is_half_closed)) = self.unread.pop_front() else {
                 return;
             };
             if let Some(number) = self.link_at(token.index) {
-                self.revisit_link(number, token.generation, is_half_closed);
+                self.receive_more_of_link(number, token.generation, is_half_closed);
             } else if self.clients[token.index as usize].generation == token.generation {
                 self.receive(token.index, is_half_closed);
             }

@@ -55,12 +55,12 @@ fn log_by(
     write: impl FnMut(&[u8]) -> io::Result<usize> + Send + 'static,
 ) -> (Arc<LineWriter>, Closing) {
     let target = Target::File("/nowhere/at/all".into());
-    LineWriter::start_with(Kind::LOG, target, Box::new(Script(write))).unwrap()
+    LineWriter::start_with(LineWriterOptions::LOG, target, Box::new(Script(write))).unwrap()
 }
 
 /// A log on a disk: each entry is how many bytes the next write takes; then all.
 fn log_on(
-    kind: Kind,
+    options: LineWriterOptions,
     mut script: Vec<io::Result<usize>>,
 ) -> (Arc<LineWriter>, Closing, Kept, Receiver<()>) {
     let kept = Kept::default();
@@ -78,13 +78,17 @@ fn log_on(
         taken
     });
     let target = Target::File("/nowhere/at/all".into());
-    let (log, closing) = LineWriter::start_with(kind, target, Box::new(disk)).unwrap();
+    let (log, closing) = LineWriter::start_with(options, target, Box::new(disk)).unwrap();
     (log, closing, kept, failures)
 }
 
 /// What becomes of lines, when each but the last one meets a failure: the counts, and what is kept.
-fn kept_of(kind: Kind, script: Vec<io::Result<usize>>, lines: &[&str]) -> (LogCounts, String) {
-    let (log, closing, kept, failures) = log_on(kind, script);
+fn kept_of(
+    options: LineWriterOptions,
+    script: Vec<io::Result<usize>>,
+    lines: &[&str],
+) -> (LogCounts, String) {
+    let (log, closing, kept, failures) = log_on(options, script);
     let (last, failing) = lines.split_last().unwrap();
     for lines in failing {
         log.offer(&mut lines.as_bytes().to_vec());
@@ -120,7 +124,8 @@ fn await_counts(log: &LineWriter, are_wished: impl Fn(LogCounts) -> bool) {
 
 #[test]
 fn every_line_arrives_once_from_many_threads() {
-    let (log, closing, kept, _failures) = log_on(Kind::LOG, vec![Ok(3), Ok(1), Ok(70)]);
+    let (log, closing, kept, _failures) =
+        log_on(LineWriterOptions::LOG, vec![Ok(3), Ok(1), Ok(70)]);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let log = &log;
@@ -152,7 +157,7 @@ fn every_line_arrives_once_from_many_threads() {
 #[test]
 fn a_disk_that_fills_up_leaves_whole_lines() {
     let lines = ["first\nsecond\nthird\n", "later\n"];
-    let (counts, kept) = kept_of(Kind::LOG, vec![Ok(8), full()], &lines);
+    let (counts, kept) = kept_of(LineWriterOptions::LOG, vec![Ok(8), full()], &lines);
     // "third" was dropped; the rest of "second" was written as soon as there was room.
     assert_eq!(counts, counted(3, 1, 1));
     assert_eq!(kept, "first\nsecond\nlater\n");
@@ -161,13 +166,13 @@ fn a_disk_that_fills_up_leaves_whole_lines() {
 #[test]
 fn what_cannot_be_written_is_counted() {
     let script = vec![full(), full()];
-    let (counts, kept) = kept_of(Kind::LOG, script, &["one\ntwo\n", "three\n"]);
+    let (counts, kept) = kept_of(LineWriterOptions::LOG, script, &["one\ntwo\n", "three\n"]);
     assert_eq!((counts, kept.as_str()), (counted(0, 3, 2), ""));
 }
 
 #[test]
 fn lines_that_come_when_the_thread_has_ended_are_counted() {
-    let (log, closing, kept, _failures) = log_on(Kind::LOG, Vec::new());
+    let (log, closing, kept, _failures) = log_on(LineWriterOptions::LOG, Vec::new());
     log.offer(&mut b"in time\n".to_vec());
     assert_eq!(closing.finish(GRACE), counted(1, 0, 0));
     let mut lines = b"one\ntwo\n".to_vec();
@@ -208,7 +213,7 @@ fn a_writer_that_hangs_costs_lines_and_not_the_callers() {
         log.offer(&mut line.clone());
     }
     let dropped = log.counts().dropped;
-    let room = (Kind::LOG.queued_bytes_max / 1024) as u64;
+    let room = (LineWriterOptions::LOG.queued_bytes_max / 1024) as u64;
     // What the writer had taken before it hung is beside the queue.
     let taken_most = (WRITE_BYTES / 1024) as u64 + 1;
     assert!(
@@ -228,7 +233,7 @@ fn a_named_pipe_without_a_reader_is_refused_at_once_and_one_with_a_reader_gets_e
     let path = folder.path().join("pipe");
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let target = Target::File(path.clone());
-    let Err(refused) = LineWriter::start(Kind::LOG, target.clone()) else {
+    let Err(refused) = LineWriter::start(LineWriterOptions::LOG, target.clone()) else {
         panic!("nobody reads it");
     };
     assert!(
@@ -240,7 +245,7 @@ fn a_named_pipe_without_a_reader_is_refused_at_once_and_one_with_a_reader_gets_e
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let mut reader = options.open(&path).unwrap();
-    let (log, closing) = LineWriter::start(Kind::LOG, target).unwrap();
+    let (log, closing) = LineWriter::start(LineWriterOptions::LOG, target).unwrap();
     // More than a pipe holds: the writer waits for its reader.
     let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
     for _ in 0..1000 {
@@ -270,7 +275,8 @@ fn a_file_is_opened_again_though_lines_come_as_fast_as_they_are_written() {
         Ok(bytes.len())
     });
     let target = Target::File(path.clone());
-    let (log, closing) = LineWriter::start_with(Kind::LOG, target, Box::new(disk)).unwrap();
+    let (log, closing) =
+        LineWriter::start_with(LineWriterOptions::LOG, target, Box::new(disk)).unwrap();
     let _ = log_of_test.set(Arc::clone(&log));
     log.offer(&mut b"first\n".to_vec());
     log.reopen();
@@ -292,7 +298,8 @@ fn a_line_begun_is_finished_if_the_file_that_is_opened_again_is_the_same() {
             bytes_left: 8,
         };
         let target = Target::File(path.clone());
-        let (log, closing) = LineWriter::start_with(Kind::LOG, target, Box::new(disk)).unwrap();
+        let (log, closing) =
+            LineWriter::start_with(LineWriterOptions::LOG, target, Box::new(disk)).unwrap();
         log.offer(&mut b"first\nsecond\n".to_vec());
         await_counts(&log, |counts| counts.errors > 0);
         if is_moved {
@@ -338,7 +345,7 @@ fn a_panic_costs_the_lines_at_hand_and_no_more() {
 fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
     let script = vec![full(), full(), Ok(4)];
     let lines = ["one\ntwo\n", "three\n", "four\n"];
-    let (counts, kept) = kept_of(Kind::DIAGNOSTICS, script, &lines);
+    let (counts, kept) = kept_of(LineWriterOptions::DIAGNOSTICS, script, &lines);
     assert_eq!(
         kept,
         "loadline: 3 lines of diagnostics were lost here\nfour\n"
@@ -349,7 +356,7 @@ fn diagnostics_that_were_lost_leave_a_note_in_their_place() {
 #[test]
 fn a_note_that_was_half_written_is_finished_and_not_repeated() {
     let script = vec![full(), full(), Ok(4), full()];
-    let (log, closing, kept, failures) = log_on(Kind::DIAGNOSTICS, script);
+    let (log, closing, kept, failures) = log_on(LineWriterOptions::DIAGNOSTICS, script);
     for text in ["one\ntwo\n", "three\n", "four\n"] {
         log.offer(&mut text.as_bytes().to_vec());
         failures.recv_timeout(GRACE).unwrap();

@@ -12,28 +12,28 @@
 use loadline_capacity::stats::LEVEL;
 use loadline_lab::report::Verdict;
 
-use super::finding::Row;
+use super::finding::JudgedClaim;
 
-/// Judges the claims that `rows_at` tests at a level, each at the level that its number asks for.
-pub(super) fn judged(rows_at: impl Fn(f64) -> Vec<Row>) -> Vec<Row> {
-    let mut rows = rows_at(LEVEL);
-    let mut open: Vec<usize> = (0..rows.len())
-        .filter(|index| rows[*index].finding.can_be_judged)
+/// Judges the claims that `claims_at` tests at a level, each at the level that its number asks for.
+pub(super) fn judged(claims_at: impl Fn(f64) -> Vec<JudgedClaim>) -> Vec<JudgedClaim> {
+    let mut claims = claims_at(LEVEL);
+    let mut open: Vec<usize> = (0..claims.len())
+        .filter(|index| claims[*index].finding.can_be_judged)
         .collect();
     while !open.is_empty() {
         let level = 1.0 - (1.0 - LEVEL) / open.len() as f64;
-        for (index, row) in rows_at(level).into_iter().enumerate() {
+        for (index, claim) in claims_at(level).into_iter().enumerate() {
             if open.contains(&index) {
-                rows[index] = row;
+                claims[index] = claim;
             }
         }
         let before = open.len();
-        open.retain(|index| rows[*index].finding.verdict == Verdict::NotTestable);
+        open.retain(|index| claims[*index].finding.verdict == Verdict::NotTestable);
         if open.len() == before {
             break;
         }
     }
-    rows
+    claims
 }
 
 #[cfg(test)]
@@ -45,18 +45,19 @@ mod tests {
     use loadline_lab::report::Undecided;
 
     /// Three runs of each, and a claim that the mean is above 0.
-    fn rows(runs: &[[f64; 3]], level: f64) -> Vec<Row> {
-        let row = |runs: &[f64; 3]| {
+    fn claims(runs: &[[f64; 3]], level: f64) -> Vec<JudgedClaim> {
+        let claim = |runs: &[f64; 3]| {
             let interval = mean_interval(runs, level);
             let finding = ClaimFinding::of("", &(1.0, interval).into(), Bound::AtLeast(0.0));
-            Row::new("", Ok(finding))
+            JudgedClaim::new("", Ok(finding))
         };
-        runs.iter().map(row).collect()
+        runs.iter().map(claim).collect()
     }
 
     fn levels(runs: &[[f64; 3]]) -> Vec<(Verdict, f64)> {
-        let rows = judged(|level| rows(runs, level)).into_iter();
-        rows.map(|row| (row.finding.verdict, row.finding.interval.unwrap().level))
+        let claims = judged(|level| claims(runs, level)).into_iter();
+        claims
+            .map(|claim| (claim.finding.verdict, claim.finding.interval.unwrap().level))
             .collect()
     }
 
@@ -81,14 +82,14 @@ mod tests {
         for missing in [0, 5] {
             let found = judged(|level| {
                 let missing = (0..missing).map(|_| {
-                    Row::new(
+                    JudgedClaim::new(
                         "",
                         Err(Untestable("No trial.".to_owned(), Undecided::NoTrials)),
                     )
                 });
-                let mut rows = rows(&[[1.0, 3.0, -1.0]; 2], level);
-                rows.extend(missing);
-                rows
+                let mut claims = claims(&[[1.0, 3.0, -1.0]; 2], level);
+                claims.extend(missing);
+                claims
             });
             counted.push(found[0].finding.interval.unwrap().level);
         }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::evidence::{Estimate, Untestable};
 
 /// A claim and what came of it.
-pub(super) struct Row {
+pub(super) struct JudgedClaim {
     /// In our words, with its place in the paper in parentheses at the end.
     pub(super) text: &'static str,
     pub(super) finding: ClaimFinding,
@@ -41,7 +41,7 @@ pub(super) enum Bound {
     Within(f64, f64),
 }
 
-impl Row {
+impl JudgedClaim {
     pub(super) fn new(text: &'static str, finding: Result<ClaimFinding, Untestable>) -> Self {
         let finding = finding.unwrap_or_else(ClaimFinding::missing);
         Self { text, finding }

@@ -15,14 +15,14 @@ use super::taken::Taken;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Shape {
-    is: Kind,
+    is: ShapeKind,
     of: Select,
     factor: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ShapeKind {
     /// It falls, and rises nowhere.
     Falls,
     /// It falls most at the first step, between 0 and 100 us.
@@ -50,11 +50,11 @@ impl Shape {
 
     pub(super) fn judged(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         match self.is {
-            Kind::Falls => self.falls(evidence),
-            Kind::SteepestFirst => self.steepest_first(evidence),
-            Kind::Optimum => self.optimum(evidence),
-            Kind::Moves => self.moves(evidence),
-            Kind::TooMany => self.too_many(evidence),
+            ShapeKind::Falls => self.falls(evidence),
+            ShapeKind::SteepestFirst => self.steepest_first(evidence),
+            ShapeKind::Optimum => self.optimum(evidence),
+            ShapeKind::Moves => self.moves(evidence),
+            ShapeKind::TooMany => self.too_many(evidence),
         }
     }
 

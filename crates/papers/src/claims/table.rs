@@ -7,7 +7,7 @@ use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
-use super::finding::{Bound, ClaimFinding, Row, number};
+use super::finding::{Bound, ClaimFinding, JudgedClaim, number};
 use super::shape::Shape;
 use super::taken::Taken;
 use super::value::Value;
@@ -68,10 +68,10 @@ pub(crate) fn taken(paper: &str) -> Vec<(&'static str, Vec<Taken>)> {
 }
 
 /// The claims of a paper, judged by what a run says.
-pub(super) fn rows(paper: &str, evidence: &Evidence<'_>) -> Vec<Row> {
+pub(super) fn judged(paper: &str, evidence: &Evidence<'_>) -> Vec<JudgedClaim> {
     let claims = of_paper(paper).iter();
     claims
-        .map(|claim| Row::new(&claim.text, claim.judged(evidence)))
+        .map(|claim| JudgedClaim::new(&claim.text, claim.judged(evidence)))
         .collect()
 }
 

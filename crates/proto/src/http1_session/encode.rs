@@ -33,7 +33,7 @@ impl After {
     }
 }
 
-/// An answer that is only lent.
+/// An answer whose fields and content are only borrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Borrowed<'a> {
     pub(crate) status: Status,
@@ -43,7 +43,7 @@ pub(crate) struct Borrowed<'a> {
     pub(crate) connection_lines: &'a [u8],
 }
 
-/// Encodes lent content behind its head, in one piece. Returns the length of what will be sent.
+/// Encodes borrowed content behind its head, in one piece. Returns the length of what will be sent.
 #[inline]
 pub(crate) fn borrowed(
     output: &mut Buffer,

@@ -82,7 +82,7 @@ impl Progress {
             + with_app
             + self.collected.capacity()
             + self.sending_bytes
-            + self.lent_bytes
+            + self.exchange_bytes
     }
 
     /// Content of a request that has come, and that is known to come.

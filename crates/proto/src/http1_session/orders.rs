@@ -68,7 +68,7 @@ impl Http1Session {
                     exchange.hang_up.reset();
                     let progress = self.progress(cx);
                     progress.hang_up = Some(exchange.hang_up.clone());
-                    progress.lent_bytes = exchange.memory_bytes();
+                    progress.exchange_bytes = exchange.memory_bytes();
                     self.state = State::Blocking;
                     Action::Block(exchange)
                 }

@@ -102,7 +102,7 @@ impl Progress {
     /// of it will.
     pub(crate) fn end_stream(&mut self, batch_bytes: Option<u64>, cx: &mut Context<'_>) {
         let mut stream = std::mem::take(&mut self.stream);
-        self.lent_bytes = 0;
+        self.exchange_bytes = 0;
         cx.pool.buffers.give(std::mem::take(&mut stream.offer));
         if let Some(exchange) = stream.request_copy.take() {
             cx.pool.give_exchange(exchange);

@@ -144,7 +144,7 @@ impl Http1Session {
         progress.stream.begin(request_copy, window, cx.now);
         progress.stream.end_offered = matches!(exchange.request.body, RequestBody::Empty);
         progress.expects_continue &= !progress.has_unread();
-        progress.lent_bytes = exchange.memory_bytes();
+        progress.exchange_bytes = exchange.memory_bytes();
         self.progress = Some(progress);
         self.state = State::Streaming;
         self.pending = Pending::Unknown;

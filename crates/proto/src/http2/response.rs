@@ -9,7 +9,7 @@ use crate::{Fields, Status, StreamId};
 /// Status and Content-Length, encoded.
 const OWN_BYTES_MAX: usize = 32;
 
-/// A response that is only lent.
+/// A response whose fields and content are only borrowed.
 pub(crate) struct Borrowed<'a> {
     pub(crate) stream: StreamId,
     pub(crate) status: Status,

@@ -376,7 +376,10 @@ fn an_earlier_deadline_is_reported_at_once() {
     let mut driver = Driver::new(&config(limits()), echo);
     let idle = driver.feed(GET).deadline().expect("idle");
     let head = driver.feed(b"G").deadline().expect("head");
-    assert!(head < idle, "a loop re-arms after each visit");
+    assert!(
+        head < idle,
+        "a loop re-arms each time it has driven a connection"
+    );
 }
 
 #[test]

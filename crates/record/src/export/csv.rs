@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use crate::{GroupRecord, SecondRecord, Tally, TrialRecord};
 
 /// A column's name, and what stands below it.
-type Column = (&'static str, fn(&Row<'_>) -> String);
+type Column = (&'static str, fn(&CsvRow<'_>) -> String);
 
 /// The columns in order. Those that are also fields of the JSON's `series` have the same names.
 const COLUMNS: [Column; 20] = [
@@ -56,7 +56,7 @@ pub fn write_csv(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()>
             for group in &record.groups {
                 if let Some(second) = group.series.get(at) {
                     let phase = record.phase_of(second.second);
-                    let row = Row {
+                    let row = CsvRow {
                         record,
                         group,
                         second,
@@ -76,7 +76,7 @@ pub fn write_csv(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()>
 }
 
 /// What a row is of.
-struct Row<'r> {
+struct CsvRow<'r> {
     record: &'r TrialRecord,
     group: &'r GroupRecord,
     second: &'r SecondRecord,
@@ -110,7 +110,7 @@ fn write_after_end(
     if late.sent + late.completed + late.errors + late.bytes_received == 0 {
         return Ok(());
     }
-    let row = Row {
+    let row = CsvRow {
         record,
         group,
         second: &late,
@@ -121,7 +121,7 @@ fn write_after_end(
     row.write(to)
 }
 
-impl Row<'_> {
+impl CsvRow<'_> {
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
         writeln!(to, "{}", COLUMNS.map(|(_, cell)| cell(self)).join(","))
     }

@@ -11,7 +11,7 @@ use loadline_sys::socket::{AcceptError, accept};
 use loadline_sys::{Accepted, wait_any};
 
 use crate::Listener;
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 use crate::telemetry::log;
 
 /// Connections taken in a row before others have their turn: 64 take some 200 us.
@@ -87,7 +87,11 @@ impl Acceptor {
     }
 
     /// The next connection; `None` if none waits, or while accepting is paused.
-    pub(crate) fn next(&mut self, now: Millis, row: &Row) -> io::Result<Option<NewConnection>> {
+    pub(crate) fn next(
+        &mut self,
+        now: Millis,
+        stats: &ThreadStats,
+    ) -> io::Result<Option<NewConnection>> {
         if self.is_drained() || self.paused_until.is_some_and(|until| now < until) {
             return Ok(None);
         }
@@ -105,7 +109,7 @@ impl Acceptor {
                     return Ok(Some(NewConnection::Regular(accepted)));
                 }
                 Ok(None) => {}
-                Err(AcceptError::Exhausted) => return Ok(self.exhausted(now, row)),
+                Err(AcceptError::Exhausted) => return Ok(self.exhausted(now, stats)),
                 Err(AcceptError::Listener(error)) => return Err(error),
             }
         }
@@ -149,8 +153,8 @@ impl Acceptor {
 
     /// Descriptors have run out: pauses, and accepts one connection by the spare if it is to be refused.
     #[cold]
-    fn exhausted(&mut self, now: Millis, row: &Row) -> Option<NewConnection> {
-        row.accepts_deferred.add(1);
+    fn exhausted(&mut self, now: Millis, stats: &ThreadStats) -> Option<NewConnection> {
+        stats.accepts_deferred.add(1);
         self.deferred_since_log += 1;
         let after = self.log_after.load(Ordering::Relaxed);
         let is_mine = || {

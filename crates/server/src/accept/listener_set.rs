@@ -11,7 +11,7 @@ use loadline_sys::Interest;
 
 use crate::accept::acceptor::{Acceptor, AtLimit, LogAfter, NewConnection};
 use crate::accept::listener::Listener;
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 use crate::transport::Watch;
 
 /// Listeners watched by one driver.
@@ -42,10 +42,10 @@ impl ListenerSet {
     pub(crate) fn next(
         &mut self,
         now: Millis,
-        row: &Row,
+        stats: &ThreadStats,
         driver: &mut impl Watch,
     ) -> io::Result<Option<NewConnection>> {
-        let taken = self.acceptor.next(now, row)?;
+        let taken = self.acceptor.next(now, stats)?;
         if self.acceptor.paused_until().is_some() {
             self.unwatch(driver);
         }

@@ -27,11 +27,11 @@ fn run<H: Handler>(
     let lead = Arc::new(Mutex::new(acceptor));
     let threads = ThreadGroup::new()?;
     for index in 0..site.options.threads {
-        let (site, lead, member) = (Arc::clone(site), Arc::clone(&lead), threads.enter());
+        let (site, lead, guard) = (Arc::clone(site), Arc::clone(&lead), threads.enter());
         let name = format!("follower {index}");
         let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
         builder.spawn(move || {
-            let _member = member;
+            let _guard = guard;
             site.guarded_alone("a follower", || follow(&site, &lead));
         })?;
     }

@@ -25,7 +25,7 @@ use crate::site::{Site, Started};
 use crate::telemetry::counters::Role;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
-use crate::thread::group::{Member, STACK_BYTES, ThreadGroup};
+use crate::thread::group::{STACK_BYTES, ThreadGroup, ThreadGuard};
 
 /// Contexts of ended threads that are kept for new ones: as many as come and go in a moment.
 const SPARE_CONTEXTS_MAX: usize = 256;
@@ -51,7 +51,7 @@ pub(crate) fn run<H: Handler>(
         if seen != Stage::Up {
             acceptor.begin_drain();
         }
-        match acceptor.next(thread.now(), &thread.row)? {
+        match acceptor.next(thread.now(), &thread.stats)? {
             Some(NewConnection::Regular(accepted)) => {
                 connections.admit(accepted, false, &mut thread);
             }
@@ -116,7 +116,7 @@ impl<H: Handler> Connections<H> {
         };
         let admission = Admission::new(self.site.options.connections_max);
         let decision = self.shared.lock().decide(admission, new);
-        (thread.row.refused_over_share).add(u64::from(decision.is_over_share));
+        (thread.stats.refused_over_share).add(u64::from(decision.is_over_share));
         match decision.verdict {
             Verdict::Admit => self.slot(accepted, new.client, Verdict::Admit, thread),
             Verdict::Refuse if !is_last_descriptor => {
@@ -142,7 +142,7 @@ impl<H: Handler> Connections<H> {
             shared: Arc::clone(&self.shared),
             token,
             slot: Arc::clone(&slot),
-            _member: self.threads.enter(),
+            _guard: self.threads.enter(),
         };
         let shared = &self.shared;
         let Some(first) = shared.spare_threads.give(Served { held, verdict }) else {
@@ -193,7 +193,7 @@ impl<H: Handler> Shared<H> {
                 return drop((thread, held));
             }
             let idle = self.spare_threads.idle();
-            drop(held); // all of it, also its member of the threads
+            drop(held); // all of it, also its guard in the group of threads
             served = match idle.wait() {
                 Ok(next) => next,
                 Err(idle) => break idle,
@@ -249,7 +249,7 @@ struct ThreadSlot<H: Handler> {
     token: Token,
     /// The last of it closes the socket, before the threads counts one less.
     slot: Arc<Slot>,
-    _member: Member,
+    _guard: ThreadGuard,
 }
 
 impl<H: Handler> Hold for ThreadSlot<H> {

@@ -47,17 +47,17 @@ fn run_to_the_end<H: Handler>(
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let mut thread = ThreadContext::with_read_buffer(site, Role::Acceptor, 0);
-    let row = Arc::clone(&thread.row);
-    let queue = Arc::new(ConnectionQueue::new(site.options.queue_max, row)?);
+    let stats = Arc::clone(&thread.stats);
+    let queue = Arc::new(ConnectionQueue::new(site.options.queue_max, stats)?);
     let threads = ThreadGroup::new()?;
     for index in 0..site.options.threads {
         let (worker_site, own) = (Arc::clone(site), Arc::clone(&queue));
-        let member = threads.enter();
+        let guard = threads.enter();
         let spawned = thread::Builder::new()
             .name(format!("serving {index}"))
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let _member = member;
+                let _guard = guard;
                 let work = || work(&worker_site, &own);
                 worker_site.guarded_alone("a serving thread", work);
             });
@@ -104,7 +104,7 @@ fn accept_all<H: Handler>(
             wait_readable(&[queue.room_fd(), stage_fd], timeout_ms)?;
             continue;
         }
-        match acceptor.next(now, &thread.row)? {
+        match acceptor.next(now, &thread.stats)? {
             Some(NewConnection::Regular(accepted) | NewConnection::LastDescriptor(accepted)) => {
                 let record = thread.log_accepted(accepted.peer);
                 thread.offer_log(); // before the line of its end, which another thread writes
@@ -125,7 +125,7 @@ fn work<H: Handler>(site: &Arc<Site<H>>, queue: &ConnectionQueue) -> io::Result<
         ThreadContext::with_read_buffer(site, Role::Thread, connection_thread::READ_BUFFER_BYTES);
     while let Some(waiting) = queue.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
-        thread.row.queue_wait_us.add(waited_us);
+        thread.stats.queue_wait_us.add(waited_us);
         connection_thread::serve_accepted(&waiting.accepted, waiting.record, &mut thread);
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use loadline_proto::ConnectionRecord;
 use loadline_sys::{Accepted, Waker};
 
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 
 /// A connection in the queue.
 pub(crate) struct Waiting {
@@ -25,7 +25,7 @@ pub(crate) struct ConnectionQueue {
     /// Readable when there may be room again, after `has_room` has said no.
     room: Waker,
     max: usize,
-    row: Arc<Row>,
+    stats: Arc<ThreadStats>,
 }
 
 #[derive(Default)]
@@ -37,13 +37,13 @@ struct State {
 
 impl ConnectionQueue {
     /// For at most `max` connections.
-    pub(crate) fn new(max: usize, row: Arc<Row>) -> io::Result<Self> {
+    pub(crate) fn new(max: usize, stats: Arc<ThreadStats>) -> io::Result<Self> {
         Ok(Self {
             state: Mutex::default(),
             some: Condvar::new(),
             room: Waker::new()?,
             max,
-            row,
+            stats,
         })
     }
 
@@ -68,7 +68,7 @@ impl ConnectionQueue {
 
     /// Queues a connection.
     pub(crate) fn push(&self, waiting: Waiting) {
-        self.row.queue_depth.add(1);
+        self.stats.queue_depth.add(1);
         self.lock().waiting.push_back(waiting);
         self.some.notify_one();
     }
@@ -82,7 +82,7 @@ impl ConnectionQueue {
                     self.room.wake();
                 }
                 drop(state);
-                self.row.queue_depth.sub(1);
+                self.stats.queue_depth.sub(1);
                 return Some(next);
             }
             if state.closed {

@@ -28,8 +28,8 @@ impl Distant {
         let content = std::fs::read(path).unwrap();
         let fd = File::open(path).unwrap().into();
         let version = file::version(&fd).unwrap();
-        let warm = file::read_warm(&fd, &mut [0], 0).unwrap();
-        assert_eq!(warm, file::Warm::Unknown);
+        let cached = file::read_cached(&fd, &mut [0], 0).unwrap();
+        assert_eq!(cached, file::CachedRead::Unknown);
         Self {
             file: Arc::new(OpenFile {
                 fd,

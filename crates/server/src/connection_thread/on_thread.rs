@@ -11,7 +11,7 @@ use super::stream_queue::{StreamQueue, Waited};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
-use crate::fairness::lanes::{Lane, Place};
+use crate::fairness::lanes::{FlowKey, Lane};
 use crate::overload::{Permit, RETRY_AFTER_LEFT_S};
 use crate::site::Site;
 use crate::task::{Notify, TaskHome};
@@ -28,8 +28,8 @@ pub(super) struct OnThread<'t> {
     pub(super) socket: Option<BorrowedFd<'t>>,
     /// `Hold::home`.
     pub(super) home: Option<(&'t Arc<dyn TaskHome>, Token)>,
-    /// When this visit began, in microseconds.
-    pub(super) visit_us: Option<u64>,
+    /// Since when the connection is driven, in microseconds.
+    pub(super) driven_since_us: Option<u64>,
 }
 
 /// The request has its 503.
@@ -79,14 +79,14 @@ impl OnThread<'_> {
         };
         // Of a request before.
         end(self.permit, site, site.clock.now_us());
-        let place = match site.options.fairness {
-            true => Place {
+        let flow = match site.options.fairness {
+            true => FlowKey {
                 lane,
                 client: ClientKey::of_request(exchange),
             },
-            false => Place::default(),
+            false => FlowKey::default(),
         };
-        match in_progress.begin(place, waited_us, || site.clock.now_us()) {
+        match in_progress.begin(flow, waited_us, || site.clock.now_us()) {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
                 *self.permit = Some(permit);
@@ -95,12 +95,12 @@ impl OnThread<'_> {
                 }
                 end(self.permit, site, site.clock.now_us());
                 exchange.refuse(RETRY_AFTER_LEFT_S);
-                thread.row.abandoned.add(1);
+                thread.stats.abandoned.add(1);
                 Err(Refused)
             }
             Err(retry_after_s) => {
                 exchange.refuse(retry_after_s);
-                thread.row.refused_late.add(1);
+                thread.stats.refused_late.add(1);
                 Err(Refused)
             }
         }
@@ -125,11 +125,11 @@ impl OnThread<'_> {
     fn waited(&self, now_us: u64) -> Waited {
         let ago_ms = self.socket.and_then(socket::received_ago_ms);
         let in_all_us = ago_ms.map_or(0, |ms| u64::from(ms) * 1000);
-        let visit_us = now_us.saturating_sub(self.visit_us.unwrap_or(now_us));
+        let driven_us = now_us.saturating_sub(self.driven_since_us.unwrap_or(now_us));
         Waited {
             in_all_us,
-            // When the visit began. What a client has pipelined waits for itself since then.
-            for_cpu_us: in_all_us.saturating_sub(visit_us),
+            // Until it was driven. What a client has pipelined waits for itself since then.
+            for_cpu_us: in_all_us.saturating_sub(driven_us),
         }
     }
 
@@ -145,7 +145,7 @@ impl OnThread<'_> {
         match streams.offer(exchange, steps, now_us, waited) {
             None => Blocked::Queued,
             Some(refused) => {
-                thread.row.refused_late.add(1);
+                thread.stats.refused_late.add(1);
                 Blocked::Done(refused)
             }
         }

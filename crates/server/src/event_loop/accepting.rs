@@ -50,7 +50,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let Some(listeners) = &mut self.listeners else {
                 return Ok(());
             };
-            match listeners.next(self.thread.now(), &self.thread.row, &mut self.driver)? {
+            match listeners.next(self.thread.now(), &self.thread.stats, &mut self.driver)? {
                 Some(NewConnection::Regular(accepted)) => self.assign(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
                     let new = New {
@@ -172,7 +172,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 } else if self.site.options.socket_io == SocketIo::Worker {
                     self.await_request(token);
                 } else {
-                    self.serve(token); // the first read needs no event
+                    self.drive_here(token); // the first read needs no event
                 }
             }
             Acceptance::OverCapacity => self.settle(token),
@@ -200,7 +200,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.transport_mut().adopt(token, &mut self.driver);
         }
-        self.thread.row.connections.add(1);
+        self.thread.stats.connections.add(1);
         token
     }
 
@@ -224,7 +224,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 if is_up && !self.find_room_of(client, only_idle) =>
             {
                 self.group.leave(handoff.client);
-                self.thread.row.refused_over_share.add(u64::from(only_idle));
+                self.thread
+                    .stats
+                    .refused_over_share
+                    .add(u64::from(only_idle));
                 Acceptance::Refused
             }
             _ => Acceptance::Served,
@@ -249,7 +252,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.refuse(&mut self.thread.cx());
         }
-        self.serve(token);
+        self.drive_here(token);
     }
 
     /// Closes the connection that is idle the longest; `false` if none is, or if that is not certain

@@ -156,7 +156,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let ready = self.again.len() + self.driver.left();
             adaptive.report(self.index, costs.take(now_us, ready));
         }
-        let loads = self.group.members().iter().map(|member| &member.load);
+        let loads = self.group.loops().iter().map(|handle| &handle.load);
         for Move {
             connection,
             from,

@@ -133,7 +133,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let may_wait = slot.acceptance == Acceptance::Served && self.thread.now() < grace_ends;
         if connection.drain(may_wait, &mut self.driver, &mut self.thread.cx()) {
             slot.knows_drain = true;
-            self.attend(token);
+            self.drive(token);
         } else {
             self.settle(token);
             self.timers.arm(token, grace_ends);
@@ -175,8 +175,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 pub(super) fn close_those_on_their_way<H: Handler>(site: &Arc<Site<H>>, group: &LoopGroup) {
     let mut thread = ThreadContext::with_read_buffer(site, Role::Loop, 0);
     let mut mail = Vec::new();
-    for member in group.members() {
-        member.mailbox.take(&mut mail);
+    for handle in group.loops() {
+        handle.mailbox.take(&mut mail);
         for message in mail.drain(..) {
             match message {
                 Message::Done {
@@ -184,7 +184,7 @@ pub(super) fn close_those_on_their_way<H: Handler>(site: &Arc<Site<H>>, group: &
                     ..
                 } => {
                     if let Some(connection) = served.connection.take() {
-                        thread.row.connections.sub(1);
+                        thread.stats.connections.sub(1);
                         close(connection, &mut thread);
                     }
                 }

@@ -17,7 +17,7 @@ use crate::worker::mailbox::Mailbox;
 
 /// The loops of a reactor, seen from each other and from the main loop.
 pub(crate) struct LoopGroup {
-    members: Box<[Member]>,
+    loops: Box<[LoopHandle]>,
     /// Connections of the whole server, without those that are only refused.
     connections: AtomicUsize,
     admission: Admission,
@@ -44,7 +44,7 @@ pub(super) struct New {
 }
 
 /// One loop, seen from outside.
-pub(super) struct Member {
+pub(super) struct LoopHandle {
     pub(super) mailbox: Arc<Mailbox<Message>>,
     pub(super) load: Load,
 }
@@ -55,15 +55,15 @@ impl LoopGroup {
         senders: usize,
         memory: &Arc<MemoryBudget>,
     ) -> io::Result<Arc<Self>> {
-        let member = |_| {
-            Ok(Member {
+        let handle = |_| {
+            Ok(LoopHandle {
                 mailbox: Arc::new(Mailbox::new()?),
                 load: Load::default(),
             })
         };
         let is_adaptive = options.balance == Balance::Adaptive && options.loops > 1;
         Ok(Arc::new(Self {
-            members: (0..options.loops).map(member).collect::<io::Result<_>>()?,
+            loops: (0..options.loops).map(handle).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
             admission: Admission::new(options.connections_max),
             holdings: options.fairness.then(Holdings::default),
@@ -79,8 +79,8 @@ impl LoopGroup {
         self.connections.load(Ordering::Relaxed)
     }
 
-    pub(super) fn members(&self) -> &[Member] {
-        &self.members
+    pub(super) fn loops(&self) -> &[LoopHandle] {
+        &self.loops
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -99,10 +99,10 @@ impl LoopGroup {
             return other;
         }
         let connections = |index: usize| {
-            let load = &self.members[index].load;
+            let load = &self.loops[index].load;
             load.connections.load(Ordering::Relaxed)
         };
-        let fewest = (0..self.members.len()).min_by_key(|index| connections(*index));
+        let fewest = (0..self.loops.len()).min_by_key(|index| connections(*index));
         match fewest {
             Some(fewest) if connections(own) > share_limit(connections(fewest)) => fewest,
             _ => own,
@@ -156,19 +156,19 @@ impl LoopGroup {
 
     /// The loop whose oldest idle connection is idle the longest.
     pub(super) fn oldest_idle(&self) -> Option<usize> {
-        balance::oldest_idle(self.members.iter().map(|member| &member.load))
+        balance::oldest_idle(self.loops.iter().map(|handle| &handle.load))
     }
 
     /// Sends a new connection to a loop.
     pub(super) fn send(&self, index: usize, handoff: Handoff) {
-        let connections = &self.members[index].load.connections;
+        let connections = &self.loops[index].load.connections;
         connections.fetch_add(1, Ordering::Relaxed);
         self.post(index, Message::Handoff(handoff));
     }
 
     /// Sends a connection from one loop to another.
     pub(super) fn send_moving(&self, index: usize, moving: Moving) {
-        let connections = &self.members[index].load.connections;
+        let connections = &self.loops[index].load.connections;
         connections.fetch_add(1, Ordering::Relaxed);
         self.post(index, Message::Moving(Box::new(moving)));
     }
@@ -180,15 +180,15 @@ impl LoopGroup {
 
     /// Whether a loop can take one connection more.
     pub(super) fn has_room(&self, index: usize, capacity_per_loop: Option<usize>) -> bool {
-        let connections = &self.members[index].load.connections;
+        let connections = &self.loops[index].load.connections;
         capacity_per_loop.is_none_or(|capacity| connections.load(Ordering::Relaxed) < capacity)
     }
 
     /// Has the other loops take a turn, in which they see how short memory is.
     pub(super) fn nudge_others(&self, index: usize) {
-        let members = self.members.iter().enumerate();
-        for (_, member) in members.filter(|(other, _)| *other != index) {
-            member.mailbox.nudge();
+        let handles = self.loops.iter().enumerate();
+        for (_, handle) in handles.filter(|(other, _)| *other != index) {
+            handle.mailbox.nudge();
         }
     }
 
@@ -209,7 +209,7 @@ impl LoopGroup {
     /// Asks the loop behind `index` to close a connection of this client, for one that `asking` has let
     /// in; `false`: that is the same.
     pub(super) fn ask_for_room_of(&self, client: ClientKey, index: usize, asking: usize) -> bool {
-        let next = (index + 1) % self.members.len();
+        let next = (index + 1) % self.loops.len();
         if next == asking {
             return false;
         }
@@ -218,16 +218,16 @@ impl LoopGroup {
     }
 
     fn post(&self, index: usize, message: Message) {
-        let member = &self.members[index];
-        member.load.under_way.fetch_add(1, Ordering::Relaxed);
-        member.mailbox.post(message);
+        let handle = &self.loops[index];
+        handle.load.under_way.fetch_add(1, Ordering::Relaxed);
+        handle.mailbox.post(message);
     }
 
     /// A thread will pass on no more connections.
     pub(super) fn stops_sending(&self) {
         if self.senders.fetch_sub(1, Ordering::SeqCst) == 1 {
-            for member in &self.members {
-                member.mailbox.nudge();
+            for handle in &self.loops {
+                handle.mailbox.nudge();
             }
         }
     }
@@ -270,8 +270,8 @@ mod tests {
         assert_eq!(group.place(at(1)), (1, Verdict::Admit));
         assert_eq!(group.place(at(0)), (0, Verdict::Admit));
         assert_eq!(group.place(at(1)), (1, Verdict::Refuse));
-        group.members[0].load.set_oldest_idle(Some(Millis(9)));
-        group.members[2].load.set_oldest_idle(Some(Millis(5)));
+        group.loops[0].load.set_oldest_idle(Some(Millis(9)));
+        group.loops[2].load.set_oldest_idle(Some(Millis(5)));
         assert_eq!(group.place(at(1)), (2, Verdict::EvictIdle));
         // The refused one was not counted; the one that makes room will count its victim out.
         group.leave(ClientKey::NOBODY);
@@ -283,7 +283,7 @@ mod tests {
     fn a_loop_with_noticeably_more_connections_hands_newcomers_over() {
         let group = group(3, 1000, 0);
         let set = |index: usize, count| {
-            let connections = &group.members[index].load.connections;
+            let connections = &group.loops[index].load.connections;
             connections.store(count, Ordering::Relaxed);
         };
         for (own, others, taker) in [
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn a_loop_at_its_capacity_has_no_room_for_connections_of_another() {
         let group = group(2, 10, 2);
-        let connections = &group.members[1].load.connections;
+        let connections = &group.loops[1].load.connections;
         connections.store(3, Ordering::Relaxed);
         assert!(!group.has_room(1, Some(3)));
         assert!(group.has_room(1, Some(4)) && group.has_room(1, None));
@@ -315,7 +315,7 @@ mod tests {
         let group = group(2, 10, 2);
         group.stops_sending();
         assert!(group.is_sending());
-        let mut mailboxes = group.members.iter().map(|member| &member.mailbox);
+        let mut mailboxes = group.loops.iter().map(|handle| &handle.mailbox);
         assert!(mailboxes.clone().all(|it| it.fall_asleep()));
         group.stops_sending();
         assert!(!group.is_sending());

@@ -13,7 +13,7 @@ use crate::accept::listener::Listener;
 use crate::accept::listener_set::ListenerSet;
 use crate::admission::{Handoff, Verdict};
 use crate::site::Site;
-use crate::telemetry::counters::{Role, Row};
+use crate::telemetry::counters::{Role, ThreadStats};
 use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver, DriverEvent};
 
@@ -27,7 +27,7 @@ pub(super) struct MainLoop<H: Handler> {
     driver: Epoll,
     listeners: ListenerSet,
     balancer: Balancer,
-    row: Arc<Row>,
+    stats: Arc<ThreadStats>,
 }
 
 impl<H: Handler> MainLoop<H> {
@@ -47,7 +47,7 @@ impl<H: Handler> MainLoop<H> {
             )?,
             driver,
             balancer: Balancer::new(site.options.balance),
-            row: site.registry.row(Role::Acceptor),
+            stats: site.registry.thread_stats(Role::Acceptor),
             site: Arc::clone(site),
             group: Arc::clone(group),
         })
@@ -88,7 +88,7 @@ impl<H: Handler> MainLoop<H> {
     fn accept_up_to(&mut self, most: usize) -> io::Result<()> {
         for count in 0..most {
             let now = self.site.clock.now();
-            match self.listeners.next(now, &self.row, &mut self.driver)? {
+            match self.listeners.next(now, &self.stats, &mut self.driver)? {
                 Some(NewConnection::Regular(accepted)) => self.hand_over(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
                     let (index, handoff) = self.place(accepted, true);
@@ -141,7 +141,7 @@ impl<H: Handler> MainLoop<H> {
         if let Some(adaptive) = self.group.adaptive() {
             return adaptive.place();
         }
-        let loads = self.group.members().iter().map(|member| &member.load);
+        let loads = self.group.loops().iter().map(|handle| &handle.load);
         self.balancer.choose(loads, || self.site.clock.now_us())
     }
 }

@@ -35,7 +35,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Ok(connection) => connection,
             Err(connection) => {
                 slot.connection = Some(connection); // not with this driver: served here
-                return self.serve(token);
+                return self.drive_here(token);
             }
         };
         slot.missed = Readiness::default();
@@ -45,13 +45,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let home = || Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>;
         served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
-        let load = &self.group.members()[self.index].load;
+        let load = &self.group.loops()[self.index].load;
         let submitted = (self.dispatcher).submit(Kind::Job, work, token, client, &self.site, load);
         if let Err(NotQueued { work, refusing, .. }) = submitted {
             // Its requests get a 503 here.
             self.give_back(token, work);
             self.thread.refusing = Some(refusing);
-            self.serve(token);
+            self.drive_here(token);
             self.thread.refusing = None;
         }
     }
@@ -63,7 +63,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         exchange: Box<Exchange>,
         steps: Arc<dyn Steps>,
     ) {
-        let load = &self.group.members()[self.index].load;
+        let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let blocked = placement.block_by(steps, exchange, &mut self.thread);
         let connection = connection_at_mut(&mut self.slots, token);
@@ -147,17 +147,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Some(After::Close) => self.close(token),
             Some(After::Start(exchange)) => {
                 self.start_task(token, exchange);
-                self.serve(token);
+                self.drive_here(token);
             }
             Some(After::Block(exchange, steps)) => {
                 self.queue_step(token, exchange, steps);
-                self.serve(token);
+                self.drive_here(token);
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
-            None => self.serve(token),
+            None => self.drive_here(token),
             Some(After::Again) => self.queue(token),
-            Some(After::Wait) if self.has_tasks(token) => self.serve(token),
-            Some(After::Wait) if is_ready => self.attend(token),
+            Some(After::Wait) if self.has_tasks(token) => self.drive_here(token),
+            Some(After::Wait) if is_ready => self.drive(token),
             Some(After::Wait) => self.settle(token),
         }
     }

@@ -106,8 +106,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.timers.disarm(one.token);
         self.idle.remove(one.token.index);
         self.served -= 1;
-        self.thread.row.connections.sub(1);
-        self.thread.row.connections_moved.add(1);
+        self.thread.stats.connections.sub(1);
+        self.thread.stats.connections_moved.add(1);
         self.load().connections.fetch_sub(1, Relaxed);
         self.group.send_moving(one.to, Moving { connection, name });
     }
@@ -121,7 +121,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let token = self.insert(connection, Acceptance::Served, Some(moving.name));
         self.served += 1;
         match self.stage {
-            Stage::Up => self.attend(token), // something may have come on the way
+            Stage::Up => self.drive(token), // something may have come on the way
             _ => self.begin_connection_drain(token),
         }
     }

@@ -15,7 +15,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Starts the task of a connection that a worker has served (`--socket-io worker`).
     pub(super) fn start_task(&mut self, token: Token, exchange: Box<Exchange>) {
-        let load = &self.group.members()[self.index].load;
+        let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let start = placement.start(exchange, &mut self.thread);
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {
@@ -30,7 +30,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         connection.notified(Some(stream));
         if connection.poll_tasks(&mut self.thread) {
-            self.serve(token);
+            self.drive_here(token);
         }
     }
 }

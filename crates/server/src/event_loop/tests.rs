@@ -143,7 +143,7 @@ fn allocates_nothing<D: Driver>() {
         let seen = allocation_counter::measure(|| {
             // A ring receives in one turn and sends at the wait of the next.
             let wanted = 8 * (round + 1);
-            while event_loop.thread.row.core.requests() < wanted {
+            while event_loop.thread.stats.core.requests() < wanted {
                 assert!(!event_loop.turn().unwrap());
             }
             assert!(!D::REPORTS_BEFORE_DRAIN || !event_loop.turn().unwrap());
@@ -157,7 +157,7 @@ fn allocates_nothing<D: Driver>() {
             "{seen:?} in round {round}"
         );
     }
-    assert_eq!(event_loop.thread.row.core.requests(), 8 * 50);
+    assert_eq!(event_loop.thread.stats.core.requests(), 8 * 50);
 }
 
 /// The last answer is queued, and may find no room: the connection is not idle before that is known.
@@ -175,7 +175,7 @@ fn none_is_evicted_in_the_turn_of_its_last_response() {
     }
     take_in(&mut event_loop, server);
     client.write_all(GET).unwrap();
-    while event_loop.thread.row.core.requests() == 0 {
+    while event_loop.thread.stats.core.requests() == 0 {
         assert!(!event_loop.turn().unwrap());
     }
     for _ in 0..3 {
@@ -212,7 +212,7 @@ fn a_new_connection_with_an_unread_request_is_not_evicted() {
     client.write_all(GET).unwrap();
     take_in(&mut event_loop, server);
     assert!(!event_loop.evict_oldest());
-    while event_loop.thread.row.core.requests() == 0 {
+    while event_loop.thread.stats.core.requests() == 0 {
         assert!(!event_loop.turn().unwrap());
     }
     while !event_loop.evict_oldest() {
@@ -240,8 +240,8 @@ fn events_of_an_earlier_connection_miss() {
     event_loop.sockets();
     let connection = connection_at(&event_loop.slots, successor);
     assert!(connection.is_some_and(Connection::is_idle::<Epoll>));
-    assert_eq!(event_loop.thread.row.core.requests(), 0);
+    assert_eq!(event_loop.thread.stats.core.requests(), 0);
     new.write_all(GET).unwrap();
     event_loop.turn().unwrap();
-    assert_eq!(event_loop.thread.row.core.requests(), 1);
+    assert_eq!(event_loop.thread.stats.core.requests(), 1);
 }

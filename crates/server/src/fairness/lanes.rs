@@ -50,9 +50,10 @@ impl Lane {
     }
 }
 
-/// Where a job belongs. The default, for all: one line, as if there were no fairness.
+/// The flow of jobs that one belongs to: those of a client in a lane. The default, for all: one line, as if
+/// there were no fairness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FlowKey {
     pub(crate) lane: Lane,
     pub(crate) client: ClientKey,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Place {
 /// A job that was taken out counts as this long until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Charge {
-    pub(crate) place: Place,
+    pub(crate) flow: FlowKey,
     us: u64,
     /// When the job was taken out.
     taken_us: u64,
@@ -73,7 +74,7 @@ impl Charge {
     pub(crate) fn of(lane: Lane) -> Self {
         let client = ClientKey::NOBODY;
         Self {
-            place: Place { lane, client },
+            flow: FlowKey { lane, client },
             us: 0,
             taken_us: 0,
             is_only: false,
@@ -198,13 +199,13 @@ impl<J> Default for Lanes<J> {
 }
 
 impl<J> Lanes<J> {
-    pub(crate) fn push(&mut self, place: Place, job: J) {
+    pub(crate) fn push(&mut self, flow: FlowKey, job: J) {
         let time_us = self.time_us;
-        let lane = &mut self.lanes[place.lane as usize];
+        let lane = &mut self.lanes[flow.lane as usize];
         if lane.jobs == 0 {
             lane.used_us = lane.used_us.max(time_us);
         }
-        lane.push(place.client, job);
+        lane.push(flow.client, job);
     }
 
     /// The next job, and what it is charged for. `now_us`: 0 if jobs that run are not to be charged for
@@ -222,7 +223,7 @@ impl<J> Lanes<J> {
         let is_only = line.is_some_and(|line| line.jobs.is_empty());
         of_lane.used_us += us * lane.cost();
         let charge = Charge {
-            place: Place { lane, client },
+            flow: FlowKey { lane, client },
             us,
             taken_us: now_us,
             is_only,
@@ -232,8 +233,8 @@ impl<J> Lanes<J> {
 
     /// A job that was taken out has kept a worker for so long.
     pub(crate) fn done(&mut self, charge: Charge, took_us: u64) {
-        let cost = charge.place.lane.cost();
-        let lane = &mut self.lanes[charge.place.lane as usize];
+        let cost = charge.flow.lane.cost();
+        let lane = &mut self.lanes[charge.flow.lane as usize];
         lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
         lane.done(charge, took_us);
         lane.mean_us = (lane.mean_us * (MEAN_WEIGHT - 1) + took_us).div_ceil(MEAN_WEIGHT);
@@ -245,13 +246,13 @@ impl<J> Lanes<J> {
     }
 
     /// What a job would find here.
-    pub(crate) fn ahead(&self, place: Place) -> Ahead {
-        let lane = &self.lanes[place.lane as usize];
+    pub(crate) fn ahead(&self, flow: FlowKey) -> Ahead {
+        let lane = &self.lanes[flow.lane as usize];
         let mut beside = [0; LANES];
-        for other in place.lane.others() {
+        for other in flow.lane.others() {
             beside[other as usize] = self.lanes[other as usize].jobs;
         }
-        let own = lane.clients.get(&place.client);
+        let own = lane.clients.get(&flow.client);
         let own = own.map_or(0, |line| line.jobs.len());
         let clients = lane.waiting + usize::from(own == 0);
         // As many of each other client come before it as it has itself.
@@ -265,24 +266,23 @@ impl<J> Lanes<J> {
     }
 
     /// Takes the newest job out of the client with most jobs that wait, where it has at least two more than the
-    /// client at `place`: in its lane, or else in a lane with more jobs.
+    /// client of `flow`: in its lane, or else in a lane with more jobs.
     pub(crate) fn take_of_heaviest(
         &mut self,
-        place: Place,
+        flow: FlowKey,
         may_go: impl Fn(&J) -> bool,
     ) -> Option<J> {
-        let own_lane = &self.lanes[place.lane as usize];
-        let own = own_lane.clients.get(&place.client);
+        let own_lane = &self.lanes[flow.lane as usize];
+        let own = own_lane.clients.get(&flow.client);
         let own = own.map_or(0, |line| line.jobs.len());
         if own_lane
             .most_jobs()
             .is_some_and(|(_, most)| most >= own + 2)
         {
-            return self.lanes[place.lane as usize].take_newest(may_go);
+            return self.lanes[flow.lane as usize].take_newest(may_go);
         }
-        let fullest = (place.lane.others()).max_by_key(|lane| self.lanes[*lane as usize].jobs)?;
-        let has_more =
-            self.lanes[fullest as usize].jobs >= self.lanes[place.lane as usize].jobs + 2;
+        let fullest = (flow.lane.others()).max_by_key(|lane| self.lanes[*lane as usize].jobs)?;
+        let has_more = self.lanes[fullest as usize].jobs >= self.lanes[flow.lane as usize].jobs + 2;
         has_more.then(|| self.lanes[fullest as usize].take_newest(may_go))?
     }
 
@@ -366,7 +366,7 @@ impl<J> LaneOfJobs<J> {
 
     fn done(&mut self, charge: Charge, took_us: u64) {
         self.time_us += took_us / self.busy.max(1) as u64;
-        let client = charge.place.client;
+        let client = charge.flow.client;
         let Some(line) = self.clients.get_mut(&client) else {
             return;
         };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use loadline_sys::usage::ThreadUsage;
 
 use super::at_once::Used;
-use crate::fairness::lanes::Place;
+use crate::fairness::lanes::FlowKey;
 pub(crate) use state::Permit;
 use state::{Begin, State};
 
@@ -73,7 +73,7 @@ impl InProgress {
     /// `Err`: it would not end in time, and its client is to come back after this many seconds.
     pub(crate) fn begin(
         &self,
-        place: Place,
+        flow: FlowKey,
         waited_us: u64,
         now_us: impl Fn() -> u64,
     ) -> Result<Permit, u32> {
@@ -82,14 +82,14 @@ impl InProgress {
         if state.all.delay.is_wait(waited_us) {
             self.press(came_us);
         }
-        let begin = state.begin(place, waited_us, came_us);
+        let begin = state.begin(flow, waited_us, came_us);
         drop(state);
         let begun = match begin {
             Begin::Now(permit) => Ok(permit),
             Begin::Never(retry_after_s) => Err(retry_after_s),
             Begin::Later(ticket) => {
                 let last_us = came_us.saturating_add(self.goal_us.saturating_sub(waited_us));
-                self.wait(place, &ticket, last_us, &now_us)
+                self.wait(flow, &ticket, last_us, &now_us)
             }
         };
         match begun {
@@ -124,7 +124,7 @@ impl InProgress {
     /// Until its turn has come, or until it would be too late.
     fn wait(
         &self,
-        place: Place,
+        flow: FlowKey,
         ticket: &Arc<Ticket>,
         last_us: u64,
         now_us: &impl Fn() -> u64,
@@ -142,7 +142,7 @@ impl InProgress {
                 return decided;
             }
             if now_us > last_us {
-                return Err(state.give_up(place, ticket, now_us));
+                return Err(state.give_up(flow, ticket, now_us));
             }
             look_in_us = state.look_in_us();
         }
@@ -195,9 +195,9 @@ mod tests {
     const CLIENT: ClientKey = ClientKey::NOBODY;
     const GOAL: Duration = Duration::from_secs(1);
 
-    fn place(client: ClientKey) -> Place {
+    fn flow(client: ClientKey) -> FlowKey {
         let lane = Lane::Files;
-        Place { lane, client }
+        FlowKey { lane, client }
     }
 
     fn begin(
@@ -206,7 +206,7 @@ mod tests {
         waited_us: u64,
         now_us: u64,
     ) -> Result<Permit, u32> {
-        in_progress.begin(place(client), waited_us, || now_us)
+        in_progress.begin(flow(client), waited_us, || now_us)
     }
 
     /// Requests begin until one is refused; how many.
@@ -364,14 +364,14 @@ mod tests {
     #[test]
     fn who_gives_up_is_refused_and_leaves_nothing() {
         let mut state = State::new(GOAL, Some(1.0));
-        let mut begin = |now_us| state.begin(Place::default(), 0, now_us);
+        let mut begin = |now_us| state.begin(FlowKey::default(), 0, now_us);
         let (Begin::Now(first), Begin::Now(second)) = (begin(0), begin(0)) else {
             panic!("two begin");
         };
         let (Begin::Later(one), Begin::Later(other)) = (begin(0), begin(0)) else {
             panic!("more wait");
         };
-        assert!(state.give_up(Place::default(), &one, 1_000_001) > 0);
+        assert!(state.give_up(FlowKey::default(), &one, 1_000_001) > 0);
         state.end(&first, None, 1_000_002);
         assert!(one.wait(Duration::ZERO).is_none());
         // Too late as well, but nothing else waits.

@@ -1,7 +1,7 @@
 //! Which jobs workers take that serve files, apps and handshakes in turn.
 //!
-//! Each lane has its own mean and its own overload: a slow app is refused, and a cold file beside it
-//! is not.
+//! Each lane has its own mean and its own overload: a slow app is refused, and a file beside it that
+//! is not in the page cache is not.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ impl LaneControl {
         wait_us: u64,
         depth: usize,
     ) -> Result<(), u32> {
-        let index = charge.place.lane as usize;
+        let index = charge.flow.lane as usize;
         if charge.is_only {
             // Judged by its like alone: the others' overload is not its own.
             self.lanes[index].moved_after(now_us, wait_us);
@@ -97,7 +97,7 @@ impl LaneControl {
 
     /// A worker has done a job in `took_us`.
     pub(crate) fn done(&mut self, now_us: u64, charge: &Charge, took_us: u64) {
-        let index = charge.place.lane as usize;
+        let index = charge.flow.lane as usize;
         self.lanes[index].done(now_us, took_us);
         match charge.is_only {
             true => {
@@ -110,7 +110,7 @@ impl LaneControl {
 
     /// A worker was busy with `jobs` of a connection for `took_us` in all.
     pub(crate) fn done_many(&mut self, now_us: u64, charge: &Charge, jobs: u64, took_us: u64) {
-        let index = charge.place.lane as usize;
+        let index = charge.flow.lane as usize;
         self.lanes[index].done_many(now_us, jobs, took_us);
         if charge.is_only {
             self.single_tried_us[index] = now_us;

@@ -13,7 +13,7 @@ use super::channel::{Channel, Notify, TaskEvent};
 use super::worker::WorkerTask;
 use crate::config::Steps;
 use crate::site;
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 
 /// Handles of ended tasks that are kept for new ones: of one thread, which mostly polls a task to its
 /// end before it begins the next.
@@ -24,7 +24,7 @@ pub(crate) struct TaskHandle {
     stream: StreamId,
     channel: Arc<Channel>,
     /// Of the owner's thread, which alone writes to it; `None` on the way from one owner to another.
-    row: Option<Arc<Row>>,
+    stats: Option<Arc<ThreadStats>>,
     /// Where the owner polls it itself.
     task: Option<Task>,
     more: Vec<TaskEvent>,
@@ -45,16 +45,16 @@ impl fmt::Debug for TaskHandle {
 
 /// Begins a thread's tasks, and keeps the memory of some that ended.
 pub(crate) struct TaskPool {
-    row: Arc<Row>,
+    stats: Arc<ThreadStats>,
     #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
     spare: Vec<Box<TaskHandle>>,
 }
 
 impl TaskPool {
-    /// Counted in a row.
-    pub(crate) fn new(row: Arc<Row>) -> Self {
+    /// Counted for this thread.
+    pub(crate) fn new(stats: Arc<ThreadStats>) -> Self {
         Self {
-            row,
+            stats,
             spare: Vec::new(),
         }
     }
@@ -93,8 +93,8 @@ impl TaskPool {
     }
 
     fn begin(&mut self, stream: StreamId, channel: Channel) -> Box<TaskHandle> {
-        self.row.app_requests.add(1);
-        self.row.app_requests_in_progress.add(1);
+        self.stats.app_requests.add(1);
+        self.stats.app_requests_in_progress.add(1);
         if let Some(mut handle) = self.spare.pop()
             && let Some(spare) = Arc::get_mut(&mut handle.channel)
         {
@@ -108,7 +108,7 @@ impl TaskPool {
         Box::new(TaskHandle {
             stream,
             channel: Arc::new(channel),
-            row: Some(Arc::clone(&self.row)),
+            stats: Some(Arc::clone(&self.stats)),
             task: None,
             more: Vec::new(),
             is_due: false,
@@ -121,9 +121,9 @@ impl TaskPool {
     /// Takes in what another owner has passed on. There may have been events meanwhile.
     pub(crate) fn adopt(&self, tasks: &mut Tasks) {
         tasks.each(|handle| {
-            if handle.row.is_none() {
-                self.row.app_requests_in_progress.add(1);
-                handle.row = Some(Arc::clone(&self.row));
+            if handle.stats.is_none() {
+                self.stats.app_requests_in_progress.add(1);
+                handle.stats = Some(Arc::clone(&self.stats));
                 handle.is_due = true;
             }
         });
@@ -170,8 +170,8 @@ impl TaskHandle {
             self.channel.cancel();
             site::drop_guarded(self.task.take());
         }
-        if let Some(row) = &self.row {
-            row.app_requests_in_progress.sub(1);
+        if let Some(stats) = &self.stats {
+            stats.app_requests_in_progress.sub(1);
         }
     }
 
@@ -180,8 +180,8 @@ impl TaskHandle {
         if let Some(task) = self.task.take() {
             self.channel.pass_on(task);
         }
-        if let Some(row) = self.row.take() {
-            row.app_requests_in_progress.sub(1);
+        if let Some(stats) = self.stats.take() {
+            stats.app_requests_in_progress.sub(1);
         }
     }
 

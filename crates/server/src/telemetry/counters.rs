@@ -61,7 +61,7 @@ impl SharedCounter {
 /// counting slows another's.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Row {
+pub(crate) struct ThreadStats {
     /// What sessions count.
     pub(crate) core: Counters,
     /// Connections that the thread serves now.
@@ -86,8 +86,8 @@ pub(crate) struct Row {
     pub(crate) connections_moved: Counter,
     /// Time the thread was not waiting, in microseconds.
     pub(crate) busy_us: Counter,
-    /// When the job or visit under way began; 0: there is none (workers, threads). Cleared before its time
-    /// counts as busy, so that a reader never has it twice.
+    /// When the job or busy time under way began; 0: there is none (workers, threads). Cleared before its
+    /// time counts as busy, so that a reader never has it twice.
     pub(crate) job_began_us: Counter,
     /// How long each job took (workers).
     job_times: OnceLock<Box<Histogram>>,
@@ -107,7 +107,7 @@ pub(crate) struct Row {
     pub(crate) abandoned: SharedCounter,
 }
 
-impl Row {
+impl ThreadStats {
     /// How long each job took, of a thread that has jobs.
     pub(crate) fn job_times(&self) -> &Histogram {
         self.job_times.get_or_init(Box::default)
@@ -119,10 +119,10 @@ impl Row {
     }
 }
 
-/// Every row of a server.
+/// The counts of every thread of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    rows: Mutex<Rows>,
+    threads: Mutex<RegisteredThreads>,
     /// Connections that were cut at the end of the grace or by the second stage of a shutdown.
     pub(crate) cut: SharedCounter,
     /// Where the number of workers changes: the most of them that would help; 0: it stays.
@@ -130,38 +130,38 @@ pub(crate) struct Registry {
 }
 
 #[derive(Debug, Default)]
-struct Rows {
-    all: Vec<(Role, Arc<Row>)>,
+struct RegisteredThreads {
+    all: Vec<(Role, Arc<ThreadStats>)>,
     /// Those of threads that have ended.
-    free: Vec<(Role, Arc<Row>)>,
+    free: Vec<(Role, Arc<ThreadStats>)>,
 }
 
 impl Registry {
-    /// A row for a serving thread: one that a thread of its kind has left, or a new one. So there
-    /// are as many as ever served at once, however short the threads live.
-    pub(crate) fn row(&self, role: Role) -> Arc<Row> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(position) = rows.free.iter().rposition(|(of, _)| *of == role) {
-            return rows.free.swap_remove(position).1;
+    /// The counts of a serving thread: those that a thread of its kind has left, or new ones. So there
+    /// are as many as threads ever served at once, however short they live.
+    pub(crate) fn thread_stats(&self, role: Role) -> Arc<ThreadStats> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(position) = threads.free.iter().rposition(|(of, _)| *of == role) {
+            return threads.free.swap_remove(position).1;
         }
-        let row = Arc::<Row>::default();
-        rows.all.push((role, Arc::clone(&row)));
-        row
+        let stats = Arc::<ThreadStats>::default();
+        threads.all.push((role, Arc::clone(&stats)));
+        stats
     }
 
-    /// Takes back the row of a thread that ends. Its counts stay.
-    pub(crate) fn release(&self, role: Role, row: Arc<Row>) {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.free.push((role, row));
+    /// Takes back the counts of a thread that ends. They stay as they are.
+    pub(crate) fn release(&self, role: Role, stats: Arc<ThreadStats>) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.free.push((role, stats));
     }
 
     /// How long requests and jobs took, all threads together.
     pub(crate) fn timings(&self) -> Timings {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut timings = Timings::default();
-        for (_, row) in &rows.all {
-            row.core.latencies.add_to(&mut timings.requests);
-            if let Some(times) = row.job_times.get() {
+        for (_, stats) in &threads.all {
+            stats.core.latencies.add_to(&mut timings.requests);
+            if let Some(times) = stats.job_times.get() {
                 times.add_to(&mut timings.jobs);
             }
         }
@@ -171,10 +171,14 @@ impl Registry {
 
     /// The counts now. Each number is exact, but they are read one after the other.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen: Vec<(Role, usize)> = Vec::new();
-        let free: HashSet<*const Row> = rows.free.iter().map(|(_, row)| Arc::as_ptr(row)).collect();
-        let rows = rows.all.iter().map(|(role, row)| {
+        let free: HashSet<*const ThreadStats> = threads
+            .free
+            .iter()
+            .map(|(_, stats)| Arc::as_ptr(stats))
+            .collect();
+        let per_thread = threads.all.iter().map(|(role, stats)| {
             let index = match seen.iter_mut().find(|(of, _)| of == role) {
                 Some((_, count)) => {
                     *count += 1;
@@ -185,21 +189,21 @@ impl Registry {
                     0
                 }
             };
-            RowSnapshot {
+            ThreadSnapshot {
                 role: *role,
                 index,
-                is_in_use: !free.contains(&Arc::as_ptr(row)),
-                counts: Counts::of(row),
+                is_in_use: !free.contains(&Arc::as_ptr(stats)),
+                counts: Counts::of(stats),
             }
         });
-        let rows: Vec<_> = rows.collect();
+        let per_thread: Vec<_> = per_thread.collect();
         let mut total = Counts::default();
-        for row in &rows {
-            total += &row.counts;
+        for thread in &per_thread {
+            total += &thread.counts;
         }
         Snapshot {
             total,
-            rows,
+            per_thread,
             cut: self.cut.value(),
             workers_useful: usize::try_from(self.workers_useful.value())
                 .ok()
@@ -239,14 +243,14 @@ macro_rules! counts {
                 ]
             }
 
-            fn of(row: &Row) -> Self {
+            fn of(stats: &ThreadStats) -> Self {
                 Self {
-                    answers: values(&row.core.answers),
-                    faults: values(&row.core.faults),
-                    closed: values(&row.core.closed),
-                    http2: values(&row.core.http2),
-                    $($core: row.core.$core.value(),)*
-                    $($name: row.$name.value(),)*
+                    answers: values(&stats.core.answers),
+                    faults: values(&stats.core.faults),
+                    closed: values(&stats.core.closed),
+                    http2: values(&stats.core.http2),
+                    $($core: stats.core.$core.value(),)*
+                    $($name: stats.$name.value(),)*
                 }
             }
 
@@ -350,7 +354,7 @@ fn values<const N: usize>(counters: &[Counter; N]) -> [u64; N] {
 
 /// Counts of one serving thread at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowSnapshot {
+pub struct ThreadSnapshot {
     /// What the thread does.
     pub role: Role,
     /// Which of its role.
@@ -361,7 +365,7 @@ pub struct RowSnapshot {
     pub counts: Counts,
 }
 
-impl fmt::Display for RowSnapshot {
+impl fmt::Display for ThreadSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.role.name(), self.index)
     }
@@ -381,8 +385,8 @@ pub struct Timings {
 pub struct Snapshot {
     /// All threads together.
     pub total: Counts,
-    /// Each thread. A thread that ended leaves its row, for others of its kind to continue.
-    pub rows: Vec<RowSnapshot>,
+    /// Each thread. A thread that ended leaves its counts, for others of its kind to continue.
+    pub per_thread: Vec<ThreadSnapshot>,
     /// Connections that a shutdown cut.
     pub cut: u64,
     /// Where the number of workers, or of threads of a pool, changes: the most of them that would help. It
@@ -401,8 +405,9 @@ impl Snapshot {
     /// Threads of a role that there are now.
     #[must_use]
     pub fn threads(&self, role: Role) -> usize {
-        let rows = self.rows.iter();
-        rows.filter(|row| row.role == role && row.is_in_use).count()
+        let all = self.per_thread.iter();
+        all.filter(|thread| thread.role == role && thread.is_in_use)
+            .count()
     }
 }
 
@@ -411,10 +416,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_sums_and_shows_the_rows() {
+    fn a_snapshot_sums_and_shows_the_threads() {
         let registry = Registry::default();
-        let (one, two) = (registry.row(Role::Loop), registry.row(Role::Loop));
-        let worker = registry.row(Role::Worker);
+        let (one, two) = (
+            registry.thread_stats(Role::Loop),
+            registry.thread_stats(Role::Loop),
+        );
+        let worker = registry.thread_stats(Role::Worker);
         one.core.answers[1].add(3);
         two.core.answers[3].add(4);
         two.core.close(CloseReason::Idle);
@@ -429,29 +437,34 @@ mod tests {
         assert_eq!(snapshot.total.connections, 1);
         let numbers = (snapshot.total.steals, snapshot.total.queue_depth);
         assert_eq!(numbers, (7, 5));
-        let names: Vec<_> = snapshot.rows.iter().map(ToString::to_string).collect();
+        let names: Vec<_> = snapshot
+            .per_thread
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(names, ["loop-0", "loop-1", "worker-0"]);
         assert!(snapshot.total.named().contains(&("steals", 7)));
     }
 
     #[test]
-    fn a_row_that_was_left_is_continued_by_one_of_its_kind() {
+    fn counts_that_a_thread_left_are_continued_by_one_of_its_kind() {
         let registry = Registry::default();
-        let row = registry.row(Role::Thread);
-        row.core.answers[1].add(1);
-        registry.release(Role::Thread, row);
+        let stats = registry.thread_stats(Role::Thread);
+        stats.core.answers[1].add(1);
+        registry.release(Role::Thread, stats);
         assert_eq!(registry.snapshot().threads(Role::Thread), 0);
-        registry.row(Role::Loop).core.answers[1].add(1);
-        registry.row(Role::Thread).core.answers[1].add(1);
+        registry.thread_stats(Role::Loop).core.answers[1].add(1);
+        registry.thread_stats(Role::Thread).core.answers[1].add(1);
         let snapshot = registry.snapshot();
-        let requests: Vec<_> = snapshot.rows.iter().map(|r| r.counts.requests()).collect();
+        let all = snapshot.per_thread.iter();
+        let requests: Vec<_> = all.map(|thread| thread.counts.requests()).collect();
         assert_eq!(requests, [2, 1]);
         assert_eq!(snapshot.threads(Role::Thread), 1);
     }
 
     #[test]
-    fn rows_share_no_cache_line() {
-        assert_eq!(align_of::<Row>(), 128);
-        assert_eq!(size_of::<Row>() % 128, 0);
+    fn threads_share_no_cache_line() {
+        assert_eq!(align_of::<ThreadStats>(), 128);
+        assert_eq!(size_of::<ThreadStats>() % 128, 0);
     }
 }

@@ -19,7 +19,7 @@ use crate::overload::TurnControl;
 use crate::site::Site;
 use crate::task::TaskPool;
 use crate::telemetry::connection_log::ThreadConnectionLog;
-use crate::telemetry::counters::{Role, Row};
+use crate::telemetry::counters::{Role, ThreadStats};
 use crate::telemetry::log;
 
 /// Bytes read at once: 64 KiB, what a socket's receive window starts with; a longer upload pays
@@ -34,7 +34,7 @@ const LOG_BATCH_BYTES: usize = 32 << 10;
 /// What every serving thread owns.
 pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) site: Arc<Site<H>>,
-    pub(crate) row: Arc<Row>,
+    pub(crate) stats: Arc<ThreadStats>,
     role: Role,
     served: ThreadConfig<H>,
     pool: Pool,
@@ -42,7 +42,7 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) memory: MemoryAccount,
     now_us: u64,
     /// When a thread with one connection at a time last began to do something for it.
-    visit_began_us: u64,
+    busy_since_us: u64,
     now: Millis,
     date: HttpDate,
     date_ends: Millis,
@@ -79,7 +79,7 @@ pub(crate) struct Late<'k> {
     refusing: &'k Option<Refusing>,
     turn: &'k mut Option<TurnControl>,
     now_us: &'k u64,
-    row: &'k Arc<Row>,
+    stats: &'k Arc<ThreadStats>,
 }
 
 impl Late<'_> {
@@ -98,8 +98,8 @@ impl Late<'_> {
             Some(refusing) if !config.is_exempt(exchange) => {
                 exchange.refuse(refusing.retry_after_s);
                 match refusing.is_queue_full {
-                    true => self.row.queue_full.add(1),
-                    false => self.row.refused_late.add(1),
+                    true => self.stats.queue_full.add(1),
+                    false => self.stats.refused_late.add(1),
                 }
                 Outcome::Ready
             }
@@ -116,7 +116,7 @@ impl<H: Handler> ThreadContext<H> {
     /// A context with a read buffer of another size.
     pub(crate) fn with_read_buffer(site: &Arc<Site<H>>, role: Role, scratch_bytes: usize) -> Self {
         let served = ThreadConfig::new(&site.config); // first: the handler's own part may panic
-        let row = site.registry.row(role);
+        let stats = site.registry.thread_stats(role);
         let mut memory = match role {
             Role::Thread => MemoryAccount::of_one(&site.memory),
             Role::Acceptor | Role::Loop | Role::Worker => MemoryAccount::of_many(&site.memory),
@@ -126,15 +126,15 @@ impl<H: Handler> ThreadContext<H> {
             thread_bytes(role, site.options.architecture, scratch_bytes),
         );
         let mut thread = Self {
-            tasks: TaskPool::new(Arc::clone(&row)),
+            tasks: TaskPool::new(Arc::clone(&stats)),
             site: Arc::clone(site),
-            row,
+            stats,
             role,
             served,
             pool: Pool::new(),
             memory,
             now_us: 0,
-            visit_began_us: 0,
+            busy_since_us: 0,
             now: Millis(0),
             date: HttpDate::at(0),
             date_ends: Millis(0),
@@ -163,7 +163,7 @@ impl<H: Handler> ThreadContext<H> {
         if self.now >= self.date_ends {
             self.refresh_date();
         }
-        self.row.core.latencies.begin_turn(self.now_us);
+        self.stats.core.latencies.begin_turn(self.now_us);
         self.follow_memory();
         if let Some(log) = &mut self.log {
             log.tick(self.now_us, self.began_unix_us + self.now_us);
@@ -196,19 +196,19 @@ impl<H: Handler> ThreadContext<H> {
     }
 
     /// As `tick`, on a thread with one connection at a time, whose busy time is counted from here.
-    pub(crate) fn begin_visit(&mut self) {
+    pub(crate) fn begin_busy(&mut self) {
         self.tick();
-        self.visit_began_us = self.now_us;
-        self.row.job_began_us.set(self.now_us);
+        self.busy_since_us = self.now_us;
+        self.stats.job_began_us.set(self.now_us);
     }
 
     /// Ends a turn on such a thread. Returns the time.
-    pub(crate) fn end_visit(&mut self) -> u64 {
+    pub(crate) fn end_busy(&mut self) -> u64 {
         let now_us = self.end_turn();
-        let busy_us = now_us.saturating_sub(self.visit_began_us);
-        self.row.job_began_us.set(0);
-        self.row.busy_us.add(busy_us);
-        self.visit_began_us = now_us;
+        let busy_us = now_us.saturating_sub(self.busy_since_us);
+        self.stats.job_began_us.set(0);
+        self.stats.busy_us.add(busy_us);
+        self.busy_since_us = now_us;
         now_us
     }
 
@@ -251,13 +251,13 @@ impl<H: Handler> ThreadContext<H> {
                 refusing: &self.refusing,
                 turn: &mut self.turn,
                 now_us: &self.now_us,
-                row: &self.row,
+                stats: &self.stats,
             },
             cx: Context {
                 now: self.now,
                 date: &self.date,
                 pool: &mut self.pool,
-                counters: &self.row.core,
+                counters: &self.stats.core,
                 log: self.log.as_mut(),
             },
         }
@@ -279,7 +279,7 @@ impl<H: Handler> ThreadContext<H> {
     pub(crate) fn end_turn(&mut self) -> u64 {
         self.offer_log();
         let now_us = self.site.clock.now_us();
-        self.row.core.latencies.settle(now_us);
+        self.stats.core.latencies.settle(now_us);
         now_us
     }
 
@@ -341,6 +341,8 @@ impl<H: Handler> ThreadContext<H> {
 impl<H: Handler> Drop for ThreadContext<H> {
     fn drop(&mut self) {
         self.end_turn();
-        self.site.registry.release(self.role, Arc::clone(&self.row));
+        self.site
+            .registry
+            .release(self.role, Arc::clone(&self.stats));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct ThreadGroup {
 
 /// One thread at work, until dropped.
 #[derive(Debug)]
-pub(crate) struct Member(Arc<ThreadGroup>);
+pub(crate) struct ThreadGuard(Arc<ThreadGroup>);
 
 impl ThreadGroup {
     pub(crate) fn new() -> io::Result<Arc<Self>> {
@@ -46,9 +46,9 @@ impl ThreadGroup {
     }
 
     /// One more.
-    pub(crate) fn enter(self: &Arc<Self>) -> Member {
+    pub(crate) fn enter(self: &Arc<Self>) -> ThreadGuard {
         self.live.fetch_add(1, Ordering::Relaxed);
-        Member(Arc::clone(self))
+        ThreadGuard(Arc::clone(self))
     }
 
     /// During a shutdown: waits until all have gone, or cannot be waited for any longer; those
@@ -80,7 +80,7 @@ impl ThreadGroup {
     }
 }
 
-impl Drop for Member {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
         if self.0.live.fetch_sub(1, Ordering::Release) == 1 {
             self.0.left.wake();

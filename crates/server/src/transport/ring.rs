@@ -22,28 +22,27 @@ use crate::transport::local_address::{Arrived, LocalAddresses};
 use crate::transport::ring::driver::{RingDriver, RingEvent};
 use crate::transport::{Detached, LoopTransport, Reported};
 
-/// Bytes of files written in one visit: as of a loop on epoll.
+/// Bytes of files written each time a connection is driven: as of a loop on epoll.
 const WRITE_BYTES: u64 = 1 << 20;
 
 /// A socket and what is known of it.
 #[derive(Debug)]
 pub(crate) struct RingSocket {
-    place: Place,
+    owner: SocketOwner,
     /// Output with files on its way: what the ring cannot send.
     files: Option<Box<Sending>>,
     known: Known,
     arrived: Arrived,
 }
 
-/// Where the socket is.
+/// Who owns the socket.
 #[derive(Debug)]
-enum Place {
-    /// Not with the ring yet.
-    Here(OwnedFd),
-    /// With the ring.
+enum SocketOwner {
+    /// The transport: the ring has not got it yet.
+    Transport(OwnedFd),
     Ring(SocketId),
-    /// Nowhere: only for a moment.
-    Nowhere,
+    /// Only for a moment.
+    Nobody,
 }
 
 /// What is known of the socket.
@@ -73,9 +72,9 @@ struct Known {
 
 impl RingSocket {
     fn id(&self) -> Option<SocketId> {
-        match self.place {
-            Place::Ring(id) => Some(id),
-            Place::Here(_) | Place::Nowhere => None,
+        match self.owner {
+            SocketOwner::Ring(id) => Some(id),
+            SocketOwner::Transport(_) | SocketOwner::Nobody => None,
         }
     }
 
@@ -233,7 +232,7 @@ impl Transport<RingDriver> for RingSocket {
         if let Some(sending) = self.files {
             cx.pool.give_segments(sending.transmit.into_segments());
         }
-        if let Place::Ring(id) = self.place {
+        if let SocketOwner::Ring(id) = self.owner {
             driver.ring.close(id);
         }
     }
@@ -242,7 +241,7 @@ impl Transport<RingDriver> for RingSocket {
 impl LoopTransport<RingDriver> for RingSocket {
     fn new(fd: OwnedFd, copies_files: bool) -> Self {
         Self {
-            place: Place::Here(fd),
+            owner: SocketOwner::Transport(fd),
             files: None,
             known: Known {
                 copies_files,
@@ -253,8 +252,9 @@ impl LoopTransport<RingDriver> for RingSocket {
     }
 
     fn adopt(&mut self, token: Token, driver: &mut RingDriver) {
-        if let Place::Here(fd) = std::mem::replace(&mut self.place, Place::Nowhere) {
-            self.place = Place::Ring(driver.ring.adopt(fd, token));
+        if let SocketOwner::Transport(fd) = std::mem::replace(&mut self.owner, SocketOwner::Nobody)
+        {
+            self.owner = SocketOwner::Ring(driver.ring.adopt(fd, token));
         }
     }
 
@@ -320,7 +320,7 @@ impl LoopTransport<RingDriver> for RingSocket {
 
     /// The receive that is armed has to end first: its last completion may bring bytes.
     fn detach(mut self, driver: &mut RingDriver) -> Result<Detached, Self> {
-        let Place::Ring(id) = self.place else {
+        let SocketOwner::Ring(id) = self.owner else {
             return Err(self);
         };
         if self.files.is_some() || self.known.ended || self.known.finished {

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use loadline_base::{LogLimit, Transmit};
 use loadline_proto::{CloseReason, Context, ServerSession};
-use loadline_sys::write::{self, FileBuffer, Files, Progress, WriteError, Written};
+use loadline_sys::write::{self, FileBuffer, Files, WriteError, WriteProgress, Written};
 
 use super::Range;
 use crate::telemetry::log;
@@ -114,10 +114,10 @@ impl Sending {
             session.progressed(written.bytes, cx);
         }
         match written.progress {
-            Progress::Done => SendOutcome::Whole,
-            Progress::Blocked => SendOutcome::Full,
-            Progress::Budget => SendOutcome::Budget,
-            Progress::Cold { file, offset, len } => {
+            WriteProgress::Done => SendOutcome::Whole,
+            WriteProgress::Blocked => SendOutcome::Full,
+            WriteProgress::Budget => SendOutcome::Budget,
+            WriteProgress::NotCached { file, offset, len } => {
                 self.is_prefetching = true;
                 self.prefetched_bytes = len;
                 SendOutcome::NotCached(Range { file, offset, len })

@@ -10,15 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use loadline_base::Transmit;
 use loadline_proto::{Context, Then};
-use loadline_sys::write::{self, FileBuffer, Files, Progress, Written};
+use loadline_sys::write::{self, FileBuffer, Files, WriteProgress, Written};
 use loadline_sys::{Event, socket};
 
 use super::local_address::{Arrived, LocalAddresses};
 use super::sending::{SendOutcome, Sending};
 use super::{Detached, Io, Pause, Transport};
 
-/// Bytes written in one visit of a loop: 1 MiB costs about 200 us (a file of that length under wrk,
-/// AMD EPYC), which is how long a fast reader may hold up the others.
+/// Bytes written each time a loop drives a connection: 1 MiB costs about 200 us (a file of that
+/// length under wrk, AMD EPYC), which is how long a fast reader may hold up the others.
 const LOOP_WRITE_BYTES: u64 = 1 << 20;
 
 /// Bytes that a blocking thread writes between two looks at the clock and the shutdown: 4 MiB take
@@ -142,7 +142,7 @@ impl<F: AsFd> Socket<F> {
         socket
     }
 
-    /// Adds what events said. What it changes shows at the next visit.
+    /// Adds what events said. What it changes shows when it is driven next.
     #[inline]
     pub(crate) fn note(&mut self, readiness: Readiness) {
         self.ready.add(readiness);
@@ -175,7 +175,7 @@ impl<F: AsFd> Socket<F> {
         self.fd.as_fd()
     }
 
-    /// Whether a visit would find something to do.
+    /// Whether driving the connection would find something to do.
     fn is_ready(&self) -> bool {
         self.ready.readable || self.ready.gone || (self.ready.writable && self.sending.is_some())
     }
@@ -304,7 +304,7 @@ impl<D, F: AsFd> Transport<D> for Socket<F> {
         let files = self.files(io.files);
         match write::write(self.fd.as_fd(), &mut transmit, *io.bytes_left, probe, files) {
             Ok(Written {
-                progress: Progress::Done,
+                progress: WriteProgress::Done,
                 bytes,
             }) => {
                 *io.bytes_left = io.bytes_left.saturating_sub(bytes);

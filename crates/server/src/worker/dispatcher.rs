@@ -13,7 +13,7 @@ use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{Channel, Notify, TaskHome, WorkerTask};
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 use crate::thread::context::ThreadContext;
 use crate::transport::Range;
 use crate::worker::job::{Job, Message, Work};
@@ -29,7 +29,7 @@ pub(crate) struct Dispatcher {
     /// Of the loop.
     pub(crate) tasks: Arc<LoopTasks>,
     /// Of the loop.
-    pub(crate) row: Arc<Row>,
+    pub(crate) stats: Arc<ThreadStats>,
 }
 
 /// Where tasks of a loop's connections report to, and where they are polled.
@@ -116,9 +116,9 @@ impl Dispatcher {
         let clock = thread.site.clock;
         let began_us = clock.now_us();
         work(thread);
-        self.row.blocked_in_place.add(1);
+        self.stats.blocked_in_place.add(1);
         let took_us = clock.now_us().saturating_sub(began_us);
-        self.row.blocked_in_place_us.add(took_us);
+        self.stats.blocked_in_place_us.add(took_us);
         thread.tick();
     }
 }

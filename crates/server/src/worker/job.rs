@@ -10,7 +10,7 @@ use crate::admission::{Handoff, Refusing};
 use crate::config::Steps;
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
-use crate::fairness::lanes::{Lane, Place};
+use crate::fairness::lanes::{FlowKey, Lane};
 use crate::task::{TaskHome, WorkerTask};
 use crate::transport::socket::Socket;
 use crate::transport::{Detached, Range};
@@ -59,8 +59,8 @@ pub(crate) struct Job {
 
 impl Job {
     /// Where it waits.
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn flow(&self) -> FlowKey {
+        FlowKey {
             lane: self.work.lane(),
             client: self.client,
         }

@@ -13,7 +13,7 @@ pub(crate) mod source;
 use std::sync::atomic::{AtomicUsize as Count, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
-use crate::fairness::lanes::{Ahead, LANES, Lane, Lanes, Place};
+use crate::fairness::lanes::{Ahead, FlowKey, LANES, Lane, Lanes};
 use crate::options::Queue;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use crate::sync::deque::{Injector, Stealer, Worker};
@@ -213,8 +213,8 @@ impl<J> JobQueue<J> {
     ///
     /// # Errors
     /// Gives the job back if the queue is full or closed.
-    pub(crate) fn push(&self, place: Place, job: J) -> Result<(), J> {
-        self.push_within(self.bound, place, job)
+    pub(crate) fn push(&self, flow: FlowKey, job: J) -> Result<(), J> {
+        self.push_within(self.bound, flow, job)
     }
 
     /// Queues a job that was admitted before, and so has a place whatever the bound: as many as were
@@ -222,18 +222,18 @@ impl<J> JobQueue<J> {
     ///
     /// # Errors
     /// Gives the job back if the queue is closed.
-    pub(crate) fn push_again(&self, place: Place, job: J) -> Result<(), J> {
-        self.push_within(usize::MAX, place, job)
+    pub(crate) fn push_again(&self, flow: FlowKey, job: J) -> Result<(), J> {
+        self.push_within(usize::MAX, flow, job)
     }
 
-    fn push_within(&self, bound: usize, place: Place, job: J) -> Result<(), J> {
+    fn push_within(&self, bound: usize, flow: FlowKey, job: J) -> Result<(), J> {
         match &self.kind {
             Kind::Shared { state, changed } => {
                 let mut state = lock(state);
                 if state.jobs.len() >= bound || state.closed {
                     return Err(job);
                 }
-                state.jobs.push(place, job);
+                state.jobs.push(flow, job);
                 self.depth.store(state.jobs.len(), Relaxed);
                 self.note_peaks(state.asleep, state.jobs.len());
                 let wake = state.asleep > 0;
@@ -259,8 +259,8 @@ impl<J> JobQueue<J> {
                     self.depth.fetch_sub(1, Ordering::SeqCst);
                     return Err(job);
                 }
-                waiting[place.lane as usize].fetch_add(1, Relaxed);
-                injectors[place.lane as usize].push(job);
+                waiting[flow.lane as usize].fetch_add(1, Relaxed);
+                injectors[flow.lane as usize].push(job);
                 // The depth was raised before this look at the sleepers, and a worker looks at the
                 // depth after it has counted itself as asleep: one of the two sees the other.
                 fence(Ordering::SeqCst);
@@ -301,16 +301,16 @@ impl<J> JobQueue<J> {
     }
 
     /// What a job would find here, about.
-    pub(crate) fn ahead(&self, place: Place) -> Ahead {
+    pub(crate) fn ahead(&self, flow: FlowKey) -> Ahead {
         if self.depth() == 0 {
             return Ahead::default();
         }
         match &self.kind {
-            Kind::Shared { state, .. } => lock(state).jobs.ahead(place),
+            Kind::Shared { state, .. } => lock(state).jobs.ahead(flow),
             Kind::Stealing { waiting, .. } => {
-                let jobs = waiting[place.lane as usize].load(Relaxed);
+                let jobs = waiting[flow.lane as usize].load(Relaxed);
                 let mut beside = [0; LANES];
-                for other in place.lane.others() {
+                for other in flow.lane.others() {
                     beside[other as usize] = waiting[other as usize].load(Relaxed);
                 }
                 Ahead {
@@ -324,8 +324,8 @@ impl<J> JobQueue<J> {
     }
 
     /// Makes room in a queue that is full by a job of the client that has most, unless this is about as much as
-    /// the client at `place` has; never in deques, which only pass jobs on.
-    pub(crate) fn take_of_heaviest(&self, place: Place, may_go: impl Fn(&J) -> bool) -> Option<J> {
+    /// the client of `flow` has; never in deques, which only pass jobs on.
+    pub(crate) fn take_of_heaviest(&self, flow: FlowKey, may_go: impl Fn(&J) -> bool) -> Option<J> {
         let Kind::Shared { state, .. } = &self.kind else {
             return None;
         };
@@ -333,7 +333,7 @@ impl<J> JobQueue<J> {
         if state.closed || state.jobs.len() < self.bound {
             return None;
         }
-        let job = state.jobs.take_of_heaviest(place, may_go);
+        let job = state.jobs.take_of_heaviest(flow, may_go);
         self.depth.store(state.jobs.len(), Relaxed);
         job
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::job_queue::JobQueue;
-use crate::fairness::lanes::{Lane, Place};
+use crate::fairness::lanes::{FlowKey, Lane};
 use crate::options::Queue;
 
 #[test]
@@ -13,14 +13,14 @@ fn a_full_queue_gives_the_job_back() {
         let (queue, sources) = JobQueue::with_workers(*kind, 2, 3);
         assert_eq!(
             (0..5)
-                .map(|n| queue.push(Place::default(), n))
+                .map(|n| queue.push(FlowKey::default(), n))
                 .collect::<Vec<_>>(),
             [Ok(()), Ok(()), Ok(()), Err(3), Err(4)]
         );
         assert_eq!(queue.depth(), 3);
         assert_eq!(sources[0].take(|| 0).map(|taken| taken.job), Some(0));
         assert_eq!(
-            (queue.depth(), queue.push(Place::default(), 5)),
+            (queue.depth(), queue.push(FlowKey::default(), 5)),
             (2, Ok(()))
         );
     }
@@ -30,9 +30,9 @@ fn a_full_queue_gives_the_job_back() {
 fn a_closed_queue_is_emptied_first() {
     for kind in Queue::ALL {
         let (queue, sources) = JobQueue::with_workers(*kind, 2, 9);
-        queue.push(Place::default(), 1).unwrap();
+        queue.push(FlowKey::default(), 1).unwrap();
         queue.close();
-        assert_eq!(queue.push(Place::default(), 2), Err(2));
+        assert_eq!(queue.push(FlowKey::default(), 2), Err(2));
         assert_eq!(sources[1].take(|| 0).map(|taken| taken.job), Some(1));
         assert_eq!(sources[0].take(|| 0), None);
         assert_eq!(sources[1].take(|| 0), None);
@@ -59,7 +59,7 @@ fn every_job_is_done_once_and_no_worker_sleeps_through_one() {
         // all of the last one.
         for burst in 0..500u32 {
             let jobs = burst % 7 + 1;
-            (0..jobs).for_each(|job| queue.push(Place::default(), burst * 10 + job).unwrap());
+            (0..jobs).for_each(|job| queue.push(FlowKey::default(), burst * 10 + job).unwrap());
             let mut came: Vec<_> = (0..jobs).map(|_| results.recv().unwrap()).collect();
             came.sort_unstable();
             assert_eq!(came, (burst * 10..burst * 10 + jobs).collect::<Vec<_>>());
@@ -76,7 +76,7 @@ fn every_job_is_done_once_and_no_worker_sleeps_through_one() {
 fn idle_workers_steal_what_a_busy_one_has_hoarded() {
     const JOBS: usize = 32;
     let (queue, mut sources) = JobQueue::with_workers(Queue::WorkStealing, 2, JOBS);
-    (0..JOBS).for_each(|job| queue.push(Place::default(), job).unwrap());
+    (0..JOBS).for_each(|job| queue.push(FlowKey::default(), job).unwrap());
     // The first worker fetches a batch and is busy with its first job for ever.
     let (thief, busy) = (sources.pop().unwrap(), sources.pop().unwrap());
     assert_eq!(busy.take(|| 0).map(|taken| taken.job), Some(0));
@@ -90,11 +90,11 @@ fn idle_workers_steal_what_a_busy_one_has_hoarded() {
 fn a_lane_that_is_full_of_slow_jobs_does_not_hold_the_other_up() {
     for kind in Queue::ALL {
         let (queue, sources) = JobQueue::with_workers(*kind, 1, 1000);
-        let place = |lane| Place {
+        let flow = |lane| FlowKey {
             lane,
-            ..Place::default()
+            ..FlowKey::default()
         };
-        (0..100).for_each(|_| queue.push(place(Lane::Apps), Lane::Apps).unwrap());
+        (0..100).for_each(|_| queue.push(flow(Lane::Apps), Lane::Apps).unwrap());
         let take = || {
             let taken = sources[0].take(|| 0).unwrap();
             let took_us = match taken.job {
@@ -105,8 +105,8 @@ fn a_lane_that_is_full_of_slow_jobs_does_not_hold_the_other_up() {
             taken.job
         };
         (0..10).for_each(|_| assert_eq!(take(), Lane::Apps));
-        (0..20).for_each(|_| queue.push(place(Lane::Files), Lane::Files).unwrap());
-        let ahead = queue.ahead(place(Lane::Files));
+        (0..20).for_each(|_| queue.push(flow(Lane::Files), Lane::Files).unwrap());
+        let ahead = queue.ahead(flow(Lane::Files));
         assert_eq!((ahead.jobs, ahead.beside), (20, [0, 90, 0]), "{kind:?}");
         let next: Vec<_> = (0..23).map(|_| take()).collect();
         let files = next.iter().filter(|lane| **lane == Lane::Files).count();

@@ -8,7 +8,7 @@ use loadline_capacity::sizing::{Waits, bucket};
 use loadline_proto::latency::HistogramCounts;
 use loadline_sys::usage::ThreadUsage;
 
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 
 /// How long threads waited for a CPU is a file of each; so many are read, and stand for all.
 const DELAYS_READ_MAX: usize = 16;
@@ -16,24 +16,24 @@ const DELAYS_READ_MAX: usize = 16;
 /// The workers of one pool that are at work.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    members: Mutex<Members>,
+    threads: Mutex<MeteredThreads>,
     /// Workers keep connections, and do what these ask for: each request is a job, each poll of a task
     /// that has waited, and each blocking step that was queued by itself.
     keeps_connections: bool,
 }
 
 #[derive(Debug, Default)]
-struct Members {
-    present: Vec<Member>,
+struct MeteredThreads {
+    present: Vec<MeteredThread>,
     /// What those did who have left.
     left: Work,
 }
 
 #[derive(Debug)]
-struct Member {
-    row: Arc<Row>,
+struct MeteredThread {
+    stats: Arc<ThreadStats>,
     usage: ThreadUsage,
-    /// The row's counts before this worker.
+    /// The thread's counts before this worker.
     before: Work,
     /// At the last reading.
     busy_us: u64,
@@ -43,7 +43,7 @@ struct Member {
 
 /// One worker, until dropped.
 #[derive(Debug)]
-pub(crate) struct Metered {
+pub(crate) struct MeterGuard {
     meter: Arc<Meter>,
     usage: ThreadUsage,
 }
@@ -70,18 +70,18 @@ impl Meter {
     }
 
     /// The calling thread begins to work.
-    pub(crate) fn enter(self: &Arc<Self>, row: &Arc<Row>) -> Metered {
+    pub(crate) fn enter(self: &Arc<Self>, stats: &Arc<ThreadStats>) -> MeterGuard {
         let usage = ThreadUsage::of_this_thread();
-        let before = self.work_of(row, usage, 0);
-        let member = Member {
-            row: Arc::clone(row),
+        let before = self.work_of(stats, usage, 0);
+        let thread = MeteredThread {
+            stats: Arc::clone(stats),
             usage,
             busy_us: before.busy_us,
             run_delay_us: Some(run_delay_us(usage)),
             before,
         };
-        self.lock().present.push(member);
-        Metered {
+        self.lock().present.push(thread);
+        MeterGuard {
             meter: Arc::clone(self),
             usage,
         }
@@ -89,68 +89,68 @@ impl Meter {
 
     /// All that was done since the first worker began.
     pub(crate) fn read(&self, now_us: u64) -> Work {
-        let mut members = self.lock();
+        let mut threads = self.lock();
         let mut work = Work::default();
         let mut busy_us = 0;
         let (mut seen_us, mut delay_us) = (0, 0);
-        for (index, member) in members.present.iter_mut().enumerate() {
-            let now = self.work_of(&member.row, member.usage, now_us);
-            let busy_since_us = now.busy_us.saturating_sub(member.busy_us);
-            member.busy_us = now.busy_us;
+        for (index, thread) in threads.present.iter_mut().enumerate() {
+            let now = self.work_of(&thread.stats, thread.usage, now_us);
+            let busy_since_us = now.busy_us.saturating_sub(thread.busy_us);
+            thread.busy_us = now.busy_us;
             busy_us += busy_since_us;
-            let delayed_us = (index < DELAYS_READ_MAX).then(|| run_delay_us(member.usage));
-            if let (Some(before_us), Some(now_us)) = (member.run_delay_us, delayed_us) {
+            let delayed_us = (index < DELAYS_READ_MAX).then(|| run_delay_us(thread.usage));
+            if let (Some(before_us), Some(now_us)) = (thread.run_delay_us, delayed_us) {
                 delay_us += now_us.saturating_sub(before_us);
                 seen_us += busy_since_us;
             }
-            member.run_delay_us = delayed_us;
-            work.add(&now.since(&member.before));
+            thread.run_delay_us = delayed_us;
+            work.add(&now.since(&thread.before));
         }
         if seen_us > 0 {
             let of_all = delay_us as f64 * busy_us as f64 / seen_us as f64;
-            members.left.ready_us += of_all as u64;
+            threads.left.ready_us += of_all as u64;
         }
-        work.add(&members.left);
+        work.add(&threads.left);
         work
     }
 
-    /// What the row of a thread says, and its CPU clock; `now_us` 0: there is no job under way.
-    fn work_of(&self, row: &Row, usage: ThreadUsage, now_us: u64) -> Work {
+    /// What the counts of a thread say, and its CPU clock; `now_us` 0: there is no job under way.
+    fn work_of(&self, stats: &ThreadStats, usage: ThreadUsage, now_us: u64) -> Work {
         let mut work = Work {
             jobs: match self.keeps_connections {
                 true => {
-                    let answers = row.core.answers[1..].iter().map(Counter::value);
-                    answers.sum::<u64>() + row.steps.value()
+                    let answers = stats.core.answers[1..].iter().map(Counter::value);
+                    answers.sum::<u64>() + stats.steps.value()
                 }
-                false => row.jobs.value(),
+                false => stats.jobs.value(),
             },
-            busy_us: row.busy_us.value(),
+            busy_us: stats.busy_us.value(),
             cpu_us: usage.cpu().map_or(0, as_us),
             ..Work::default()
         };
         // Read after the busy time: a job that ends meanwhile is missed once, not counted twice.
-        let began_us = row.job_began_us.value();
+        let began_us = stats.job_began_us.value();
         if began_us > 0 {
             work.busy_us += now_us.saturating_sub(began_us);
         }
-        row.job_waits().add_to(&mut work.waits);
+        stats.job_waits().add_to(&mut work.waits);
         work
     }
 
-    fn lock(&self) -> MutexGuard<'_, Members> {
+    fn lock(&self) -> MutexGuard<'_, MeteredThreads> {
         // Nothing panics while it holds the lock.
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Metered {
+impl Drop for MeterGuard {
     fn drop(&mut self) {
-        let mut members = self.meter.lock();
-        let mine = |member: &Member| member.usage == self.usage;
-        if let Some(index) = members.present.iter().position(mine) {
-            let member = members.present.swap_remove(index);
-            let now = self.meter.work_of(&member.row, member.usage, 0);
-            members.left.add(&now.since(&member.before));
+        let mut threads = self.meter.lock();
+        let mine = |thread: &MeteredThread| thread.usage == self.usage;
+        if let Some(index) = threads.present.iter().position(mine) {
+            let thread = threads.present.swap_remove(index);
+            let now = self.meter.work_of(&thread.stats, thread.usage, 0);
+            threads.left.add(&now.since(&thread.before));
         }
     }
 }
@@ -206,21 +206,21 @@ mod tests {
     #[test]
     fn the_work_of_those_who_have_left_is_kept() {
         let meter = Arc::new(Meter::default());
-        let row = Arc::new(Row::default());
-        row.jobs.add(100); // of a worker before
-        let metered = meter.enter(&row);
-        row.jobs.add(3);
-        row.busy_us.add(3_000);
-        row.job_waits().add(1_000, 3);
-        row.job_began_us.set(10_000);
+        let stats = Arc::new(ThreadStats::default());
+        stats.jobs.add(100); // of a worker before
+        let metered = meter.enter(&stats);
+        stats.jobs.add(3);
+        stats.busy_us.add(3_000);
+        stats.job_waits().add(1_000, 3);
+        stats.job_began_us.set(10_000);
         let work = meter.read(12_000);
         assert_eq!((work.jobs, work.busy_us), (3, 5_000));
-        row.job_began_us.set(0);
+        stats.job_began_us.set(0);
         drop(metered);
         let later = meter.read(20_000);
         assert_eq!((later.jobs, later.busy_us), (3, 3_000));
-        let again = meter.enter(&row);
-        row.jobs.add(1);
+        let again = meter.enter(&stats);
+        stats.jobs.add(1);
         assert_eq!(meter.read(30_000).jobs, 4);
         assert_eq!(meter.read(40_000).since(&later).jobs, 1);
         drop(again);
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn waits_are_scaled_as_wholes() {
-        let row = Row::default();
-        row.job_waits().add(100, 9);
-        row.job_waits().add(5_000, 1);
-        let work = Meter::default().work_of(&row, ThreadUsage::of_this_thread(), 0);
+        let stats = ThreadStats::default();
+        stats.job_waits().add(100, 9);
+        stats.job_waits().add(5_000, 1);
+        let work = Meter::default().work_of(&stats, ThreadUsage::of_this_thread(), 0);
         let waits = work.waits(20.0, false);
         assert_eq!((waits.count(), waits.mean_us()), (10, 11_800.0));
         let p50_us = waits.quantile_us(0.5);

@@ -21,11 +21,11 @@ use loadline_base::{Millis, Token};
 use loadline_proto::Handler;
 
 use crate::admission::Refusing;
-use crate::fairness::lanes::Place;
+use crate::fairness::lanes::FlowKey;
 use crate::overload::LaneControl;
 use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
-use crate::telemetry::counters::Row;
+use crate::telemetry::counters::ThreadStats;
 use crate::thread::group::{STACK_BYTES, too_few};
 use crate::worker::holding::Holders;
 use crate::worker::job::{Job, Message, Work};
@@ -43,7 +43,7 @@ const RETRY_AFTER_FULL_S: u32 = 1;
 pub(crate) struct Workers {
     queue: Arc<JobQueue<Job>>,
     /// Of the first worker; the pool's own counts are kept there.
-    row: Arc<Row>,
+    stats: Arc<ThreadStats>,
     clock: Clock,
     alive: Alive,
     control: Control,
@@ -116,7 +116,7 @@ impl Workers {
         let holders = keeps_connections.then(|| Holders::new(count_max));
         let workers = Arc::new(Self {
             queue,
-            row: Arc::clone(&threads[0].row),
+            stats: Arc::clone(&threads[0].stats),
             clock: site.clock,
             alive: Alive::default(),
             control,
@@ -153,28 +153,28 @@ impl Workers {
 
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
-        let place = self.place(&job);
+        let flow = self.flow(&job);
         if let Some(control) = &self.control
             && !matches!(job.work, Work::Prefetch(_)) // its answer has begun
-            && let Err(refusal) = self.offer(control, job.queued_us, place)
+            && let Err(refusal) = self.offer(control, job.queued_us, flow)
         {
             let is_request = !matches!(job.work, Work::Serve(_));
-            self.row.refused_late.add(u64::from(is_request));
-            (self.row.refused_over_share).add(u64::from(self.is_fair && refusal.is_over_share));
+            self.stats.refused_late.add(u64::from(is_request));
+            (self.stats.refused_over_share).add(u64::from(self.is_fair && refusal.is_over_share));
             let refusing = Refusing::late(refusal.retry_after_s);
             return Err(Refused { job, refusing });
         }
         // Before the push: a worker must not take away what was not added yet.
-        self.row.queue_depth.add(1);
-        let queued = (self.queue.push(place, job))
-            .or_else(|job| self.push_in_the_place_of_another(place, job));
+        self.stats.queue_depth.add(1);
+        let queued = (self.queue.push(flow, job))
+            .or_else(|job| self.push_in_the_place_of_another(flow, job));
         queued.map_err(|job| {
-            self.row.queue_depth.sub(1);
+            self.stats.queue_depth.sub(1);
             // Of a connection its requests are counted, when they are answered.
             let is_request = !matches!(job.work, Work::Serve(_));
-            self.row.queue_full.add(u64::from(is_request));
+            self.stats.queue_full.add(u64::from(is_request));
             let refusing = Refusing {
-                retry_after_s: self.retry_after_full_s(place, job.queued_us),
+                retry_after_s: self.retry_after_full_s(flow, job.queued_us),
                 is_queue_full: true,
             };
             Refused { job, refusing }
@@ -184,10 +184,10 @@ impl Workers {
     }
 
     /// When a client is to come back whose job finds the queue full.
-    fn retry_after_full_s(&self, place: Place, now_us: u64) -> u32 {
+    fn retry_after_full_s(&self, flow: FlowKey, now_us: u64) -> u32 {
         let control = self.control.as_ref();
         control.map_or(RETRY_AFTER_FULL_S, |control| {
-            lock(control).of(place.lane).retry_after_s(now_us)
+            lock(control).of(flow.lane).retry_after_s(now_us)
         })
     }
 
@@ -232,10 +232,10 @@ impl Workers {
             reply: Arc::clone(reply),
             queued_us: self.clock.now_us(),
         };
-        self.row.queue_depth.add(1);
-        match self.queue.push_again(self.place(&job), job) {
+        self.stats.queue_depth.add(1);
+        match self.queue.push_again(self.flow(&job), job) {
             Ok(()) => self.free_for_job(),
-            Err(_) => self.row.queue_depth.sub(1),
+            Err(_) => self.stats.queue_depth.sub(1),
         }
     }
 

@@ -119,9 +119,9 @@ fn gives_up_first(architecture: Architecture, way: &Way) {
         .collect();
     if architecture.has_loops() {
         let each = (OTHERS_CONNECTIONS + HOLDERS_CONNECTIONS) as u64;
-        let rows = server.handle.snapshot().rows;
-        let loops = rows.iter().filter(|row| row.role == Role::Loop);
-        let connections: Vec<_> = loops.map(|row| row.counts.connections).collect();
+        let threads = server.handle.snapshot().per_thread;
+        let loops = threads.iter().filter(|thread| thread.role == Role::Loop);
+        let connections: Vec<_> = loops.map(|thread| thread.counts.connections).collect();
         assert_eq!(connections, [each; LOOPS as usize]);
     }
     assert_eq!(budget.pressure(), MemoryPressure::None);

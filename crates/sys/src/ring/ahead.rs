@@ -13,7 +13,7 @@ use io_uring::{opcode, types};
 use loadline_base::OpenFile;
 use rustix::mm::munmap;
 
-use super::{Kind, Ring, SocketId, buffers, user_data};
+use super::{OperationKind, Ring, SocketId, buffers, user_data};
 use crate::write::FILE_CHUNK_BYTES;
 
 /// Where unwanted bytes go. It must be dropped after the ring that reads into it.
@@ -65,7 +65,7 @@ impl Ring {
         let len = len.min(FILE_CHUNK_BYTES) as u32;
         let read = opcode::Read::new(types::Fd(file.fd.as_raw_fd()), address, len);
         let entry = read.offset(offset).build();
-        self.push(entry.user_data(user_data(Kind::ReadAhead, id.0.index)));
+        self.push(entry.user_data(user_data(OperationKind::ReadAhead, id.0.index)));
         true
     }
 }

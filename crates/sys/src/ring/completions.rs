@@ -7,10 +7,10 @@ use io_uring::cqueue;
 use loadline_base::Token;
 
 use super::sockets::{Operation, Sending};
-use super::{Completion, Kind, Ring, Taken};
+use super::{Completion, OperationKind, Ring, Taken};
 
 /// What a completion came to, without borrowing the buffer that it may name.
-enum Outcome {
+enum CompletionOutcome {
     Nothing,
     Other(Completion<'static>),
     Received {
@@ -20,19 +20,19 @@ enum Outcome {
     },
 }
 
-const KINDS: [Kind; 9] = [
-    Kind::Accept,
-    Kind::Receive,
-    Kind::QuietSend,
-    Kind::Send,
-    Kind::Room,
-    Kind::ReadAhead,
-    Kind::HangUp,
-    Kind::Watch,
-    Kind::Chore,
+const KINDS: [OperationKind; 9] = [
+    OperationKind::Accept,
+    OperationKind::Receive,
+    OperationKind::QuietSend,
+    OperationKind::Send,
+    OperationKind::Room,
+    OperationKind::ReadAhead,
+    OperationKind::HangUp,
+    OperationKind::Watch,
+    OperationKind::Chore,
 ];
 
-fn kind_of(data: u64) -> Kind {
+fn kind_of(data: u64) -> OperationKind {
     KINDS[(data >> super::KIND_SHIFT) as usize % KINDS.len()]
 }
 
@@ -66,9 +66,9 @@ impl Ring {
                 }
             };
             match outcome {
-                Outcome::Nothing => {}
-                Outcome::Other(completion) => return Some(completion),
-                Outcome::Received { token, buffer, len } => break (token, buffer, len),
+                CompletionOutcome::Nothing => {}
+                CompletionOutcome::Other(completion) => return Some(completion),
+                CompletionOutcome::Received { token, buffer, len } => break (token, buffer, len),
             }
         };
         self.lent = Some(buffer);
@@ -95,7 +95,7 @@ impl Ring {
         }));
         let mut are_loud = false;
         for taken in &self.taken {
-            if kind_of(taken.user_data) == Kind::QuietSend
+            if kind_of(taken.user_data) == OperationKind::QuietSend
                 && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
                 && matches!(socket.sending, Sending::Quiet(..))
                 && let Sending::Quiet(transmit, _) = std::mem::take(&mut socket.sending)
@@ -105,14 +105,14 @@ impl Ring {
             }
         }
         if are_loud {
-            let is_other = |taken: &Taken| kind_of(taken.user_data) != Kind::QuietSend;
+            let is_other = |taken: &Taken| kind_of(taken.user_data) != OperationKind::QuietSend;
             self.taken.sort_by_key(is_other); // first of all, as `send` says
         }
     }
 
     /// The next of those sends that were submitted and of which nothing was reported. One that was
     /// reported has left `Sending::Quiet`, and the next of its socket has another number.
-    fn next_quiet(&mut self) -> Option<Outcome> {
+    fn next_quiet(&mut self) -> Option<CompletionOutcome> {
         while self.quiet_submitted > 0 {
             self.quiet_submitted -= 1;
             let (id, submitted) = self.quiet.pop_front()?;
@@ -126,12 +126,12 @@ impl Ring {
         None
     }
 
-    fn outcome(&mut self, taken: Taken) -> Outcome {
+    fn outcome(&mut self, taken: Taken) -> CompletionOutcome {
         let index = taken.user_data as u32;
         match kind_of(taken.user_data) {
-            Kind::Accept => self.accepted(index, taken),
-            Kind::Receive => self.received(index, taken),
-            Kind::QuietSend | Kind::Send => {
+            OperationKind::Accept => self.accepted(index, taken),
+            OperationKind::Receive => self.received(index, taken),
+            OperationKind::QuietSend | OperationKind::Send => {
                 // Nothing sent yet, and no room: it waits for some in the next operation.
                 let result = match taken.is_errno(libc::EAGAIN) {
                     true => 0,
@@ -139,15 +139,15 @@ impl Ring {
                 };
                 self.sent(index, result)
             }
-            Kind::Room => {
+            OperationKind::Room => {
                 if let Some((_, socket)) = self.sockets.at(index) {
                     socket.awaiting_room = false;
                 }
                 self.polled(index, |token| Completion::Writable { token })
             }
-            Kind::ReadAhead => self.read(index, taken),
-            Kind::HangUp => self.hung_up(index, taken),
-            Kind::Watch => {
+            OperationKind::ReadAhead => self.read(index, taken),
+            OperationKind::HangUp => self.hung_up(index, taken),
+            OperationKind::Watch => {
                 if !taken.goes_on() {
                     self.in_flight -= 1;
                     if let Some(watched) = self.watched.get_mut(index as usize) {
@@ -157,9 +157,9 @@ impl Ring {
                         }
                     }
                 }
-                Outcome::Other(Completion::Signal { id: index })
+                CompletionOutcome::Other(Completion::Signal { id: index })
             }
-            Kind::Chore => Outcome::Nothing,
+            OperationKind::Chore => CompletionOutcome::Nothing,
         }
     }
 
@@ -179,15 +179,15 @@ impl Ring {
         &mut self,
         index: u32,
         completion: impl FnOnce(Token) -> Completion<'static>,
-    ) -> Outcome {
+    ) -> CompletionOutcome {
         match self.landed(index) {
-            Some(token) => Outcome::Other(completion(token)),
-            None => Outcome::Nothing,
+            Some(token) => CompletionOutcome::Other(completion(token)),
+            None => CompletionOutcome::Nothing,
         }
     }
 
     /// A range is in memory, as far as it could be read; what could not is left for whoever sends it.
-    fn read(&mut self, index: u32, taken: Taken) -> Outcome {
+    fn read(&mut self, index: u32, taken: Taken) -> CompletionOutcome {
         if let Some((_, socket)) = self.sockets.at(index) {
             socket.reading = None;
         }
@@ -197,9 +197,9 @@ impl Ring {
 
     /// The kernel watches for the end of what the peer sends in any case, which says nothing here: that
     /// waits behind bytes that are not read yet.
-    fn hung_up(&mut self, index: u32, taken: Taken) -> Outcome {
+    fn hung_up(&mut self, index: u32, taken: Taken) -> CompletionOutcome {
         let Some((_, socket)) = self.sockets.at(index) else {
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         };
         let owner = (!socket.closing).then_some(socket.owner);
         if !taken.goes_on() {
@@ -209,15 +209,15 @@ impl Ring {
         let broke = (libc::POLLHUP | libc::POLLERR) as i32;
         match owner {
             Some(token) if taken.result >= 0 && taken.result & broke != 0 => {
-                Outcome::Other(Completion::HungUp { token })
+                CompletionOutcome::Other(Completion::HungUp { token })
             }
-            _ => Outcome::Nothing,
+            _ => CompletionOutcome::Nothing,
         }
     }
 
-    fn accepted(&mut self, listener: u32, taken: Taken) -> Outcome {
+    fn accepted(&mut self, listener: u32, taken: Taken) -> CompletionOutcome {
         let Some(watched) = self.listeners.get_mut(listener as usize) else {
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         };
         let ended = !taken.goes_on();
         let mut was_stopped = false;
@@ -230,7 +230,7 @@ impl Ring {
         let Some(error) = taken.error() else {
             if watched.polls {
                 watched.wanted = false;
-                return Outcome::Other(Completion::AcceptReady { listener });
+                return CompletionOutcome::Other(Completion::AcceptReady { listener });
             }
             if ended && wanted {
                 self.arm_accept(listener);
@@ -238,27 +238,27 @@ impl Ring {
             // SAFETY: the kernel has just made this descriptor for this completion, and gave it to
             // no other owner.
             let socket = unsafe { OwnedFd::from_raw_fd(taken.result) };
-            return Outcome::Other(Completion::Accepted { listener, socket });
+            return CompletionOutcome::Other(Completion::Accepted { listener, socket });
         };
         let is_cancelled = was_stopped && taken.is_errno(libc::ECANCELED);
         if wanted && (is_cancelled || is_of_the_new_one(&error)) {
             if ended {
                 self.arm_accept(listener); // asked for again meanwhile, or the next may be well
             }
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         }
         watched.wanted = false;
-        Outcome::Other(match is_cancelled {
+        CompletionOutcome::Other(match is_cancelled {
             true => Completion::AcceptStopped { listener },
             false => Completion::AcceptFailed { listener, error },
         })
     }
 
-    fn received(&mut self, index: u32, taken: Taken) -> Outcome {
+    fn received(&mut self, index: u32, taken: Taken) -> CompletionOutcome {
         let buffer = cqueue::buffer_select(taken.flags);
         let multishot_goes_on = taken.goes_on();
         let Some((id, socket)) = self.sockets.at(index) else {
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         };
         let token = socket.owner;
         if !multishot_goes_on {
@@ -272,19 +272,19 @@ impl Ring {
                 self.give_back(buffer);
             }
             self.sockets.release(index);
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         }
         if taken.result > 0 {
             if !multishot_goes_on && wanted {
                 self.rearm.push(id);
             }
             return match buffer {
-                Some(buffer) => Outcome::Received {
+                Some(buffer) => CompletionOutcome::Received {
                     token,
                     buffer,
                     len: taken.result as usize,
                 },
-                None => Outcome::Nothing, // not with selected buffers
+                None => CompletionOutcome::Nothing, // not with selected buffers
             };
         }
         if let Some(buffer) = buffer {
@@ -296,36 +296,36 @@ impl Ring {
             if wanted {
                 self.rearm.push(id); // when the buffers of this turn are back
             }
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         }
         if let Some((_, socket)) = self.sockets.at(index) {
             socket.ended = true;
         }
-        Outcome::Other(Completion::Ended {
+        CompletionOutcome::Other(Completion::Ended {
             token,
             error: taken.error(),
         })
     }
 
     /// `result` bytes of the piece that was out have left, or it failed.
-    fn sent(&mut self, index: u32, result: i64) -> Outcome {
+    fn sent(&mut self, index: u32, result: i64) -> CompletionOutcome {
         let Some((id, socket)) = self.sockets.at(index) else {
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         };
         let token = socket.owner;
         socket.in_flight -= 1;
         let (Sending::Quiet(mut transmit, _) | Sending::Waiting(mut transmit)) =
             std::mem::take(&mut socket.sending)
         else {
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         };
         if socket.closing {
             self.sockets.release(index);
-            return Outcome::Nothing;
+            return CompletionOutcome::Nothing;
         }
         if result < 0 {
             let error = io::Error::from_raw_os_error(-(result as i32));
-            return Outcome::Other(Completion::SendFailed {
+            return CompletionOutcome::Other(Completion::SendFailed {
                 token,
                 transmit,
                 error,
@@ -333,11 +333,11 @@ impl Ring {
         }
         transmit.advance(result as u64);
         if transmit.is_done() {
-            return Outcome::Other(Completion::Sent { token, transmit });
+            return CompletionOutcome::Other(Completion::Sent { token, transmit });
         }
         socket.sending = Sending::Waiting(transmit);
-        self.push_send(id, Kind::Send);
-        Outcome::Other(Completion::Progress {
+        self.push_send(id, OperationKind::Send);
+        CompletionOutcome::Other(Completion::Progress {
             token,
             bytes: result as u64,
         })

@@ -12,7 +12,7 @@ use loadline_base::{Token, Transmit};
 
 use super::buffers;
 use super::sockets::{Operation, Sending};
-use super::{Kind, Ring, SEND_BYTES_MAX, SentReport, SocketId, Watched, user_data};
+use super::{OperationKind, Ring, SEND_BYTES_MAX, SentReport, SocketId, Watched, user_data};
 
 /// Orders: queued, and submitted by the next `wait`.
 impl Ring {
@@ -35,7 +35,7 @@ impl Ring {
     /// certain.
     #[must_use]
     pub fn has_input(&mut self, id: SocketId) -> bool {
-        let receive = user_data(Kind::Receive, id.0.index);
+        let receive = user_data(OperationKind::Receive, id.0.index);
         let unreported = &self.taken[self.reported..];
         unreported.iter().any(|taken| taken.user_data == receive)
             || !self.uring.completion().is_empty()
@@ -98,7 +98,7 @@ impl Ring {
                 .build()
                 .flags(Flags::BUFFER_SELECT)
         };
-        self.push(entry.user_data(user_data(Kind::Receive, id.0.index)));
+        self.push(entry.user_data(user_data(OperationKind::Receive, id.0.index)));
     }
 
     /// No bytes are welcome until `receive`; those that the kernel has taken already come still.
@@ -116,7 +116,7 @@ impl Ring {
         self.stop_receiving(id);
         let socket = self.sockets.open(id);
         if socket.is_some_and(|socket| socket.watching_hang_up) {
-            self.cancel(user_data(Kind::HangUp, id.0.index));
+            self.cancel(user_data(OperationKind::HangUp, id.0.index));
         }
     }
 
@@ -127,7 +127,7 @@ impl Ring {
         socket.wanted = false;
         if socket.receiving == Operation::Armed {
             socket.receiving = Operation::Stopping;
-            self.cancel(user_data(Kind::Receive, id.0.index));
+            self.cancel(user_data(OperationKind::Receive, id.0.index));
         }
     }
 
@@ -156,7 +156,10 @@ impl Ring {
         socket.in_flight += 1;
         let flags = (libc::POLLHUP | libc::POLLERR) as u32;
         let poll = opcode::PollAdd::new(types::Fd(fd), flags).multi(true);
-        self.push(poll.build().user_data(user_data(Kind::HangUp, id.0.index)));
+        self.push(
+            poll.build()
+                .user_data(user_data(OperationKind::HangUp, id.0.index)),
+        );
     }
 
     /// Sends a batch that is all in memory; answered by `Sent` or `SendFailed`, with `Progress`
@@ -186,16 +189,16 @@ impl Ring {
             // What `push_send` is about to order: nothing comes between.
             let number = self.ordered;
             socket.sending = Sending::Quiet(transmit, number);
-            self.push_send(id, Kind::QuietSend);
+            self.push_send(id, OperationKind::QuietSend);
             self.quiet.push_back((id, number));
         } else {
             socket.sending = Sending::Waiting(transmit);
-            self.push_send(id, Kind::Send);
+            self.push_send(id, OperationKind::Send);
         }
         quiet
     }
 
-    pub(super) fn push_send(&mut self, id: SocketId, kind: Kind) {
+    pub(super) fn push_send(&mut self, id: SocketId, kind: OperationKind) {
         let Some((_, socket)) = self.sockets.at(id.0.index) else {
             return;
         };
@@ -215,7 +218,7 @@ impl Ring {
         };
         socket.in_flight += 1;
         let (flags, squeue_flags) = match kind {
-            Kind::QuietSend => (
+            OperationKind::QuietSend => (
                 libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_DONTWAIT,
                 Flags::SKIP_SUCCESS,
             ),
@@ -241,7 +244,7 @@ impl Ring {
         }
         socket.in_flight += 1;
         let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLOUT as u32).build();
-        self.push(poll.user_data(user_data(Kind::Room, id.0.index)));
+        self.push(poll.user_data(user_data(OperationKind::Room, id.0.index)));
     }
 
     /// Lets go of a socket: nothing is reported of it any more. What is in flight is cancelled, the
@@ -254,10 +257,13 @@ impl Ring {
         // Each by its name: to find those of a descriptor the kernel looks through all that are armed
         // in the ring (0.35 ms of 10,000).
         let armed = [
-            (Kind::Receive, socket.receiving != Operation::Idle),
-            (Kind::Send, matches!(socket.sending, Sending::Waiting(_))),
-            (Kind::Room, socket.awaiting_room),
-            (Kind::HangUp, socket.watching_hang_up),
+            (OperationKind::Receive, socket.receiving != Operation::Idle),
+            (
+                OperationKind::Send,
+                matches!(socket.sending, Sending::Waiting(_)),
+            ),
+            (OperationKind::Room, socket.awaiting_room),
+            (OperationKind::HangUp, socket.watching_hang_up),
         ];
         for (kind, _) in armed.into_iter().filter(|(_, is_armed)| *is_armed) {
             self.cancel(user_data(kind, id.0.index));
@@ -308,7 +314,7 @@ impl Ring {
             accept.flags(flags).build()
         };
         self.in_flight += 1;
-        self.push(entry.user_data(user_data(Kind::Accept, listener)));
+        self.push(entry.user_data(user_data(OperationKind::Accept, listener)));
     }
 
     /// Listens no more at `listener` from the next wait on, which it has to stay open for; connections
@@ -320,7 +326,7 @@ impl Ring {
         watched.wanted = false;
         if watched.operation == Operation::Armed {
             watched.operation = Operation::Stopping;
-            self.cancel(user_data(Kind::Accept, listener));
+            self.cancel(user_data(OperationKind::Accept, listener));
         }
     }
 
@@ -337,7 +343,7 @@ impl Ring {
         let fd = types::Fd(watched.fd);
         let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true);
         self.in_flight += 1;
-        self.push(poll.build().user_data(user_data(Kind::Watch, id)));
+        self.push(poll.build().user_data(user_data(OperationKind::Watch, id)));
     }
 
     pub(super) fn cancel(&mut self, target: u64) {
@@ -351,7 +357,11 @@ impl Ring {
             true => Flags::SKIP_SUCCESS,
             false => Flags::empty(),
         };
-        self.push(entry.flags(quiet).user_data(user_data(Kind::Chore, 0)));
+        self.push(
+            entry
+                .flags(quiet)
+                .user_data(user_data(OperationKind::Chore, 0)),
+        );
     }
 }
 

@@ -14,7 +14,7 @@ mod sharing;
 
 use super::*;
 use crate::Waker;
-use ahead::cold_file;
+use ahead::uncached_file;
 
 const SMALL: RingOptions = RingOptions {
     submissions: 8,
@@ -238,7 +238,7 @@ fn completions_that_overflow_the_queue_are_all_reported() {
     }
     // Refusals of what does not exist complete at once, in the submission: 100 of them do not fit.
     for _ in 0..100 {
-        ring.cancel(user_data(Kind::Receive, 4_000_000));
+        ring.cancel(user_data(OperationKind::Receive, 4_000_000));
     }
     let overflows = ring.uring.submission().cq_overflow();
     let mut left = clients.len();
@@ -520,7 +520,7 @@ fn a_ring_ends_with_everything_in_flight() {
         let (mut ours, id, _) = adopted(&mut ring);
         ring.receive(id);
         ring.send(id, memory(&vec![1; 16 << 20]), SentReport::WithTheNext);
-        ring.read_ahead(id, &cold_file(400_000), 0, 400_000);
+        ring.read_ahead(id, &uncached_file(400_000), 0, 400_000);
         ring.wait(Some(0)).unwrap();
         ours.write_all(b"unheard").unwrap();
         drop(ring);

@@ -85,14 +85,14 @@ fn deliver(
                     between(total);
                 }
                 match written.progress {
-                    Progress::Done => break Ok(()),
-                    Progress::Blocked => {
+                    WriteProgress::Done => break Ok(()),
+                    WriteProgress::Blocked => {
                         let stage = crate::Waker::new().unwrap();
                         crate::wait_socket(ours.as_fd(), false, true, stage.as_fd(), None, None)
                             .unwrap();
                     }
-                    Progress::Budget => {}
-                    Progress::Cold { .. } => panic!("not asked for"),
+                    WriteProgress::Budget => {}
+                    WriteProgress::NotCached { .. } => panic!("not asked for"),
                 }
             }
             Err(error) => break Err(error),
@@ -187,10 +187,10 @@ fn a_full_socket_blocks_and_a_gone_one_fails() {
     let once =
         |transmit: &mut Transmit| write(ours.as_fd(), transmit, u64::MAX, Files::Probe, None);
     let written = once(&mut transmit).unwrap();
-    assert!(matches!(written.progress, Progress::Blocked) && written.bytes > 0);
+    assert!(matches!(written.progress, WriteProgress::Blocked) && written.bytes > 0);
     assert_eq!(transmit.remaining(), (4 << 20) - written.bytes);
     let written = once(&mut transmit).unwrap();
-    assert!(matches!(written.progress, Progress::Blocked) && written.bytes == 0);
+    assert!(matches!(written.progress, WriteProgress::Blocked) && written.bytes == 0);
     drop(theirs);
     assert!(matches!(once(&mut transmit), Err(WriteError::Peer(_))));
 }
@@ -210,7 +210,7 @@ fn many_pieces_leave_in_a_few_calls() {
 }
 
 /// A file whose pages were dropped, where the file system does that.
-pub(crate) fn cold_file(content: &[u8]) -> Arc<OpenFile> {
+pub(crate) fn uncached_file(content: &[u8]) -> Arc<OpenFile> {
     // In the build's folder, which lies on a disk more often than the temporary one.
     let folder = std::env::current_exe().unwrap();
     let mut file = tempfile::tempfile_in(folder.parent().unwrap()).unwrap();
@@ -221,16 +221,16 @@ pub(crate) fn cold_file(content: &[u8]) -> Arc<OpenFile> {
 }
 
 #[test]
-fn a_cold_range_is_reported_and_warm_after_reading_ahead() {
+fn an_uncached_range_is_reported_and_cached_after_reading_ahead() {
     for way in WAYS {
-        reports_cold_ranges(way);
+        reports_uncached_ranges(way);
     }
 }
 
-fn reports_cold_ranges(way: Way) {
+fn reports_uncached_ranges(way: Way) {
     // Two alike: looking at one starts reading it, so the other shows what can be expected.
-    let (file, other) = (cold_file(&content()), cold_file(&content()));
-    if file::read_warm(&other.fd, &mut [0], 0).unwrap() != Warm::Cold {
+    let (file, other) = (uncached_file(&content()), uncached_file(&content()));
+    if file::read_cached(&other.fd, &mut [0], 0).unwrap() != CachedRead::NotCached {
         return; // a file system that keeps everything in memory
     }
     let (ours, theirs) = pair();
@@ -252,13 +252,13 @@ fn reports_cold_ranges(way: Way) {
             buffer.as_mut(),
         );
         match written.unwrap().progress {
-            Progress::Done => break,
-            Progress::Cold { file, offset, len } => {
+            WriteProgress::Done => break,
+            WriteProgress::NotCached { file, offset, len } => {
                 reads += 1;
                 file::read_ahead(&file.fd, offset, len, &mut scratch);
             }
-            Progress::Blocked => thread::yield_now(),
-            Progress::Budget => panic!("there is no bound"),
+            WriteProgress::Blocked => thread::yield_now(),
+            WriteProgress::Budget => panic!("there is no bound"),
         }
     }
     drop(ours);

@@ -83,9 +83,9 @@ fn strict_transport_security_in_every_response() {
     let (server, client) = ends(&options);
     let handle = |exchange: &mut Exchange, cx: &mut Context<'_>| {
         match exchange.request.target() {
-            b"/lent" => {
+            b"/borrowed" => {
                 let fields = loadline_proto::Fields::default();
-                exchange.answer_borrowed(loadline_proto::Status::OK, &fields, b"lent", cx);
+                exchange.answer_borrowed(loadline_proto::Status::OK, &fields, b"borrowed", cx);
             }
             b"/missing" => exchange.response.error(loadline_proto::Status::NOT_FOUND),
             _ => exchange.response.body = Body::Bytes(vec![b'x'; 100_000]),
@@ -94,7 +94,7 @@ fn strict_transport_security_in_every_response() {
     };
     let mut pair = Pair::handling(&server, &client, "localhost", handle);
     pair.open();
-    for target in ["/lent", "/missing", "/"] {
+    for target in ["/borrowed", "/missing", "/"] {
         let answer = pair
             .ask(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n"))
             .remove(0);

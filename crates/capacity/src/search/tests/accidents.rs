@@ -7,9 +7,9 @@ use super::*;
 /// As `outcome`, but the first trials at rates from `from_per_s` on come to `accidents`, one each.
 fn beside(
     from_per_s: f64,
-    accidents: &[Outcome],
-    outcome: impl Fn(f64) -> Outcome,
-) -> impl Fn(f64) -> Outcome {
+    accidents: &[TrialOutcome],
+    outcome: impl Fn(f64) -> TrialOutcome,
+) -> impl Fn(f64) -> TrialOutcome {
     let came = Cell::new(0_usize);
     move |rate_per_s| {
         let accident = accidents.get(came.get()).copied();
@@ -24,27 +24,27 @@ fn beside(
 }
 
 /// It holds each rate up to its capacity.
-fn holds_to(capacity_per_s: f64) -> impl Fn(f64) -> Outcome {
+fn holds_to(capacity_per_s: f64) -> impl Fn(f64) -> TrialOutcome {
     move |rate_per_s| match rate_per_s <= capacity_per_s {
-        true => Outcome::Holds,
-        false => Outcome::Fails,
+        true => TrialOutcome::Holds,
+        false => TrialOutcome::Fails,
     }
 }
 
 #[test]
 fn one_discarded_trial_above_a_dip_does_not_end_the_way_up() {
     let with_dip = |rate_per_s: f64| match rate_per_s {
-        1000.0..1600.0 => Outcome::Fails,
+        1000.0..1600.0 => TrialOutcome::Fails,
         _ => holds_to(5000.0)(rate_per_s),
     };
-    let outcome = beside(1600.0, &[Outcome::Discarded], with_dip);
+    let outcome = beside(1600.0, &[TrialOutcome::Discarded], with_dip);
     let finding = run_with(limits(), outcome).finding();
     assert!(finding.interval.unwrap().contains(5000.0), "{finding:?}");
 }
 
 #[test]
 fn the_client_is_the_limit_only_if_two_trials_in_a_row_say_so() {
-    let accidents = [Outcome::Discarded, Outcome::ClientLimited];
+    let accidents = [TrialOutcome::Discarded, TrialOutcome::ClientLimited];
     let outcome = beside(4000.0, &accidents, holds_to(8000.0));
     let finding = run_with(limits(), outcome).finding();
     assert!(finding.interval.unwrap().contains(8000.0), "{finding:?}");
@@ -56,7 +56,7 @@ fn one_failure_at_the_highest_rate_that_may_be_tried_does_not_use_up_the_budget(
         rate_max_per_s: 3000.0,
         ..limits()
     };
-    let outcome = beside(2950.0, &[Outcome::Fails], holds_to(5000.0));
+    let outcome = beside(2950.0, &[TrialOutcome::Fails], holds_to(5000.0));
     let finding = run_with(bounded, outcome).finding();
     assert_eq!(finding.bound, Bound::AtLeast);
     assert_eq!(finding.capacity_per_s, None);
@@ -69,8 +69,8 @@ fn what_discards_trials_is_not_the_clients_limit() {
         begin_per_s: 20_000.0,
         ..limits()
     };
-    let mut accidents = vec![Outcome::Discarded; 8];
-    accidents.extend([Outcome::ClientLimited; 3]);
+    let mut accidents = vec![TrialOutcome::Discarded; 8];
+    accidents.extend([TrialOutcome::ClientLimited; 3]);
     let outcome = beside(0.0, &accidents, holds_to(5000.0));
     let finding = run_with(high, outcome).finding();
     assert!(finding.interval.unwrap().contains(5000.0), "{finding:?}");
@@ -83,7 +83,7 @@ fn no_rate_is_tried_above_the_highest_that_may_be_tried() {
             rate_max_per_s,
             ..limits()
         };
-        let outcome = beside(rate_max_per_s, &[Outcome::Fails], holds_to(5000.0));
+        let outcome = beside(rate_max_per_s, &[TrialOutcome::Fails], holds_to(5000.0));
         let search = run_with(bounded, outcome);
         let rates_per_s = search.tried().iter().map(|one| one.trial.rate_per_s);
         let highest_per_s = rates_per_s.fold(0.0, f64::max);

@@ -107,7 +107,7 @@ impl Law {
         }
     }
 
-    fn trial(&self, trial: &Try, luck: &mut Luck) -> (Outcome, Count) {
+    fn trial(&self, trial: &Try, luck: &mut Luck) -> (TrialOutcome, Count) {
         let warm_up_s = match trial.length {
             Length::Short => WARM_UP_S / 2.0,
             Length::Long => WARM_UP_S,
@@ -116,9 +116,9 @@ impl Law {
         let is_slow = count.slow as f64 > ALLOWED * count.of as f64;
         let is_behind = (count.in_time as f64) < 0.99 * count.of as f64;
         let outcome = if is_slow || is_behind {
-            Outcome::Fails
+            TrialOutcome::Fails
         } else {
-            Outcome::Holds
+            TrialOutcome::Holds
         };
         (outcome, count)
     }

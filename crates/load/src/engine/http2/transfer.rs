@@ -175,8 +175,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A connection that had more to read than one visit allows.
-    pub(in crate::engine) fn revisit_link(
+    /// Goes on reading a connection that had more than [`RECEIVES_MAX`] reads take.
+    pub(in crate::engine) fn receive_more_of_link(
         &mut self,
         number: u32,
         generation: u32,
@@ -231,7 +231,7 @@ impl Engine<'_> {
         }
         let clients = self.clients.len();
         let token = token(self.http2.link(number), number, clients);
-        self.revisits.push_back((token, is_half_closed));
+        self.unread.push_back((token, is_half_closed));
     }
 
     /// Takes in bytes of HTTP/2.

@@ -5,24 +5,28 @@ use super::*;
 const FILES: Lane = Lane::Files;
 const APPS: Lane = Lane::Apps;
 
-fn of(lane: Lane, client: u8) -> Place {
+fn of(lane: Lane, client: u8) -> FlowKey {
     let client = ClientKey::of([192, 0, 2, client].into());
-    Place { lane, client }
+    FlowKey { lane, client }
 }
 
 /// Takes so many, each of which takes `took_us` by lane and client; says of whom they were.
-fn serve(lanes: &mut Lanes<Place>, jobs: usize, took_us: impl Fn(Place) -> u64) -> Vec<Place> {
+fn serve(
+    lanes: &mut Lanes<FlowKey>,
+    jobs: usize,
+    took_us: impl Fn(FlowKey) -> u64,
+) -> Vec<FlowKey> {
     let next = || {
         let (job, charge) = lanes.pop(0).unwrap();
-        assert_eq!(charge.place, job);
+        assert_eq!(charge.flow, job);
         lanes.done(charge, took_us(job));
         job
     };
     std::iter::repeat_with(next).take(jobs).collect()
 }
 
-fn count(served: &[Place], place: Place) -> usize {
-    served.iter().filter(|one| **one == place).count()
+fn count(served: &[FlowKey], flow: FlowKey) -> usize {
+    served.iter().filter(|one| **one == flow).count()
 }
 
 #[test]
@@ -58,7 +62,7 @@ fn time_is_shared_and_not_the_number_of_jobs() {
         lanes.push(of(FILES, 1), of(FILES, 1));
         lanes.push(of(FILES, 2), of(FILES, 2));
     }
-    let took_us = |place| if place == of(FILES, 1) { 9_000 } else { 1_000 };
+    let took_us = |flow| if flow == of(FILES, 1) { 9_000 } else { 1_000 };
     let served = serve(&mut lanes, 500, took_us);
     let (slow, quick) = (count(&served, of(FILES, 1)), count(&served, of(FILES, 2)));
     assert!((40..60).contains(&slow), "{slow} and {quick}");
@@ -68,8 +72,8 @@ fn time_is_shared_and_not_the_number_of_jobs() {
 /// of 900 ms. The share of the workers' time that this one has.
 fn share_of_long_jobs(jobs: u32, is_time_known: bool) -> f64 {
     const LONG: u8 = 200;
-    let took_us = |place| {
-        if place == of(FILES, LONG) {
+    let took_us = |flow| {
+        if flow == of(FILES, LONG) {
             900_000
         } else {
             10_000
@@ -87,13 +91,13 @@ fn share_of_long_jobs(jobs: u32, is_time_known: bool) -> f64 {
         let first = (0..8).min_by_key(|worker| running[*worker].0).unwrap();
         let (ended_us, charge) = running.swap_remove(first);
         now_us = ended_us;
-        long_us += if charge.place == of(FILES, LONG) {
+        long_us += if charge.flow == of(FILES, LONG) {
             900_000
         } else {
             0
         };
-        lanes.done(charge, took_us(charge.place));
-        lanes.push(charge.place, charge.place);
+        lanes.done(charge, took_us(charge.flow));
+        lanes.push(charge.flow, charge.flow);
     }
     long_us as f64 / (8.0 * now_us as f64)
 }
@@ -113,14 +117,14 @@ fn long_jobs_of_one_client_take_no_more_than_its_share() {
 #[test]
 fn clients_that_have_left_are_forgotten_though_somebody_always_waits() {
     let mut lanes = Lanes::default();
-    let push = |lanes: &mut Lanes<Place>, client: u32| {
+    let push = |lanes: &mut Lanes<FlowKey>, client: u32| {
         let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + client);
         let client = ClientKey::of(std::net::IpAddr::from(address));
-        let place = Place {
+        let flow = FlowKey {
             lane: FILES,
             client,
         };
-        lanes.push(place, place);
+        lanes.push(flow, flow);
     };
     (0..10).for_each(|client| push(&mut lanes, client));
     for client in 10..10_000 {
@@ -139,7 +143,7 @@ fn a_slow_app_has_half_of_the_time_and_all_of_it_while_no_file_waits() {
         lanes.push(of(FILES, 1), of(FILES, 1));
         lanes.push(of(APPS, 1), of(APPS, 1));
     }
-    let took_us = |place: Place| if place.lane == APPS { 10_000 } else { 100 };
+    let took_us = |flow: FlowKey| if flow.lane == APPS { 10_000 } else { 100 };
     let served = serve(&mut lanes, 505, took_us);
     let apps = count(&served, of(APPS, 1));
     assert!((3..8).contains(&apps), "{apps}");
@@ -159,7 +163,7 @@ fn a_slow_app_has_half_of_the_time_and_all_of_it_while_no_file_waits() {
 #[test]
 fn handshakes_do_not_wait_for_all_requests_before_them() {
     let mut lanes = Lanes::default();
-    let took_us = |place: Place| if place.lane == FILES { 10_000 } else { 200 };
+    let took_us = |flow: FlowKey| if flow.lane == FILES { 10_000 } else { 200 };
     for client in 0..100 {
         lanes.push(of(FILES, client), of(FILES, client));
     }
@@ -170,7 +174,7 @@ fn handshakes_do_not_wait_for_all_requests_before_them() {
     }
     // 40 of 0.2 ms count as 128 ms: as much time as 13 of the requests take.
     let served = serve(&mut lanes, 55, took_us);
-    let files = served.iter().filter(|place| place.lane == FILES).count();
+    let files = served.iter().filter(|flow| flow.lane == FILES).count();
     assert_eq!(served.len() - files, usize::from(handshakes), "{served:?}");
 }
 
@@ -193,7 +197,7 @@ fn the_client_with_most_jobs_makes_room_by_its_newest() {
     let mut lanes = Lanes::default();
     (0..10).for_each(|job| lanes.push(of(FILES, 1), job));
     (10..13).for_each(|job| lanes.push(of(FILES, 2), job));
-    let mut take = |place, may_go: fn(&u8) -> bool| lanes.take_of_heaviest(place, may_go);
+    let mut take = |flow, may_go: fn(&u8) -> bool| lanes.take_of_heaviest(flow, may_go);
     assert_eq!(take(of(FILES, 3), |_| true), Some(9));
     assert_eq!(take(of(FILES, 2), |job| *job != 8), Some(7));
     assert_eq!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Ticket;
 use super::state::{Begin, Permit, State};
-use crate::fairness::lanes::Place;
+use crate::fairness::lanes::FlowKey;
 
 const GOAL: Duration = Duration::from_secs(1);
 const GOAL_US: u64 = 1_000_000;
@@ -82,7 +82,7 @@ impl Simulation {
 
     fn come(&mut self, came_us: u64) {
         self.seen.came += 1;
-        match self.state.begin(Place::default(), 0, came_us) {
+        match self.state.begin(FlowKey::default(), 0, came_us) {
             Begin::Now(permit) => self.start(came_us, permit),
             Begin::Later(ticket) => self.waiting.push((came_us, ticket)),
             Begin::Never(_) => self.seen.refused += 1,

@@ -9,7 +9,7 @@ use loadline_sys::usage::ThreadUsage;
 
 use super::Ticket;
 use crate::fairness::ClientKey;
-use crate::fairness::lanes::{Charge, Lanes, Place};
+use crate::fairness::lanes::{Charge, FlowKey, Lanes};
 use crate::overload::at_once::{AtOnce, Used};
 use crate::overload::delay::DelayControl;
 use crate::overload::retry_after::RetryAfter;
@@ -124,8 +124,8 @@ impl State {
     }
 
     /// A request would begin that has waited for so long (0: not known).
-    pub(super) fn begin(&mut self, place: Place, waited_us: u64, now_us: u64) -> Begin {
-        let client = place.client;
+    pub(super) fn begin(&mut self, flow: FlowKey, waited_us: u64, now_us: u64) -> Begin {
+        let client = flow.client;
         if self.waiting.len() > 0 && now_us >= self.looked_us + LOOK_US {
             self.look(now_us);
         }
@@ -167,7 +167,7 @@ impl State {
             since_us: now_us,
             waited_us,
         };
-        self.waiting.push(place, waiter);
+        self.waiting.push(flow, waiter);
         Begin::Later(ticket)
     }
 
@@ -208,11 +208,11 @@ impl State {
     }
 
     /// A request no longer waits. When its client is to come back, in seconds.
-    pub(super) fn give_up(&mut self, place: Place, ticket: &Arc<Ticket>, now_us: u64) -> u32 {
+    pub(super) fn give_up(&mut self, flow: FlowKey, ticket: &Arc<Ticket>, now_us: u64) -> u32 {
         let is_mine = |waiter: &Waiter| Arc::ptr_eq(&waiter.ticket, ticket);
-        let removed = self.waiting.remove_if(place.lane, is_mine);
+        let removed = self.waiting.remove_if(flow.lane, is_mine);
         let is_single = removed.iter().any(|waiter| waiter.is_single);
-        self.forget(place.client, is_single);
+        self.forget(flow.client, is_single);
         self.refuse(is_single, now_us)
     }
 
@@ -258,7 +258,7 @@ impl State {
                 return;
             };
             let waited_us = now_us.saturating_sub(waiter.since_us) + waiter.waited_us;
-            let client = charge.place.client;
+            let client = charge.flow.client;
             let is_single = waiter.is_single;
             let is_only_single = is_single && self.singles == 1;
             let control = self.control(is_single);

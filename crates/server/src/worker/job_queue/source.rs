@@ -189,7 +189,7 @@ impl<J> JobSource<J> {
     fn find(&self) -> Option<Taken<J>> {
         let mut used_us = self.used_us.get();
         if let Some((charge, took_us)) = self.done.take() {
-            used_us[charge.place.lane as usize] += took_us * charge.place.lane.cost();
+            used_us[charge.flow.lane as usize] += took_us * charge.flow.lane.cost();
         }
         let mut lanes = Lane::ALL;
         lanes.sort_unstable_by_key(|lane| used_us[*lane as usize]);

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use super::{Workers, lock};
-use crate::fairness::lanes::{Lane, Place};
+use crate::fairness::lanes::{FlowKey, Lane};
 use crate::overload::{LaneControl, Refusal};
 use crate::worker::job::{Job, Message, Work};
 
@@ -22,10 +22,10 @@ enum Fate {
 }
 
 impl Workers {
-    pub(super) fn place(&self, job: &Job) -> Place {
+    pub(super) fn flow(&self, job: &Job) -> FlowKey {
         match self.is_fair {
-            true => job.place(),
-            false => Place::default(),
+            true => job.flow(),
+            false => FlowKey::default(),
         }
     }
 
@@ -34,39 +34,39 @@ impl Workers {
         &self,
         control: &Mutex<LaneControl>,
         now_us: u64,
-        place: Place,
+        flow: FlowKey,
     ) -> Result<(), Refusal> {
-        let mut ahead = self.queue.ahead(place);
-        if ahead.jobs > 0 && !lock(control).is_in_time(now_us, place.lane, ahead) {
-            self.sweep(control, now_us, place.lane);
-            ahead = self.queue.ahead(place);
+        let mut ahead = self.queue.ahead(flow);
+        if ahead.jobs > 0 && !lock(control).is_in_time(now_us, flow.lane, ahead) {
+            self.sweep(control, now_us, flow.lane);
+            ahead = self.queue.ahead(flow);
         }
-        lock(control).offer(now_us, place.lane, ahead)
+        lock(control).offer(now_us, flow.lane, ahead)
     }
 
     /// Queues a job in a queue that was full, in the place of one of the client that has most. Gives it back if
     /// none has more.
     #[cold]
-    pub(super) fn push_in_the_place_of_another(&self, place: Place, job: Job) -> Result<(), Job> {
+    pub(super) fn push_in_the_place_of_another(&self, flow: FlowKey, job: Job) -> Result<(), Job> {
         let may_go = |job: &Job| match job.work {
             Work::Serve(_) => false, // it would have to be served first, to be answered
             _ => job.work.can_be_refused(),
         };
         let other = match self.is_fair {
-            true => self.queue.take_of_heaviest(place, may_go),
+            true => self.queue.take_of_heaviest(flow, may_go),
             false => None,
         };
         let Some(mut other) = other else {
             return Err(job);
         };
-        self.row.queue_depth.sub(1);
-        self.row.queue_full.add(1);
-        self.row.refused_over_share.add(1);
-        let retry_after_s = self.retry_after_full_s(self.place(&other), job.queued_us);
+        self.stats.queue_depth.sub(1);
+        self.stats.queue_full.add(1);
+        self.stats.refused_over_share.add(1);
+        let retry_after_s = self.retry_after_full_s(self.flow(&other), job.queued_us);
         other.work.refuse(retry_after_s);
         let (token, work) = (other.token, other.work);
         other.reply.post(Message::Done { token, work });
-        self.queue.push(place, job)
+        self.queue.push(flow, job)
     }
 
     /// Gives jobs back whose clients have left, or that come too late.
@@ -96,10 +96,10 @@ impl Workers {
         };
         let needless = (self.queue).remove_if(lane, |job| fate(job) != Fate::Awaited);
         for mut job in needless {
-            self.row.queue_depth.sub(1);
+            self.stats.queue_depth.sub(1);
             match fate(&job) {
-                Fate::Late => self.row.refused_late.add(1),
-                _ => self.row.abandoned.add(1),
+                Fate::Late => self.stats.refused_late.add(1),
+                _ => self.stats.abandoned.add(1),
             }
             job.work
                 .refuse(lock(control).of(lane).retry_after_s(now_us));

@@ -19,7 +19,7 @@ use crate::memory::thread_bytes;
 use crate::options::SocketIo;
 use crate::overload::RETRY_AFTER_LEFT_S;
 use crate::site::Site;
-use crate::telemetry::counters::{Registry, Role, Row};
+use crate::telemetry::counters::{Registry, Role, ThreadStats};
 use crate::telemetry::log;
 use crate::thread::context::{READ_BUFFER_BYTES, ThreadContext};
 use crate::worker::holding::{Held, Holders};
@@ -31,8 +31,8 @@ use crate::worker::meter::Meter;
 /// What one worker owns.
 pub(crate) struct WorkerThread<H: Handler> {
     source: JobSource<Job>,
-    pub(super) row: Arc<Row>,
-    pool_row: Arc<Row>,
+    pub(super) stats: Arc<ThreadStats>,
+    pool_stats: Arc<ThreadStats>,
     /// Files are read through it.
     read_buffer: Vec<u8>,
     control: Control,
@@ -56,9 +56,9 @@ impl<H: Handler> WorkerThread<H> {
             (false, SocketIo::Worker) => Some(ThreadContext::new(site, Role::Worker)),
             (false, SocketIo::Loop) => None,
         };
-        let row = match &thread {
-            Some(thread) => Arc::clone(&thread.row),
-            None => site.registry.row(Role::Worker),
+        let stats = match &thread {
+            Some(thread) => Arc::clone(&thread.stats),
+            None => site.registry.thread_stats(Role::Worker),
         };
         let read_buffer = match &thread {
             Some(_) => Vec::new(),
@@ -72,8 +72,8 @@ impl<H: Handler> WorkerThread<H> {
         });
         Self {
             source,
-            pool_row: Arc::clone(&row),
-            row,
+            pool_stats: Arc::clone(&stats),
+            stats,
             read_buffer,
             control: None,
             holders: None,
@@ -86,7 +86,7 @@ impl<H: Handler> WorkerThread<H> {
 
     /// Makes it one of a pool.
     pub(super) fn join(&mut self, workers: &Workers) {
-        self.pool_row = Arc::clone(&workers.row);
+        self.pool_stats = Arc::clone(&workers.stats);
         self.control.clone_from(&workers.control);
         self.holders.clone_from(&workers.holders);
         self.meter.clone_from(&workers.meter);
@@ -97,7 +97,7 @@ impl<H: Handler> WorkerThread<H> {
         if let Err(error) = loadline_sys::usage::sleep_precisely() {
             log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
         }
-        let metered = self.meter.as_ref().map(|meter| meter.enter(&self.row));
+        let metered = self.meter.as_ref().map(|meter| meter.enter(&self.stats));
         // A connection that a worker keeps does not keep the worker busy all the time.
         let keeps_connections = self.holders.is_some();
         let now_us = || match keeps_connections {
@@ -127,17 +127,17 @@ impl<H: Handler> WorkerThread<H> {
         let Some(control) = &self.control else {
             // Without a goal requests are carried out, whoever waits for them; a handshake serves nobody else.
             let is_in_vain = matches!(work, Work::Compute(_)) && work.is_abandoned(false);
-            self.row.abandoned.add(u64::from(is_in_vain));
+            self.stats.abandoned.add(u64::from(is_in_vain));
             return is_in_vain;
         };
         let mut control = lock(control);
         let taken = control.take(now_us, charge, waited_us, self.source.depth());
-        let waited_long = control.of(charge.place.lane).is_long(waited_us);
+        let waited_long = control.of(charge.flow.lane).is_long(waited_us);
         drop(control);
         if work.is_abandoned(waited_long) {
             work.refuse(RETRY_AFTER_LEFT_S);
             let is_request = !matches!(work, Work::Serve(_));
-            self.row.abandoned.add(u64::from(is_request));
+            self.stats.abandoned.add(u64::from(is_request));
             return is_request; // a connection may have been half-closed only: its requests get their 503
         }
         match taken {
@@ -145,7 +145,7 @@ impl<H: Handler> WorkerThread<H> {
                 work.refuse(retry_after_s);
                 // Which requests a connection has is not known yet: it is still to be served.
                 let is_request = !matches!(work, Work::Serve(_));
-                self.row.refused_late.add(u64::from(is_request));
+                self.stats.refused_late.add(u64::from(is_request));
                 is_request
             }
             _ => false,
@@ -166,10 +166,10 @@ impl<H: Handler> WorkerThread<H> {
             charge,
         } = taken;
         let began_us = site.clock.now_us();
-        self.pool_row.queue_depth.sub(1);
+        self.pool_stats.queue_depth.sub(1);
         let waited_us = began_us.saturating_sub(job.queued_us);
-        self.row.queue_wait_us.add(waited_us);
-        self.row.steals.add(u64::from(stolen));
+        self.stats.queue_wait_us.add(waited_us);
+        self.stats.steals.add(u64::from(stolen));
         let Job {
             mut work,
             token,
@@ -177,7 +177,7 @@ impl<H: Handler> WorkerThread<H> {
             ..
         } = job;
         if self.meter.is_some() {
-            self.row.job_waits().add(waited_us, 1);
+            self.stats.job_waits().add(waited_us, 1);
         }
         if self.is_in_vain(&mut work, &charge, began_us, waited_us) {
             self.source.done(charge, 0);
@@ -188,7 +188,7 @@ impl<H: Handler> WorkerThread<H> {
             self.source.done(charge, took_us);
             return reply.post(Message::Done { token, work });
         }
-        self.row.job_began_us.set(began_us);
+        self.stats.job_began_us.set(began_us);
         // What a panic leaves half done is this job's, which ends here.
         let carry_out = AssertUnwindSafe(|| {
             match (&mut work, &mut self.thread) {
@@ -212,18 +212,18 @@ impl<H: Handler> WorkerThread<H> {
             give_up(&mut work, log::panic_text(panic.as_ref()));
             Poll::Ready(())
         });
-        self.row.jobs.add(1);
+        self.stats.jobs.add(1);
         let is_step = matches!(work, Work::Block(..) | Work::Task(_));
-        self.row.steps.add(u64::from(is_step));
+        self.stats.steps.add(u64::from(is_step));
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
-        self.row.job_began_us.set(0);
-        self.row.busy_us.add(took_us);
+        self.stats.job_began_us.set(0);
+        self.stats.busy_us.add(took_us);
         if let Some(control) = &self.control {
             lock(control).done(ended_us, &charge, took_us);
         }
         self.source.done(charge, took_us);
-        self.row.job_times().add(took_us, 1);
+        self.stats.job_times().add(took_us, 1);
         if polled.is_ready() {
             reply.post(Message::Done { token, work });
         }
@@ -246,22 +246,22 @@ impl<H: Handler> WorkerThread<H> {
         };
         let (queue, index) = self.source.place();
         let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
-        thread.begin_visit();
+        thread.begin_busy();
         thread.refusing = served.refusing.take();
         connection.transport_mut().move_to_thread();
         let serve = AssertUnwindSafe(|| serve_while_held(connection, thread, &hold));
         let left = catch_unwind(serve);
-        thread.end_visit();
+        thread.end_busy();
         thread.refusing = None;
         connection.transport_mut().move_to_loop();
         let mut took_us = 0;
         served.after = match left {
             Ok((left, busy)) => {
                 took_us = busy.us;
-                self.row.jobs.add(1);
+                self.stats.jobs.add(1);
                 if let Some(control) = &self.control {
                     let now_us = site.clock.now_us();
-                    lock(control).done_many(now_us, charge, busy.visits, busy.us);
+                    lock(control).done_many(now_us, charge, busy.periods, busy.us);
                 }
                 match left {
                     Left::AtEnd => After::Close,
@@ -283,7 +283,7 @@ impl<H: Handler> WorkerThread<H> {
 impl<H: Handler> Drop for WorkerThread<H> {
     fn drop(&mut self) {
         if self.thread.is_none() {
-            self.registry.release(Role::Worker, Arc::clone(&self.row));
+            self.registry.release(Role::Worker, Arc::clone(&self.stats));
         }
     }
 }

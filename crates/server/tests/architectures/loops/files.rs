@@ -1,4 +1,4 @@
-//! Large files: shares, cold files, files that change.
+//! Large files: shares, files that are not in the page cache, files that change.
 
 use std::io::{Read, Write};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use super::util::*;
 
 on_loops! {
     a_large_file_arrives_whole_under_every_model,
-    a_cold_file_arrives_whole,
+    an_uncached_file_arrives_whole,
     a_fast_reader_of_big_files_does_not_starve_others,
     a_file_that_is_cut_while_it_is_sent_ends_the_connection,
     a_client_that_does_not_read_holds_nobody_up,
@@ -72,7 +72,7 @@ fn a_large_file_arrives_whole_under_every_model(architecture: Architecture) {
 
 /// The pages are dropped before each request, so that workers have to read them ahead (where the
 /// file system can tell).
-fn a_cold_file_arrives_whole(architecture: Architecture) {
+fn an_uncached_file_arrives_whole(architecture: Architecture) {
     for workers in [0, 1] {
         let (server, file) = with_file(options(architecture, 1, workers));
         let expected = content();

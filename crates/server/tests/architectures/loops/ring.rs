@@ -13,7 +13,7 @@ on_the_proactor! {
     a_client_that_half_closes_while_nothing_is_received_gets_all_its_answers,
     a_flood_behind_a_blocking_request_stays_in_the_kernel,
     a_reader_that_stalls_is_cut_off_by_its_pace,
-    cold_files_are_read_by_the_ring,
+    uncached_files_are_read_by_the_ring,
     clients_that_vanish_while_their_file_is_read_leave_nothing_behind,
     a_client_that_has_gone_before_it_was_accepted_is_not_served,
 }
@@ -94,7 +94,7 @@ fn a_reader_that_stalls_is_cut_off_by_its_pace(architecture: Architecture) {
 
 /// Its pages are dropped before each request. Neither the loop nor a worker waits for the disk; what is
 /// forced off by the environment is left to them.
-fn cold_files_are_read_by_the_ring(architecture: Architecture) {
+fn uncached_files_are_read_by_the_ring(architecture: Architecture) {
     let folder = std::env::current_exe().unwrap(); // on a disk more often than the temporary one
     let folder = folder.parent().unwrap();
     let content: Vec<u8> = (0..4_000_001).map(|at: u32| (at / 7) as u8).collect();
@@ -125,7 +125,8 @@ fn cold_files_are_read_by_the_ring(architecture: Architecture) {
     }
 }
 
-/// Many ask for a cold file and are gone before it is read: later connections see nothing of it.
+/// Many ask for a file that is not in the page cache and are gone before it is read: later connections see
+/// nothing of it.
 fn clients_that_vanish_while_their_file_is_read_leave_nothing_behind(architecture: Architecture) {
     let folder = std::env::current_exe().unwrap();
     let mut file = tempfile::NamedTempFile::new_in(folder.parent().unwrap()).unwrap();

@@ -63,9 +63,9 @@ impl Server {
     }
 
     pub(crate) fn of(&self, role: Role) -> Vec<Counts> {
-        let rows = self.handle.snapshot().rows;
-        let of_role = rows.into_iter().filter(|row| row.role == role);
-        of_role.map(|row| row.counts).collect()
+        let threads = self.handle.snapshot().per_thread;
+        let of_role = threads.into_iter().filter(|thread| thread.role == role);
+        of_role.map(|thread| thread.counts).collect()
     }
 }
 

@@ -6,15 +6,15 @@ use loadline_base::OpenFile;
 
 use super::*;
 
-pub(super) fn cold_file(len: usize) -> Arc<OpenFile> {
-    crate::write::tests::cold_file(&vec![b'f'; len])
+pub(super) fn uncached_file(len: usize) -> Arc<OpenFile> {
+    crate::write::tests::uncached_file(&vec![b'f'; len])
 }
 
 #[test]
-fn a_range_that_was_read_ahead_is_warm() {
+fn a_range_that_was_read_ahead_is_cached() {
     let Some(mut ring) = ring(&SMALL) else { return };
     let (_ours, id, token) = adopted(&mut ring);
-    let file = cold_file(1_000_000);
+    let file = uncached_file(1_000_000);
     for (offset, len, right) in [
         (0, 500_000, 500_000),
         (999_000, 5_000, 1_000),
@@ -26,8 +26,11 @@ fn a_range_that_was_read_ahead_is_warm() {
         }
         assert!(!ring.read_ahead(id, &file, 0, 1), "one at a time");
         drive(&mut ring, |_, one| *one == Seen::ReadAhead(token, right));
-        let warm = crate::file::read_warm(&file.fd, &mut [0; 900], offset).unwrap();
-        assert!(!matches!(warm, crate::file::Warm::Cold), "{warm:?}");
+        let cached = crate::file::read_cached(&file.fd, &mut [0; 900], offset).unwrap();
+        assert!(
+            !matches!(cached, crate::file::CachedRead::NotCached),
+            "{cached:?}"
+        );
     }
     ring.close(id);
 }
@@ -38,7 +41,7 @@ fn a_file_that_is_read_ahead_stays_open_when_everybody_has_gone() {
     let Some(mut ring) = ring(&SMALL) else { return };
     for _ in 0..20 {
         let (_ours, id, _) = adopted(&mut ring);
-        let file = cold_file(400_000);
+        let file = uncached_file(400_000);
         let weak = Arc::downgrade(&file);
         if !ring.read_ahead(id, &file, 0, 400_000) {
             return;

@@ -1,4 +1,4 @@
-//! One virtual user of the executor: what it is doing, and its connection.
+//! One virtual user of the executor: what it does, and its connection.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,11 +14,11 @@ use loadline_sys::socket;
 use crate::{Order, VirtualUser};
 
 /// A virtual user with what the executor knows of it.
-pub(super) struct Member {
-    pub(super) user: Box<dyn VirtualUser>,
+pub(super) struct UserState {
+    pub(super) behaviour: Box<dyn VirtualUser>,
     pub(super) link: Option<Link>,
-    pub(super) doing: Doing,
-    /// When what it is doing ends at the latest; `u64::MAX`: never.
+    pub(super) activity: Activity,
+    /// When its activity ends at the latest; `u64::MAX`: never.
     pub(super) until_ns: u64,
     /// Its number in the whole user group.
     pub(super) number: u64,
@@ -28,7 +28,7 @@ pub(super) struct Member {
     pub(super) group: u16,
     /// Before the start: its orders are carried out all the same.
     pub(super) is_preparing: bool,
-    /// Whether it waits in the queue of those to be visited again.
+    /// Whether it waits in the ready queue.
     pub(super) is_queued: bool,
     /// Requests of it that are counted as being out.
     pub(super) requests_out: u32,
@@ -36,7 +36,7 @@ pub(super) struct Member {
 
 /// Which order is being carried out.
 #[derive(Debug)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// None: it is to be asked for one.
     Nothing,
     /// Before the start: its first order, which waits for the start.

@@ -3,7 +3,7 @@
 
 use super::Http2Session;
 use super::answering::SERVER;
-use crate::exchange::{LentOutput, LentStream};
+use crate::exchange::{BorrowedOutput, BorrowedStream};
 use crate::http2::frame::PAYLOAD_BYTES_MAX;
 use crate::{Context, Exchange};
 
@@ -36,19 +36,19 @@ impl Http2Session {
         let room = stream.send_window.min(self.send_window);
         let room = usize::try_from(room).unwrap_or(0).min(PAYLOAD_BYTES_MAX);
         let output = self.output.lend();
-        exchange.lent = Some(LentOutput {
+        exchange.borrowed_output = Some(BorrowedOutput {
             len: output.len(),
             output,
         });
-        exchange.lent_stream = Some(LentStream {
+        exchange.borrowed_stream = Some(BorrowedStream {
             common: std::mem::take(&mut self.common.block),
             content_bytes_max: room,
         });
     }
 
     /// Takes the output back, with the response if it stands.
-    pub(super) fn take_lent(&mut self, exchange: &mut Exchange, stands: bool) {
-        if let Some(LentStream { common, .. }) = exchange.lent_stream.take() {
+    pub(super) fn take_back_output(&mut self, exchange: &mut Exchange, stands: bool) {
+        if let Some(BorrowedStream { common, .. }) = exchange.borrowed_stream.take() {
             self.common.block = common;
             self.output.take_back(exchange.take_output(stands));
         }

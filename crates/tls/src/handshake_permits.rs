@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadline_proto::ClientKey;
 
-/// With fewer of them a client may have one of the last places: more than a browser begins at once.
+/// With fewer of them a client may have one of the last permits: more than a browser begins at once.
 const FEW: usize = 8;
 
-/// This part of all places is for clients that have few: the steps of a client that has many wait for
+/// This part of all permits is for clients that have few: the steps of a client that has many wait for
 /// each other, those of others are computed before them.
 const PART_FOR_FEW: usize = 4;
 
-/// Places for handshakes that are computed or wait for it.
+/// Permits for handshakes that are computed or wait for it.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct HandshakePermits {
     taken: Arc<Mutex<Taken>>,
     max: usize,
     /// Those that a client with many of them can have, in all.
@@ -28,14 +28,14 @@ struct Taken {
     by_client: HashMap<ClientKey, usize>,
 }
 
-/// A place among them, until it is dropped.
+/// One of them, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct HandshakePermit {
     taken: Arc<Mutex<Taken>>,
     client: ClientKey,
 }
 
-impl Places {
+impl HandshakePermits {
     /// With `shares`, the last of them are for clients that have few.
     pub(crate) fn new(max: usize, shares: bool) -> Self {
         let for_few = if shares { max / PART_FOR_FEW } else { 0 };
@@ -46,7 +46,7 @@ impl Places {
         }
     }
 
-    pub(crate) fn take(&self, client: ClientKey) -> Option<Place> {
+    pub(crate) fn take(&self, client: ClientKey) -> Option<HandshakePermit> {
         let mut taken = lock(&self.taken);
         let own = taken.by_client.get(&client).copied().unwrap_or_default();
         let has_few = own < FEW || client.is_nobody();
@@ -56,14 +56,14 @@ impl Places {
         taken.count += 1;
         taken.by_client.insert(client, own + 1);
         drop(taken);
-        Some(Place {
+        Some(HandshakePermit {
             taken: Arc::clone(&self.taken),
             client,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakePermit {
     fn drop(&mut self) {
         let mut taken = lock(&self.taken);
         taken.count -= 1;
@@ -89,47 +89,47 @@ mod tests {
         ClientKey::of([192, 0, 2, number].into())
     }
 
-    fn take_all(places: &Places, client: ClientKey) -> Vec<Place> {
-        std::iter::from_fn(|| places.take(client)).collect()
+    fn take_all(permits: &HandshakePermits, client: ClientKey) -> Vec<HandshakePermit> {
+        std::iter::from_fn(|| permits.take(client)).collect()
     }
 
     #[test]
-    fn the_last_places_are_for_clients_that_have_few() {
-        let places = Places::new(64, true);
-        let many = take_all(&places, client(1));
+    fn the_last_permits_are_for_clients_that_have_few() {
+        let permits = HandshakePermits::new(64, true);
+        let many = take_all(&permits, client(1));
         assert_eq!(many.len(), 48);
-        let second = take_all(&places, client(2));
-        let third = take_all(&places, client(3));
+        let second = take_all(&permits, client(2));
+        let third = take_all(&permits, client(3));
         assert_eq!((second.len(), third.len()), (FEW, FEW));
-        assert!(places.take(client(4)).is_none(), "64 are taken");
+        assert!(permits.take(client(4)).is_none(), "64 are taken");
         // What one gives back another one with few can have, and nobody with many.
         drop(second);
-        assert!(places.take(client(1)).is_none());
-        assert_eq!(take_all(&places, client(4)).len(), FEW);
+        assert!(permits.take(client(1)).is_none());
+        assert_eq!(take_all(&permits, client(4)).len(), FEW);
         drop((many, third));
-        assert!(lock(&places.taken).by_client.is_empty());
-        assert_eq!(lock(&places.taken).count, 0);
+        assert!(lock(&permits.taken).by_client.is_empty());
+        assert_eq!(lock(&permits.taken).count, 0);
     }
 
     #[test]
     fn without_shares_who_comes_first_has_all() {
-        let places = Places::new(64, false);
-        let all = take_all(&places, client(1));
+        let permits = HandshakePermits::new(64, false);
+        let all = take_all(&permits, client(1));
         assert_eq!(all.len(), 64);
-        assert!(places.take(client(2)).is_none());
+        assert!(permits.take(client(2)).is_none());
     }
 
     #[test]
     fn clients_without_an_address_are_no_single_client() {
-        let places = Places::new(64, true);
-        assert_eq!(take_all(&places, ClientKey::NOBODY).len(), 64);
+        let permits = HandshakePermits::new(64, true);
+        assert_eq!(take_all(&permits, ClientKey::NOBODY).len(), 64);
     }
 
     #[test]
     fn the_smallest_bounds() {
         for max in 1..4 {
-            let places = Places::new(max, true);
-            assert_eq!(take_all(&places, client(1)).len(), max);
+            let permits = HandshakePermits::new(max, true);
+            assert_eq!(take_all(&permits, client(1)).len(), max);
         }
     }
 }

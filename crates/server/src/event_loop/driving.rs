@@ -1,4 +1,4 @@
-//! A visit of one connection: where it is served, and what becomes of it then.
+//! One connection driven: where that is done, and what becomes of it then.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,17 +14,17 @@ use crate::transport::{Driver, LoopTransport};
 use crate::worker::dispatcher::OnLoop;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
-    /// Visits a connection, here or at a worker.
+    /// Drives a connection, here or at a worker.
     #[inline]
-    pub(super) fn attend(&mut self, token: Token) {
+    pub(super) fn drive(&mut self, token: Token) {
         if self.site.options.socket_io == SocketIo::Worker && !self.stays_here(token) {
             self.hand_over(token);
         } else {
-            self.serve(token);
+            self.drive_here(token);
         }
     }
 
-    /// Whether the loop serves it though workers serve connections: what its tasks, its blocking steps and
+    /// Whether the loop drives it though workers serve connections: what its tasks, its blocking steps and
     /// other work come to is sent here. And while jobs wait, the loop receives what many requests of a
     /// connection are, so that none of them waits twice, and each is judged by itself.
     fn stays_here(&self, token: Token) -> bool {
@@ -38,14 +38,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Drives a connection here, until it waits, has had its share, or is closed.
     #[inline]
-    pub(super) fn serve(&mut self, token: Token) {
+    pub(super) fn drive_here(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
         let Some(connection) = &mut slot.connection else {
             return;
         };
-        let load = &self.group.members()[self.index].load;
+        let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         match connection.drive(&mut self.thread, &mut self.driver, placement) {
             Step::Wait => self.settle(token),
@@ -125,7 +125,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         slot.footprint.release(&mut self.thread.memory);
         // Before the close is counted: a reader that sees all closed sees none connected.
-        self.thread.row.connections.sub(1);
+        self.thread.stats.connections.sub(1);
         let mut client = match self.proxied.is_empty() {
             true => ClientKey::NOBODY,
             false => self.proxied.remove(&token.index).unwrap_or_default(),

@@ -52,12 +52,12 @@ impl<H: Handler> Server<H> {
         }
     }
 
-    /// The loop serves the connection itself, once it has looked for events.
-    fn serve(&mut self, token: Token) {
+    /// The loop drives the connection itself, once it has looked for events.
+    fn drive_here(&mut self, token: Token) {
         self.event_loop.driver.wait(Some(0)).unwrap();
         self.event_loop.begin_turn();
         while self.event_loop.next_event().is_some() {}
-        self.event_loop.serve(token);
+        self.event_loop.drive_here(token);
     }
 
     /// The worker does what waits for it.
@@ -104,7 +104,7 @@ fn a_connection_stays_at_its_loop_until_a_file_is_read() {
     let mut client = connect(&mut server.event_loop);
     let token = server.event_loop.slots.token_at(0).unwrap();
     client.write_all(GET).unwrap();
-    server.serve(token);
+    server.drive_here(token);
     assert!(server.has_work_out(token));
     // An event, before the worker has come to it.
     client.write_all(GET).unwrap();
@@ -207,7 +207,7 @@ fn computing(latency_goal: Option<Duration>) -> (Server<Quiet>, UnixStream, Toke
     let mut client = connect(&mut server.event_loop);
     let token = server.event_loop.slots.token_at(0).unwrap();
     client.write_all(GET).unwrap();
-    server.serve(token);
+    server.drive_here(token);
     assert!(server.has_work_out(token));
     (server, client, token)
 }

@@ -1,14 +1,14 @@
-//! One visit to a virtual user: its order carried out as far as it goes, and the next one asked for.
+//! Drives a virtual user: its order is carried out as far as it goes, and the next one is asked for.
 
 use loadline_load::judge::broken;
 use loadline_record::ErrorKind;
 use loadline_sys::connect::{self, Unread};
 
-use super::member::{Doing, Link};
+use super::user_state::{Activity, Link};
 use super::{Executor, RECEIVE_BYTES};
 use crate::{Event, Order};
 
-/// Steps of one visit, an order or an event each. Then the others have their turn, so that a virtual
+/// Steps each time a user is driven, an order or an event each. Then the others have their turn, so that a virtual
 /// user that never has to wait does not delay them.
 pub(super) const STEPS_MAX: usize = 32;
 
@@ -18,49 +18,49 @@ pub(super) const STEPS_MAX: usize = 32;
 pub(super) struct GoesOn;
 
 impl Executor<'_> {
-    /// Goes on with this member until it has to wait.
-    pub(super) fn visit(&mut self, index: u32) {
+    /// Drives this user until it has to wait.
+    pub(super) fn drive(&mut self, index: u32) {
         for _ in 0..STEPS_MAX {
             if self.step(index).is_none() {
                 return;
             }
         }
-        self.revisit_later(index);
+        self.drive_later(index);
     }
 
     fn step(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
-        match &mut member.doing {
-            Doing::Nothing => self.ask(index),
-            Doing::Connecting => self.connecting(index),
-            Doing::Handshaking => self.handshaking(index),
-            Doing::Sending { .. } => self.sending(index),
-            Doing::Receiving { .. } => self.receiving(index),
-            Doing::Sleeping => self.sleeping(index),
-            Doing::Held(_)
-            | Doing::Queued
-            | Doing::Opened(_)
-            | Doing::Unprepared
-            | Doing::Prepared
+        let user = self.users[index as usize].as_mut()?;
+        match &mut user.activity {
+            Activity::Nothing => self.ask(index),
+            Activity::Connecting => self.connecting(index),
+            Activity::Handshaking => self.handshaking(index),
+            Activity::Sending { .. } => self.sending(index),
+            Activity::Receiving { .. } => self.receiving(index),
+            Activity::Sleeping => self.sleeping(index),
+            Activity::Held(_)
+            | Activity::Queued
+            | Activity::Opened(_)
+            | Activity::Unprepared
+            | Activity::Prepared
                 if !self.time.is_started =>
             {
                 None
             }
-            Doing::Held(order) => {
+            Activity::Held(order) => {
                 let order = std::mem::replace(order, Order::Done);
                 self.begin(index, order)
             }
             // The start may come before the turn of one that is queued or unprepared.
-            Doing::Queued => self.connect(index),
-            Doing::Opened(Ok(())) => self.notify(index, Event::Connected),
-            Doing::Opened(Err(kind)) => {
+            Activity::Queued => self.connect(index),
+            Activity::Opened(Ok(())) => self.notify(index, Event::Connected),
+            Activity::Opened(Err(kind)) => {
                 let kind = *kind;
                 self.failed(index, kind)
             }
-            Doing::Prepared if member.link.as_ref().is_some_and(|link| link.is_half_closed) => {
+            Activity::Prepared if user.link.as_ref().is_some_and(|link| link.is_half_closed) => {
                 self.closed(index)
             }
-            Doing::Unprepared | Doing::Prepared => self.ask(index),
+            Activity::Unprepared | Activity::Prepared => self.ask(index),
         }
     }
 
@@ -71,30 +71,30 @@ impl Executor<'_> {
 
     /// Begins to carry out an order.
     fn begin(&mut self, index: u32, order: Order) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
+        let user = self.users[index as usize].as_mut()?;
         let mut until_ns = u64::MAX;
-        member.doing = match order {
+        user.activity = match order {
             Order::Connect => return self.connect(index),
             Order::Send(bytes) => {
                 until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
-                Doing::Sending { bytes, sent: 0 }
+                Activity::Sending { bytes, sent: 0 }
             }
-            Order::Receive { bytes_max } => Doing::Receiving { bytes_max },
+            Order::Receive { bytes_max } => Activity::Receiving { bytes_max },
             Order::ReceiveUntil { bytes_max, ns } => {
                 until_ns = ns;
-                Doing::Receiving { bytes_max }
+                Activity::Receiving { bytes_max }
             }
             Order::SleepUntil { ns } => {
                 until_ns = ns;
-                Doing::Sleeping
+                Activity::Sleeping
             }
             Order::Close { reset } => {
-                match member.link.take() {
+                match user.link.take() {
                     Some(link) if reset => connect::reset_on_close(link.fd()),
                     Some(mut link) => link.part(),
                     None => {}
                 }
-                Doing::Nothing
+                Activity::Nothing
             }
             Order::AwaitStart => return self.prepared(index),
             Order::GiveUp(why) => return self.gave_up(index, why),
@@ -103,8 +103,8 @@ impl Executor<'_> {
                 return None;
             }
         };
-        member.until_ns = until_ns;
-        // What is over already is seen to in this visit.
+        user.until_ns = until_ns;
+        // What is over already is seen to in the next step.
         match until_ns == u64::MAX || until_ns <= self.time.now_ns {
             true => self.timers.clear(index),
             false => self.timers.set(index, until_ns),
@@ -113,11 +113,11 @@ impl Executor<'_> {
     }
 
     fn sending(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
-        let Doing::Sending { bytes, sent } = &mut member.doing else {
+        let user = self.users[index as usize].as_mut()?;
+        let Activity::Sending { bytes, sent } = &mut user.activity else {
             return None;
         };
-        let Some(link) = &mut member.link else {
+        let Some(link) = &mut user.link else {
             return self.closed(index);
         };
         let result = match &bytes[*sent..] {
@@ -125,7 +125,7 @@ impl Executor<'_> {
             rest => link.send(rest),
         };
         match result {
-            Ok(None) if member.until_ns > self.time.now_ns => None,
+            Ok(None) if user.until_ns > self.time.now_ns => None,
             Ok(None) => {
                 connect::reset_on_close(link.fd()); // or the kernel goes on trying
                 self.failed(index, ErrorKind::Timeout)
@@ -133,13 +133,13 @@ impl Executor<'_> {
             Ok(Some(count)) => {
                 *sent += count;
                 let is_whole = *sent == bytes.len();
-                member.until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
+                user.until_ns = self.time.now_ns.saturating_add(self.plan.timeout_ns);
                 if !is_whole {
-                    self.timers.set(index, member.until_ns);
+                    self.timers.set(index, user.until_ns);
                 }
                 if self.time.is_started {
                     let phase = self.time.calendar.phase();
-                    let tally = self.recorder.group(member.group).tally(phase);
+                    let tally = self.recorder.group(user.group).tally(phase);
                     tally.bytes_sent += count as u64;
                 }
                 self.time.look_at_clock();
@@ -159,8 +159,8 @@ impl Executor<'_> {
     }
 
     fn receiving(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
-        let (Doing::Receiving { bytes_max }, link) = (&member.doing, &mut member.link) else {
+        let user = self.users[index as usize].as_mut()?;
+        let (Activity::Receiving { bytes_max }, link) = (&user.activity, &mut user.link) else {
             return None;
         };
         let Some(link) = link else {
@@ -191,8 +191,8 @@ impl Executor<'_> {
 
     /// Nothing is received, but the end is seen: once nothing that could be received lies before it.
     fn sleeping(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_mut()?;
-        if let Some(link) = &mut member.link
+        let user = self.users[index as usize].as_mut()?;
+        if let Some(link) = &mut user.link
             && link.is_half_closed
         {
             match link.is_over(&mut self.buffer) {
@@ -208,19 +208,19 @@ impl Executor<'_> {
     }
 
     fn woken_or_waiting(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_ref();
-        if member.is_some_and(|member| member.until_ns > self.time.now_ns) {
+        let user = self.users[index as usize].as_ref();
+        if user.is_some_and(|user| user.until_ns > self.time.now_ns) {
             return None;
         }
         self.notify(index, Event::Woken)
     }
 
     fn received(&mut self, index: u32, count: usize) -> Option<GoesOn> {
-        if let Some(member) = &self.members[index as usize]
+        if let Some(user) = &self.users[index as usize]
             && self.time.is_started
         {
             let phase = self.time.calendar.phase();
-            let tally = self.recorder.group(member.group).tally(phase);
+            let tally = self.recorder.group(user.group).tally(phase);
             tally.bytes_received += count as u64;
         }
         let buffer = std::mem::take(&mut self.buffer);
@@ -231,8 +231,8 @@ impl Executor<'_> {
 
     /// The peer has ended the connection in good order, as far as TCP can tell.
     fn closed(&mut self, index: u32) -> Option<GoesOn> {
-        let member = self.members[index as usize].as_ref();
-        let link = member.and_then(|member| member.link.as_ref());
+        let user = self.users[index as usize].as_ref();
+        let link = user.and_then(|user| user.link.as_ref());
         let is_cut = link.is_some_and(Link::is_cut);
         self.notify(index, if is_cut { Event::Cut } else { Event::Closed })
     }
@@ -245,10 +245,10 @@ impl Executor<'_> {
     /// The order at hand has come to this event, which may be the end of the connection; the next one
     /// is asked for.
     pub(super) fn notify(&mut self, index: u32, event: Event<'_>) -> Option<GoesOn> {
-        if let Some(member) = &mut self.members[index as usize] {
-            member.doing = Doing::Nothing;
+        if let Some(user) = &mut self.users[index as usize] {
+            user.activity = Activity::Nothing;
             if matches!(event, Event::Closed | Event::Cut | Event::Failed(_)) {
-                member.link = None;
+                user.link = None;
             }
         }
         self.call(index, |user, context| user.on_event(event, context))?;

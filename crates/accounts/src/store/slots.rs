@@ -1,4 +1,4 @@
-//! The right to use a connection: as many places as the pool is to have connections at present, and
+//! The right to use a connection: as many slots as the pool is to have connections at present, and
 //! what was done with them, for whoever decides how many there should be.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,9 @@ use loadline_capacity::sizing::{INTERVAL_MS, Measured, Waits};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::Instant;
 
-/// The places of a pool.
+/// The slots of a pool.
 #[derive(Debug)]
-pub(super) struct PoolPlaces {
+pub(super) struct PoolSlots {
     free: Arc<Semaphore>,
     state: Mutex<State>,
     began: Instant,
@@ -24,7 +24,7 @@ pub(super) struct PoolPlaces {
 #[derive(Debug)]
 struct State {
     size: usize,
-    /// PoolPlaces in use that are too many: each goes when it is left.
+    /// Slots in use that are too many: each goes when it is released.
     surplus: usize,
     tally: PoolTally,
 }
@@ -34,7 +34,7 @@ struct State {
 struct PoolTally {
     busy: usize,
     waiting: usize,
-    /// Until then `busy_us` counts, in microseconds of the clock of [`PoolPlaces`].
+    /// Until then `busy_us` counts, in microseconds of the clock of [`PoolSlots`].
     noted_us: u64,
     read_us: u64,
     busy_us: u64,
@@ -44,15 +44,15 @@ struct PoolTally {
     present_max: usize,
 }
 
-/// A place, until dropped.
+/// A slot, until dropped.
 #[derive(Debug)]
-pub(super) struct PoolPlace {
-    places: Arc<PoolPlaces>,
+pub(super) struct PoolSlot {
+    slots: Arc<PoolSlots>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl PoolPlaces {
-    /// This many places, 1 or more. `interval` is the time between two decisions on their number: if it
+impl PoolSlots {
+    /// This many slots, 1 or more. `interval` is the time between two decisions on their number: if it
     /// is shorter than usual, all times count as so much longer.
     pub(super) fn new(size: usize, interval: Duration) -> Arc<Self> {
         Arc::new(Self {
@@ -69,23 +69,23 @@ impl PoolPlaces {
         })
     }
 
-    /// A place that is free.
-    pub(super) fn try_take(self: &Arc<Self>) -> Result<PoolPlace, TryAcquireError> {
+    /// A slot that is free.
+    pub(super) fn try_take(self: &Arc<Self>) -> Result<PoolSlot, TryAcquireError> {
         let permit = Arc::clone(&self.free).try_acquire_owned()?;
-        Ok(self.place(permit, 0))
+        Ok(self.slot(permit, 0))
     }
 
-    /// The next place that is free, in the order of coming.
-    pub(super) async fn take(self: &Arc<Self>) -> Result<PoolPlace, AcquireError> {
+    /// The next slot that is free, in the order of coming.
+    pub(super) async fn take(self: &Arc<Self>) -> Result<PoolSlot, AcquireError> {
         let began_us = self.now_us();
         let waiting = Waiting::new(self);
         let permit = Arc::clone(&self.free).acquire_owned().await?;
         drop(waiting);
-        Ok(self.place(permit, self.now_us().saturating_sub(began_us)))
+        Ok(self.slot(permit, self.now_us().saturating_sub(began_us)))
     }
 
-    /// From now on there are this many places, 1 or more. Those in use that are too many go when they
-    /// are left.
+    /// From now on there are this many slots, 1 or more. Those in use that are too many go when they
+    /// are released.
     pub(super) fn resize(&self, size: usize) {
         let mut state = self.lock();
         let (before, size) = (state.size, size.max(1));
@@ -125,10 +125,10 @@ impl PoolPlaces {
         state.tally.read(self.now_us(), size)
     }
 
-    fn place(self: &Arc<Self>, permit: OwnedSemaphorePermit, waited_us: u64) -> PoolPlace {
+    fn slot(self: &Arc<Self>, permit: OwnedSemaphorePermit, waited_us: u64) -> PoolSlot {
         self.lock().tally.taken(self.now_us(), waited_us);
-        PoolPlace {
-            places: Arc::clone(self),
+        PoolSlot {
+            slots: Arc::clone(self),
             permit: Some(permit),
         }
     }
@@ -143,10 +143,10 @@ impl PoolPlaces {
     }
 }
 
-impl PoolPlace {
+impl PoolSlot {
     /// Whether it is one too many: then its connection is to be closed. It goes when it is dropped.
     pub(super) fn goes(&mut self) -> bool {
-        let mut state = self.places.lock();
+        let mut state = self.slots.lock();
         if self.permit.is_some() && state.surplus > 0 {
             state.surplus -= 1;
             if let Some(permit) = self.permit.take() {
@@ -157,20 +157,20 @@ impl PoolPlace {
     }
 }
 
-impl Drop for PoolPlace {
+impl Drop for PoolSlot {
     fn drop(&mut self) {
         self.goes();
-        self.places.lock().tally.left(self.places.now_us());
+        self.slots.lock().tally.released(self.slots.now_us());
     }
 }
 
-/// A statement that waits for a place, until dropped.
-struct Waiting<'p>(&'p PoolPlaces);
+/// A statement that waits for a slot, until dropped.
+struct Waiting<'p>(&'p PoolSlots);
 
 impl<'p> Waiting<'p> {
-    fn new(places: &'p PoolPlaces) -> Self {
-        places.lock().tally.came();
-        Self(places)
+    fn new(slots: &'p PoolSlots) -> Self {
+        slots.lock().tally.came();
+        Self(slots)
     }
 }
 
@@ -194,7 +194,7 @@ impl PoolTally {
         self.waits.record(waited_us);
     }
 
-    fn left(&mut self, now_us: u64) {
+    fn released(&mut self, now_us: u64) {
         self.pass(now_us);
         self.busy -= 1;
         self.done += 1;
@@ -241,8 +241,8 @@ mod tests {
 
     use super::*;
 
-    fn places(size: usize) -> Arc<PoolPlaces> {
-        PoolPlaces::new(size, Duration::from_millis(INTERVAL_MS))
+    fn slots(size: usize) -> Arc<PoolSlots> {
+        PoolSlots::new(size, Duration::from_millis(INTERVAL_MS))
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         tally.taken(1_000, 0);
         tally.taken(2_000, 0);
         tally.came();
-        tally.left(5_000);
+        tally.released(5_000);
         tally.waiting -= 1;
         tally.taken(5_000, 3_000);
         tally.came();
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(measured.busy_us, 4_000 + 8_000 + 5_000);
         assert_eq!((measured.busy_max, measured.present_max), (2, 3));
         assert_eq!((measured.waits.count(), measured.waits.mean_us()), (3, 1e3));
-        tally.left(11_000);
+        tally.released(11_000);
         let measured = tally.read(12_000, 2);
         assert_eq!((measured.jobs, measured.waits.count()), (1, 0));
         assert_eq!((measured.interval_us, measured.busy_us), (2_000, 3_000));
@@ -269,56 +269,56 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_that_are_too_many_go_when_they_are_left() {
-        let places = places(4);
-        let mut taken: Vec<_> = (0..3).map(|_| places.try_take().unwrap()).collect();
-        places.resize(1);
-        assert_eq!((places.size(), places.busy()), (1, 3));
-        assert!(places.try_take().is_err(), "the free one went at once");
+    async fn slots_that_are_too_many_go_when_they_are_released() {
+        let slots = slots(4);
+        let mut taken: Vec<_> = (0..3).map(|_| slots.try_take().unwrap()).collect();
+        slots.resize(1);
+        assert_eq!((slots.size(), slots.busy()), (1, 3));
+        assert!(slots.try_take().is_err(), "the free one went at once");
         assert!(taken.pop().unwrap().goes());
         taken.pop();
-        assert!(places.try_take().is_err(), "the second went, too");
+        assert!(slots.try_take().is_err(), "the second went, too");
         assert!(!taken[0].goes());
         taken.pop();
-        let last = places.try_take().unwrap();
-        assert!(places.try_take().is_err());
-        places.resize(2);
-        assert!(places.try_take().is_ok());
+        let last = slots.try_take().unwrap();
+        assert!(slots.try_take().is_err());
+        slots.resize(2);
+        assert!(slots.try_take().is_ok());
         drop(last);
-        assert_eq!(places.busy(), 0);
+        assert_eq!(slots.busy(), 0);
     }
 
     #[tokio::test]
-    async fn places_that_were_too_many_stay_if_they_are_wanted_again() {
-        let places = places(3);
-        let taken: Vec<_> = (0..3).map(|_| places.try_take().unwrap()).collect();
-        places.resize(1);
-        places.resize(4);
-        let fourth = places.try_take().unwrap();
-        assert!(places.try_take().is_err());
+    async fn slots_that_were_too_many_stay_if_they_are_wanted_again() {
+        let slots = slots(3);
+        let taken: Vec<_> = (0..3).map(|_| slots.try_take().unwrap()).collect();
+        slots.resize(1);
+        slots.resize(4);
+        let fourth = slots.try_take().unwrap();
+        assert!(slots.try_take().is_err());
         drop((taken, fourth));
-        let taken: Vec<_> = (0..4).map(|_| places.try_take().unwrap()).collect();
-        assert_eq!((places.busy(), taken.len()), (4, 4));
+        let taken: Vec<_> = (0..4).map(|_| slots.try_take().unwrap()).collect();
+        assert_eq!((slots.busy(), taken.len()), (4, 4));
     }
 
     #[tokio::test]
-    async fn whoever_waits_gets_a_new_place_and_is_counted_until_then() {
-        let places = places(1);
-        let first = places.try_take().unwrap();
+    async fn whoever_waits_gets_a_new_slot_and_is_counted_until_then() {
+        let slots = slots(1);
+        let first = slots.try_take().unwrap();
         let waiting = tokio::spawn({
-            let places = Arc::clone(&places);
-            async move { places.take().await }
+            let slots = Arc::clone(&slots);
+            async move { slots.take().await }
         });
-        let given_up = tokio::time::timeout(Duration::ZERO, places.take()).await;
+        let given_up = tokio::time::timeout(Duration::ZERO, slots.take()).await;
         assert!(given_up.is_err());
-        while places.lock().tally.waiting < 1 {
+        while slots.lock().tally.waiting < 1 {
             yield_now().await;
         }
-        assert_eq!(places.measure().queue_depth, 1, "not who has given up");
-        places.resize(2);
+        assert_eq!(slots.measure().queue_depth, 1, "not who has given up");
+        slots.resize(2);
         let second = waiting.await.unwrap().unwrap();
         drop((first, second));
-        let measured = places.measure();
+        let measured = slots.measure();
         assert_eq!((measured.jobs, measured.queue_depth), (2, 0));
         assert_eq!((measured.busy_max, measured.present_max), (2, 2));
     }
