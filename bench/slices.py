@@ -90,11 +90,14 @@ def named_apart(servers: list[Server]) -> list[tuple[str, Server]]:
 
 
 def slices(
-    rig: Rig, servers: list[Server], sc: Scenario, count: int, seconds: int
+    rig: Rig, servers: list[Server], sc: Scenario, count: int, seconds: int, start: int = 0
 ) -> Iterator[Slice]:
     """All servers in turn, forwards and backwards; the first turn, which warms them up, not shown."""
     with ExitStack() as stack:
-        up = [(name, *stack.enter_context(rig.running(s, sc))) for name, s in named_apart(servers)]
+        named = named_apart(servers)
+        first = start % len(named)  # each start begins with another server: an edge has two turns on end
+        named = named[first:] + named[:first]
+        up = [(name, *stack.enter_context(rig.running(s, sc))) for name, s in named]
         for number in range(-1, count):
             for name, proc, url in up if number % 2 == 0 else up[::-1]:
                 cpu = CpuTime(proc.pid)
@@ -123,10 +126,11 @@ def main() -> None:
     args = arguments()
     servers = [pick_server(name) for name in args.servers]
     starts: list[dict[str, list[float]]] = []
+    of_each = SCENARIOS[args.scenario], args.slices, args.seconds
     with rigged(args) as rig:
-        for _ in range(args.starts):
+        for start in range(args.starts):
             us: dict[str, list[float]] = {name: [] for name, _ in named_apart(servers)}
-            for found in slices(rig, servers, SCENARIOS[args.scenario], args.slices, args.seconds):
+            for found in slices(rig, servers, *of_each, start):
                 us[found.name].append(found.us)
             starts.append(us)
     print(shown(args.scenario, starts))

@@ -34,6 +34,8 @@ enum Piece {
 /// A text with variables in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Template {
+    /// It begins with a variable, which may be a constant.
+    begins_with_variable: bool,
     pieces: Vec<Piece>,
 }
 
@@ -120,7 +122,10 @@ impl Names {
 
     /// Reads a text with variables.
     pub(super) fn template(&self, text: &str) -> Result<Template, ValueError> {
-        let mut template = Template::default();
+        let mut template = Template {
+            begins_with_variable: text.starts_with("{{"),
+            ..Template::default()
+        };
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("{{") {
             let Some((name, after)) = behind.split_once("}}") else {
@@ -185,9 +190,9 @@ impl Template {
     /// Whether it begins with a text, and with which; `None`: with a variable.
     pub(super) fn first_text(&self) -> Option<&str> {
         match self.pieces.first() {
-            None => Some(""),
+            _ if self.begins_with_variable => None,
             Some(Piece::Text(text)) => Some(text),
-            Some(Piece::Variable(_)) => None,
+            Some(Piece::Variable(_)) | None => Some(""),
         }
     }
 

@@ -71,6 +71,9 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
         if let Some(http2) = others.find(|one| one.name == HTTP2_GROUP) {
             judge_errors("HTTP/2: ", http2, allow, &mut judgement);
         }
+        for other in record.groups.iter().filter(|one| one.name != group.name) {
+            judge_side_load(other, allow, &mut judgement);
+        }
     }
     judge_client(record, allow, &mut judgement);
     if let Some(little) = record.verdict.little.filter(|little| !little.holds) {
@@ -151,6 +154,20 @@ fn judge_errors(whose: &str, group: &GroupRecord, allow: &Allow, judgement: &mut
     let (offered, kinds) = (tally.offered, kinds.join(", "));
     let sentence = format!("{whose}{errors} of {offered} requests failed ({kinds}).");
     judgement.say(share <= allow.errors, sentence);
+}
+
+/// Beside the load that is measured others may fail, but not ask for what the server does not have: then
+/// they are not the load that the plan means.
+fn judge_side_load(group: &GroupRecord, allow: &Allow, judgement: &mut Judgement) {
+    let tally = &group.total.tally;
+    if tally.completed > 0 && tally.statuses[3] == tally.completed {
+        let statuses: Vec<String> = (tally.status_codes.iter())
+            .map(|(status, count)| format!("{status} {count}"))
+            .collect();
+        let (name, statuses) = (&group.name, statuses.join(", "));
+        let sentence = format!("{name}: every response was a client error ({statuses}).");
+        judgement.say(allow.errors >= 1.0, sentence);
+    }
 }
 
 /// Answers in both halves of the whole seconds that count.
@@ -322,6 +339,29 @@ mod tests {
     /// How many there are for all of it, and for its times alone.
     fn reasons(judgement: &Judgement) -> [usize; 2] {
         [&judgement.discarded, &judgement.times_discarded].map(Vec::len)
+    }
+
+    #[test]
+    fn a_side_load_that_asks_for_nothing_there_discards() {
+        let with = |statuses: [u64; 5]| {
+            move |record: &mut TrialRecord| {
+                let mut side = GroupRecord {
+                    name: "users".to_owned(),
+                    ..GroupRecord::default()
+                };
+                side.total.tally.completed = statuses.iter().sum();
+                side.total.tally.statuses = statuses;
+                side.total.tally.status_codes = vec![(404, statuses[3])];
+                record.groups.push(side);
+            }
+        };
+        let missing = discarded(with([0, 0, 0, 7, 0]), Allow::default());
+        let said = "users: every response was a client error (404 7).";
+        assert_eq!(missing.discarded, [said]);
+        for statuses in [[0, 1, 0, 7, 0], [0; 5], [0, 0, 0, 0, 7]] {
+            let judged = discarded(with(statuses), Allow::default());
+            assert!(judged.discarded.is_empty(), "{judged:?}");
+        }
     }
 
     #[test]

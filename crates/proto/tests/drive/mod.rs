@@ -5,11 +5,13 @@
 
 mod answers;
 mod app;
+mod echo;
 pub mod records;
 pub mod refused;
 
 pub use answers::{Answer, parse_answers};
 pub use app::App;
+pub use echo::{echo, echo_blocking};
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -112,29 +114,6 @@ pub fn config(limits: Limits) -> Arc<SessionConfig> {
         http2: Http2::Off, // its beginning has tests of its own
         ..SessionConfig::default()
     })
-}
-
-/// Answers every request with its method, target and content; collects what content there is.
-pub fn echo(exchange: &mut Exchange, _cx: &mut Context<'_>) -> Outcome {
-    if matches!(exchange.request.body, RequestBody::Pending { .. }) {
-        return Outcome::Collect {
-            bytes_max: u64::MAX,
-        };
-    }
-    echo_blocking(exchange);
-    Outcome::Ready
-}
-
-/// The same as a blocking step.
-pub fn echo_blocking(exchange: &mut Exchange) {
-    let mut body = format!("{} ", exchange.request.method.as_str()).into_bytes();
-    body.extend_from_slice(exchange.request.target());
-    if let RequestBody::Whole(content) = &exchange.request.body {
-        body.push(b' ');
-        body.extend_from_slice(content);
-    }
-    exchange.response.field("Content-Type", "text/plain");
-    exchange.response.body = loadline_proto::Body::Bytes(body);
 }
 
 impl<'h> Driver<'h> {

@@ -200,6 +200,22 @@ fn an_answer_may_be_late() {
 }
 
 #[test]
+fn a_path_that_begins_with_a_constant_is_a_link() {
+    let scenario = scenario(
+        "repeat = 1\n[variables]\napp = \"/app\"\n[[step]]\npath = \"{{app}}/wait\"\n\
+         [[step]]\npath = \"/{{app}}\"\n",
+    );
+    let setting = Setting {
+        path_prefix: "/small.html".to_owned(),
+        ..setting()
+    };
+    let mut play = Play::new(&scenario, 0, 1);
+    play.user = (scenario.factory(setting))(0, 1);
+    play.run(100, |_| answer(200, "", ""));
+    assert_eq!(play.lines, ["GET /app/wait", "GET /small.html//app"]);
+}
+
+#[test]
 fn a_request_counts_in_the_phase_in_which_it_was_due() {
     let second_ns = 1_000 * MS;
     let phase = |begin_ns| Phase {
