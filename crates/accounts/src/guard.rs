@@ -57,7 +57,7 @@ pub(crate) enum Who {
     },
 }
 
-/// How a try ended.
+/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     Right,

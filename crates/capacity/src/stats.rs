@@ -28,7 +28,7 @@ pub use pairs::{
     Comparison, Difference, Range, compare, compare_ranges, compare_ranges_at, geometric_mean,
 };
 pub use pooled::{Alternatives, BestOfCondition, PooledBest};
-pub use ranking::{Rank, holm, rank};
+pub use ranking::{RankedAlternative, holm, rank};
 pub use steps::{BestRatio, Optimum, Steps, StepsTrend};
 pub use trend::{Direction, Trend, kendall};
 

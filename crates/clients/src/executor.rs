@@ -8,8 +8,8 @@
 //!                      └────────┴──────────┴──► drive: order ─► carried out ─► event ─► order …
 //! ```
 //!
-//! A virtual user is driven until its order has to wait for the network or the clock, or for
-//! [`STEPS_MAX`] steps: the others have their turn before it goes on. A virtual user that waits costs
+//! A virtual user is driven until its order has to wait for the network or the clock, but for
+//! [`drive::STEPS_MAX`] steps at most: then the others have their turn before it goes on. A virtual user that waits costs
 //! nothing but its memory: sockets are watched edge-triggered and registered once, and only moments
 //! that are waited for are in the heap of timers.
 //!
@@ -103,7 +103,7 @@ impl<'p> Executor<'p> {
             users.extend(
                 (first..first + share.count(user_group.count)).map(|number| {
                     Some(UserState {
-                        behaviour: (user_group.make)(number, plan.seed),
+                        virtual_user: (user_group.make)(number, plan.seed),
                         link: None,
                         activity: Activity::Nothing,
                         until_ns: u64::MAX,
@@ -183,7 +183,7 @@ impl<'p> Executor<'p> {
     ) -> Option<R> {
         let user = self.users[index as usize].as_mut()?;
         let group = user.group;
-        let recorder = match user.behaviour.prepares() {
+        let recorder = match user.virtual_user.prepares() {
             true => &mut self.unrecorded,
             false => self.recorder.group(group),
         };
@@ -194,8 +194,8 @@ impl<'p> Executor<'p> {
             recorder,
             is_ending: self.time.is_ending,
         };
-        let result = call(&mut *user.behaviour, &mut context);
-        let requests_out = user.behaviour.requests_out();
+        let result = call(&mut *user.virtual_user, &mut context);
+        let requests_out = user.virtual_user.requests_out();
         if requests_out != user.requests_out {
             let before = std::mem::replace(&mut user.requests_out, requests_out);
             let recorder = &mut self.recorder;

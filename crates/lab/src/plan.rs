@@ -136,7 +136,7 @@ choice! {
         /// The loopback of this machine.
         #[default]
         Loopback "loopback",
-        /// A network namespace for each side and a virtual cable (veth) between them.
+        /// A network namespace for each side and a veth pair between them.
         Namespaces "namespaces",
     }
 }

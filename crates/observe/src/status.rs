@@ -286,7 +286,7 @@ impl Shown {
     }
 }
 
-/// The threads as Prometheus sees them: a label and counts; roles with too many threads as one sum.
+/// The threads as Prometheus sees them: a label and counts; one sum of all if a role has too many.
 fn shown_threads(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
     let threads = || snapshot.per_thread.iter();
     let of_role = |role: Role| threads().filter(move |thread| thread.role == role);

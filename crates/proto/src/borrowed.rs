@@ -21,10 +21,10 @@ impl Exchange {
         cx: &mut Context<'_>,
     ) {
         let is_as_data = self.answer_as_data || fields.has_transport_security();
-        let Some(borrowed) = self.borrowed_output.as_mut().filter(|_| !is_as_data) else {
+        let Some(lent) = self.borrowed_output.as_mut().filter(|_| !is_as_data) else {
             return self.response.copy(status, fields, content);
         };
-        borrowed.output.truncate(borrowed.len);
+        lent.output.truncate(lent.len);
         let len = match &self.borrowed_stream {
             None => {
                 let after = After::new(self.persist && !self.response.close, self.promised_s);
@@ -34,7 +34,7 @@ impl Exchange {
                     content,
                     connection_lines: encode::connection_lines(&self.security),
                 };
-                encode::borrowed(&mut borrowed.output, &self.request, after, answer, cx)
+                encode::borrowed(&mut lent.output, &self.request, after, answer, cx)
             }
             Some(stream) => {
                 let has_content = self.request.method != Method::Head && !status.has_no_content();
@@ -49,7 +49,7 @@ impl Exchange {
                 if !answer.fits(stream.content_bytes_max) {
                     return self.response.copy(status, fields, content);
                 }
-                answer.write(&mut borrowed.output, &mut cx.pool.buffers)
+                answer.write(&mut lent.output, &mut cx.pool.buffers)
             }
         };
         self.response.status = status;

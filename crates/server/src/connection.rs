@@ -28,7 +28,7 @@ use crate::transport::{Io, Pause, Range, Transport};
 
 pub(crate) use placement::{Blocked, Placement, TaskStart};
 
-/// Orders each time a connection is driven. A pipelining client has some 16 requests answered, then
+/// The most orders carried out each time a connection is driven. A pipelining client has some 16 requests answered, then
 /// others have their turn: below 100 us with small files.
 const ACTIONS_MAX: u32 = 48;
 
@@ -79,7 +79,7 @@ pub(crate) enum Step {
 }
 
 /// What one call of `Connection::drive` has, and has used up.
-struct Drive<'d, H: Handler, D> {
+struct DriveBudget<'d, H: Handler, D> {
     thread: &'d mut ThreadContext<H>,
     driver: &'d mut D,
     bytes_left: u64,
@@ -88,7 +88,7 @@ struct Drive<'d, H: Handler, D> {
     task_orders: u32,
 }
 
-impl<H: Handler, D> Drive<'_, H, D> {
+impl<H: Handler, D> DriveBudget<'_, H, D> {
     fn is_over(&self) -> bool {
         self.blocked == BLOCKS_MAX || self.task_orders == TASK_ORDERS_MAX
     }
@@ -162,7 +162,7 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
-        let mut drive = Drive {
+        let mut drive = DriveBudget {
             thread,
             driver,
             bytes_left: self.transport.write_bytes_max(),
@@ -201,7 +201,7 @@ impl<T> Connection<T> {
     #[inline]
     fn carry_out<H: Handler, D>(
         &mut self,
-        drive: &mut Drive<'_, H, D>,
+        drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<ControlFlow<Pause>, Step>
     where
@@ -267,7 +267,7 @@ impl<T> Connection<T> {
     }
 
     #[inline]
-    fn resume<H: Handler, D>(&mut self, drive: &mut Drive<'_, H, D>) -> ControlFlow<Pause>
+    fn resume<H: Handler, D>(&mut self, drive: &mut DriveBudget<'_, H, D>) -> ControlFlow<Pause>
     where
         T: Transport<D>,
     {
@@ -310,7 +310,7 @@ impl<T> Connection<T> {
     fn block<H: Handler, D>(
         &mut self,
         exchange: Box<Exchange>,
-        drive: &mut Drive<'_, H, D>,
+        drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<(), Step> {
         match placement.block(exchange, drive.thread) {
@@ -329,7 +329,7 @@ impl<T> Connection<T> {
     fn compute<H: Handler, D>(
         &mut self,
         computation: Box<dyn Computation>,
-        drive: &mut Drive<'_, H, D>,
+        drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) {
         let client = self.holder();

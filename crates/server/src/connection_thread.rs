@@ -289,7 +289,7 @@ struct Thread<'c, H: Handler, T, F> {
     /// Of the app's task that it polls, until it waits.
     permit: Option<Permit>,
     busy: BusyTime,
-    /// Since when it is driven, in microseconds; `None` while it waits.
+    /// Since when the connection is driven, in microseconds; `None` while it waits.
     driven_since_us: Option<u64>,
     footprint: Footprint,
     /// Requests that wait for this thread.

@@ -42,8 +42,8 @@ pub struct ServerOptions {
     pub architecture: Architecture,
     /// Loops that serve connections (reactor). 1: more than the CPUs at hand only compete.
     pub loops: usize,
-    /// Workers of the pool, or of each pool (reactor). 2: files that are not in the page cache
-    /// and slow handlers must not stop a loop, and one slow job must not stop the next.
+    /// Workers of the pool, or of each pool (reactor). 2: slow handlers, and files that are
+    /// not in the page cache, must not stop a loop, and one slow job must not stop the next.
     pub workers: usize,
     /// Between which the number of workers changes while the server runs; it begins with `workers`.
     /// `None`: it stays, as in the papers.

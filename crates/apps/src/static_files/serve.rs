@@ -34,7 +34,7 @@ const CONDITIONS: u32 = FieldName::set(&[
 /// Bytes of a file outside the page cache that are read ahead before it is handed to the loop.
 const READ_AHEAD_BYTES: u64 = 512 << 10;
 
-/// Whether an answer may be waited for.
+/// Whether making an answer may wait.
 pub(super) enum ServeMode<'p, 't> {
     /// On a loop: with its turn, and without waiting.
     NonBlocking(&'p mut Context<'t>),

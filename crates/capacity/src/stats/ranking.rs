@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Comparison, Difference, LEVEL, compare, geometric_mean};
 
-/// The rank of one of several alternatives.
+/// One of several alternatives, ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rank {
+pub struct RankedAlternative {
     /// Position in what was given.
     pub index: usize,
     /// Geometric mean over blocks.
@@ -28,7 +28,7 @@ pub struct Rank {
 /// the same runs, so any pair may be the one that is compared. Alternatives with a value that is not
 /// above 0 are left out; blocks beyond the shortest list are not looked at.
 #[must_use]
-pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Rank> {
+pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<RankedAlternative> {
     let blocks = values.iter().map(Vec::len).min().unwrap_or(0);
     let of_blocks = values.iter().map(|of_one| &of_one[..blocks]).enumerate();
     let mut ranked: Vec<(usize, f64)> = of_blocks
@@ -57,7 +57,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Rank> {
         .map(|one| one.map_or(1.0, |one| one.p))
         .collect();
     let corrected = holm(&p);
-    let mut ranks = vec![Rank {
+    let mut ranks = vec![RankedAlternative {
         index: best,
         value: ranked[0].1,
         to_best: None,
@@ -66,7 +66,7 @@ pub fn rank(values: &[Vec<f64>], matters: f64) -> Vec<Rank> {
     }];
     for (((index, value), to_best), p) in ranked[1..].iter().zip(compared).zip(corrected) {
         let is_less = to_best.is_some_and(|one| one.difference == Difference::Less);
-        ranks.push(Rank {
+        ranks.push(RankedAlternative {
             index: *index,
             value: *value,
             to_best,

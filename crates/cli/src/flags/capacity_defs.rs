@@ -101,7 +101,7 @@ pub(crate) struct CapacityFlags {
     #[arg(long, value_name = "CPUS", value_parser = cpu_quota)]
     pub(crate) cpu_quota: Option<f64>,
 
-    /// Run server and client in network namespaces of their own, joined by a virtual cable; the
+    /// Run server and client in network namespaces of their own, joined by a veth pair; the
     /// server has to listen on {host} (with a command; needs root and the program ip).
     #[arg(long)]
     pub(crate) namespaces: bool,

@@ -8,8 +8,8 @@ use super::user_state::{Activity, Link};
 use super::{Executor, RECEIVE_BYTES};
 use crate::{Event, Order};
 
-/// Steps each time a user is driven, an order or an event each. Then the others have their turn, so that a virtual
-/// user that never has to wait does not delay them.
+/// Steps, an order or an event each, for which a user is driven. Then the others have their turn, so
+/// that one that never has to wait does not delay them.
 pub(super) const STEPS_MAX: usize = 32;
 
 /// There is more to do at once. Where a step returns none of it, there is nothing to do until something

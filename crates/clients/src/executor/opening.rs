@@ -19,7 +19,7 @@ impl Executor<'_> {
     /// Asks for a first order, before the start; a user that prepares waits for its turn.
     pub(super) fn ask_beforehand(&mut self, index: u32) {
         if let Some(user) = &mut self.users[index as usize]
-            && user.behaviour.prepares()
+            && user.virtual_user.prepares()
         {
             user.activity = Activity::Unprepared;
             return self.preparing.push(index);

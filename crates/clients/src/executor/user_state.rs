@@ -15,7 +15,7 @@ use crate::{Order, VirtualUser};
 
 /// A virtual user with what the executor knows of it.
 pub(super) struct UserState {
-    pub(super) behaviour: Box<dyn VirtualUser>,
+    pub(super) virtual_user: Box<dyn VirtualUser>,
     pub(super) link: Option<Link>,
     pub(super) activity: Activity,
     /// When its activity ends at the latest; `u64::MAX`: never.

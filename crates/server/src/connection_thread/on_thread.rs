@@ -128,7 +128,7 @@ impl OnThread<'_> {
         let driven_us = now_us.saturating_sub(self.driven_since_us.unwrap_or(now_us));
         Waited {
             in_all_us,
-            // Until it was driven. What a client has pipelined waits for itself since then.
+            // Until the connection was driven. What a client has pipelined waits for itself since then.
             for_cpu_us: in_all_us.saturating_sub(driven_us),
         }
     }

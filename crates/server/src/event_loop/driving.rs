@@ -1,4 +1,4 @@
-//! One connection driven: where that is done, and what becomes of it then.
+//! Drives one connection: where, and what becomes of it then.
 
 use std::sync::atomic::Ordering::Relaxed;
 

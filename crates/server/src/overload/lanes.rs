@@ -1,7 +1,7 @@
 //! Which jobs workers take that serve files, apps and handshakes in turn.
 //!
-//! Each lane has its own mean and its own overload: a slow app is refused, and a file beside it that
-//! is not in the page cache is not.
+//! Each lane has its own mean and its own overload: a slow app is refused, and
+//! files that have to be read from the disk are still served.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ pub(crate) struct TaskPool {
 }
 
 impl TaskPool {
-    /// Counted for this thread.
+    /// Its tasks are counted in `stats`.
     pub(crate) fn new(stats: Arc<ThreadStats>) -> Self {
         Self {
             stats,

@@ -138,7 +138,7 @@ struct RegisteredThreads {
 
 impl Registry {
     /// The counts of a serving thread: those that a thread of its kind has left, or new ones. So there
-    /// are as many as threads ever served at once, however short they live.
+    /// are no more of them than threads that served at once, however short-lived the threads are.
     pub(crate) fn thread_stats(&self, role: Role) -> Arc<ThreadStats> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(position) = threads.free.iter().rposition(|(of, _)| *of == role) {
@@ -359,7 +359,7 @@ pub struct ThreadSnapshot {
     pub role: Role,
     /// Which of its role.
     pub index: usize,
-    /// Whether a thread has it now.
+    /// Whether a thread has these counts now; `false`: the one that had them has ended.
     pub is_in_use: bool,
     /// Its counts.
     pub counts: Counts,

@@ -28,21 +28,21 @@ const WRITE_BYTES: u64 = 1 << 20;
 /// A socket and what is known of it.
 #[derive(Debug)]
 pub(crate) struct RingSocket {
-    owner: SocketOwner,
+    descriptor: Descriptor,
     /// Output with files on its way: what the ring cannot send.
     files: Option<Box<Sending>>,
     known: Known,
     arrived: Arrived,
 }
 
-/// Who owns the socket.
+/// Where the descriptor is.
 #[derive(Debug)]
-enum SocketOwner {
-    /// The transport: the ring has not got it yet.
-    Transport(OwnedFd),
-    Ring(SocketId),
+enum Descriptor {
+    /// Here: the ring has not got it yet.
+    Unadopted(OwnedFd),
+    InRing(SocketId),
     /// Only for a moment.
-    Nobody,
+    Taken,
 }
 
 /// What is known of the socket.
@@ -72,9 +72,9 @@ struct Known {
 
 impl RingSocket {
     fn id(&self) -> Option<SocketId> {
-        match self.owner {
-            SocketOwner::Ring(id) => Some(id),
-            SocketOwner::Transport(_) | SocketOwner::Nobody => None,
+        match self.descriptor {
+            Descriptor::InRing(id) => Some(id),
+            Descriptor::Unadopted(_) | Descriptor::Taken => None,
         }
     }
 
@@ -232,7 +232,7 @@ impl Transport<RingDriver> for RingSocket {
         if let Some(sending) = self.files {
             cx.pool.give_segments(sending.transmit.into_segments());
         }
-        if let SocketOwner::Ring(id) = self.owner {
+        if let Descriptor::InRing(id) = self.descriptor {
             driver.ring.close(id);
         }
     }
@@ -241,7 +241,7 @@ impl Transport<RingDriver> for RingSocket {
 impl LoopTransport<RingDriver> for RingSocket {
     fn new(fd: OwnedFd, copies_files: bool) -> Self {
         Self {
-            owner: SocketOwner::Transport(fd),
+            descriptor: Descriptor::Unadopted(fd),
             files: None,
             known: Known {
                 copies_files,
@@ -252,9 +252,10 @@ impl LoopTransport<RingDriver> for RingSocket {
     }
 
     fn adopt(&mut self, token: Token, driver: &mut RingDriver) {
-        if let SocketOwner::Transport(fd) = std::mem::replace(&mut self.owner, SocketOwner::Nobody)
+        if let Descriptor::Unadopted(fd) =
+            std::mem::replace(&mut self.descriptor, Descriptor::Taken)
         {
-            self.owner = SocketOwner::Ring(driver.ring.adopt(fd, token));
+            self.descriptor = Descriptor::InRing(driver.ring.adopt(fd, token));
         }
     }
 
@@ -320,7 +321,7 @@ impl LoopTransport<RingDriver> for RingSocket {
 
     /// The receive that is armed has to end first: its last completion may bring bytes.
     fn detach(mut self, driver: &mut RingDriver) -> Result<Detached, Self> {
-        let SocketOwner::Ring(id) = self.owner else {
+        let Descriptor::InRing(id) = self.descriptor else {
             return Err(self);
         };
         if self.files.is_some() || self.known.ended || self.known.finished {

@@ -142,7 +142,7 @@ impl<F: AsFd> Socket<F> {
         socket
     }
 
-    /// Adds what events said. What it changes shows when it is driven next.
+    /// Adds what events said. What they change shows when the connection is driven next.
     #[inline]
     pub(crate) fn note(&mut self, readiness: Readiness) {
         self.ready.add(readiness);

@@ -58,7 +58,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Where it waits.
+    /// The flow that it belongs to.
     pub(crate) fn flow(&self) -> FlowKey {
         FlowKey {
             lane: self.work.lane(),

@@ -33,7 +33,7 @@ struct MeteredThreads {
 struct MeteredThread {
     stats: Arc<ThreadStats>,
     usage: ThreadUsage,
-    /// The thread's counts before this worker.
+    /// What `stats` counted for earlier threads.
     before: Work,
     /// At the last reading.
     busy_us: u64,
@@ -95,13 +95,13 @@ impl Meter {
         let (mut seen_us, mut delay_us) = (0, 0);
         for (index, thread) in threads.present.iter_mut().enumerate() {
             let now = self.work_of(&thread.stats, thread.usage, now_us);
-            let busy_since_us = now.busy_us.saturating_sub(thread.busy_us);
+            let newly_busy_us = now.busy_us.saturating_sub(thread.busy_us);
             thread.busy_us = now.busy_us;
-            busy_us += busy_since_us;
+            busy_us += newly_busy_us;
             let delayed_us = (index < DELAYS_READ_MAX).then(|| run_delay_us(thread.usage));
             if let (Some(before_us), Some(now_us)) = (thread.run_delay_us, delayed_us) {
                 delay_us += now_us.saturating_sub(before_us);
-                seen_us += busy_since_us;
+                seen_us += newly_busy_us;
             }
             thread.run_delay_us = delayed_us;
             work.add(&now.since(&thread.before));
