@@ -293,6 +293,16 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     !matches!(net::recv(socket, &mut [0_u8], flags), Err(Errno::AGAIN))
 }
 
+/// Whether nothing more will come, and nothing is left to be received.
+#[must_use]
+pub fn is_at_end(socket: BorrowedFd<'_>) -> bool {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    match net::recv(socket, &mut [0_u8], flags) {
+        Ok((_, count)) => count == 0,
+        Err(error) => error != Errno::AGAIN,
+    }
+}
+
 /// Throws away what is there, at most as much as `buffer` holds, without waiting or copying: what
 /// is in `buffer` stays as it is (`MSG_TRUNC` of tcp(7)). Answers as [`receive`] does.
 ///
