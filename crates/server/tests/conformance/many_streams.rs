@@ -133,7 +133,8 @@ impl ManyStreams {
         loop {
             let stream = &mut self.streams[index];
             let id = stream.id;
-            match stream.http.next_action(cx) {
+            let order = Http1Session::next_action(&mut stream.http, cx);
+            match order {
                 Action::Run(mut exchange) => {
                     exchange.stream = id;
                     return Some(Action::Run(exchange));
