@@ -61,10 +61,8 @@ impl Played {
 
     /// The token of the challenge of this kind.
     pub fn token(&self, kind: &str) -> String {
-        challenge(&self.record, kind)["token"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        let challenge = challenge(&self.record, kind);
+        challenge["token"].as_str().unwrap().to_owned()
     }
 
     /// Puts the files of then into a state directory.

@@ -10,9 +10,7 @@ use rustls::client::{
     Tls13ClientSessionValue,
 };
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{
-    AlertDescription, ClientConfig, ClientConnection, Error, NamedGroup, RootCertStore,
-};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, Error, NamedGroup, RootCertStore};
 
 use crate::drive::{Driver, config, parse_answers};
 use crate::pair::{certificate, connection, sent_by};
