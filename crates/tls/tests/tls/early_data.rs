@@ -230,6 +230,7 @@ fn early_data_beyond_its_bound_ends_the_connection() {
     let client = boundless(&client);
     let most = requests(EARLY_REQUESTS_MAX);
     let beyond = format!("{most}G");
+    let mut failed = 0;
     for (pieces, served) in [
         (&[&beyond[..]][..], 0), // one step of the handshake
         (&[&most[..], "G"][..], EARLY_REQUESTS_MAX),
@@ -248,6 +249,8 @@ fn early_data_beyond_its_bound_ends_the_connection() {
         assert!(driver.is_closed());
         drop(driver);
         assert_eq!(seen, served);
+        failed += 1;
+        assert_eq!(server.counts().failed, failed);
     }
 }
 
