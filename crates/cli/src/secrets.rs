@@ -1,4 +1,5 @@
-//! What `loadline serve` must not hand out: keys and accounts lie outside of the directory that is served.
+//! What `loadline serve` must not hand out: keys, accounts and logs lie outside of the directory that is
+//! served.
 //!
 //! Modes do not help: the server itself can read these files.
 
@@ -6,18 +7,26 @@ use std::fs;
 use std::path::{Component, Path, PathBuf, absolute};
 
 use loadline_spec::serve::ServeSpec;
+use loadline_spec::values::FilePath;
 
 use crate::acme;
 use crate::failure::Failure;
 
-/// Refuses files of keys in the directory that is served, and a state directory that shares files with it.
+/// Refuses keys and logs in the directory that is served, and a state directory that shares files with it.
 pub(crate) fn refuse_served(spec: &ServeSpec, root: &Path) -> Result<(), Failure> {
     let keys = spec.tls.tls_key.iter().map(|path| ("--tls-key", path));
     let tickets = spec.tls.tls_ticket_key.iter();
     let tickets = tickets.map(|path| ("--tls-ticket-key", path));
     let bindings = spec.acme.acme_eab_key.iter();
     let bindings = bindings.map(|path| ("--acme-eab-key", path));
-    for (option, path) in keys.chain(tickets).chain(bindings) {
+    let logs = [
+        ("--access-log", &spec.running.access_log),
+        ("--connection-log", &spec.running.connection_log),
+    ];
+    let logs = logs
+        .into_iter()
+        .filter_map(|(option, path)| Some((option, path.as_ref().filter(|it| is_file(it))?)));
+    for (option, path) in keys.chain(tickets).chain(bindings).chain(logs) {
         refuse_inside(&format!("{option} {}", path.display()), path, root)?;
     }
     if spec.acme.acme.is_none() {
@@ -33,6 +42,12 @@ pub(crate) fn refuse_served(spec: &ServeSpec, root: &Path) -> Result<(), Failure
         )));
     }
     Ok(())
+}
+
+/// Whether a log is a file, or will be: not standard output, a pipe or a folder, which is refused elsewhere.
+fn is_file(path: &FilePath) -> bool {
+    let is_other = fs::metadata(&path.0).is_ok_and(|found| !found.is_file());
+    path.as_os_str() != "-" && !is_other
 }
 
 /// Refuses a file or a folder that the server would hand out. `named`: its option and value.
@@ -88,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_state_are_refused_in_the_served_directory_alone() {
+    fn keys_logs_and_state_are_refused_in_the_served_directory_alone() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("public").join("site");
         fs::create_dir_all(&root).unwrap();
@@ -100,21 +115,26 @@ mod tests {
         for options in [
             "--tls-cert c.pem --tls-key",
             "--tls self-signed --tls-ticket-key",
+            "--access-log",
+            "--log-format json --connection-log",
             &format!("{ACME} --acme-dir"),
             &format!("{ACME} --acme-dir /nowhere --acme-eab-kid k --acme-eab-key"),
         ] {
-            let (_, option) = options.rsplit_once(' ').unwrap();
+            let option = options.rsplit(' ').next().unwrap();
             let found = |path: &Path| {
                 let spec = serve_spec(&format!("{options} {}", path.display())).unwrap();
                 refuse_served(&spec, &root).map_err(|failure| failure.message)
             };
-            for path in [&inside, &link.join("secret"), &root] {
+            for path in [&inside, &link.join("secret")] {
                 let message = found(path).unwrap_err();
                 let named = format!("{option} {}: in the directory", path.display());
                 assert!(message.starts_with(&named), "{message}");
             }
             assert_eq!(found(&outside), Ok(()), "{options}");
             assert_eq!(found(above).is_err(), option == "--acme-dir", "{options}");
+        }
+        for options in ["--access-log -", "--connection-log /dev/stdout"] {
+            assert_eq!(refuse_served(&serve_spec(options).unwrap(), &root), Ok(()));
         }
     }
 }
