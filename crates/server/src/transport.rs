@@ -241,6 +241,11 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
         false
     }
 
+    /// Whether an event has said that the peer has closed its end, and all that it sent was received.
+    fn is_at_end(&self) -> bool {
+        false
+    }
+
     /// For a worker (`--socket-io worker`), where that is possible.
     fn into_socket(self) -> Result<Socket, Self>;
 

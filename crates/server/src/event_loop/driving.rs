@@ -26,13 +26,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Whether the loop drives it though workers serve connections: what its tasks, its blocking steps and
     /// other work come to is sent here. And while jobs wait, the loop receives what many requests of a
-    /// connection are, so that none of them waits twice, and each is judged by itself.
+    /// connection are, so that none of them waits twice, and each is judged by itself. An idle connection that
+    /// its client has closed needs no worker; as a job it would count before the client's next request.
     fn stays_here(&self, token: Token) -> bool {
         connection_at(&self.slots, token).is_some_and(|connection| {
             connection.has_tasks()
                 || connection.has_steps()
                 || connection.has_work_out::<D>()
                 || (connection.is_multiplexed() && self.dispatcher.has_jobs())
+                || (connection.is_idle::<D>() && connection.transport().is_at_end())
         })
     }
 

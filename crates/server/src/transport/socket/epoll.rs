@@ -162,6 +162,10 @@ impl LoopTransport<Epoll> for Socket {
         let _ = socket::receive(self.fd(), read_buffer);
     }
 
+    fn is_at_end(&self) -> bool {
+        self.ready.hung_up && socket::is_at_end(self.fd())
+    }
+
     fn into_socket(self) -> Result<Socket, Self> {
         Ok(self)
     }

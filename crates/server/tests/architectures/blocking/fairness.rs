@@ -126,3 +126,22 @@ fn without_fairness_who_was_there_first_stays() {
         assert_eq!(client.answer().unwrap().status, 200);
     }
 }
+
+/// A job of its own would count before the client's next request.
+#[test]
+fn an_idle_connection_that_its_client_closes_needs_no_thread() {
+    let server = start(ServerOptions {
+        threads: 1,
+        ..options(Architecture::ThreadPool)
+    });
+    let mut idle = server.connect_from(QUIET);
+    assert_eq!(idle.get("/hello").status, 200);
+    let mut busy = server.connect_from(GREEDY);
+    let request = "GET /gate HTTP/1.1\r\nHost: h\r\n\r\n";
+    busy.stream.write_all(request.as_bytes()).unwrap();
+    server.handler.gate.await_waiting(1);
+    drop(idle);
+    eventually(|| total(&server).closed_for(CloseReason::Client) == 1);
+    server.handler.gate.open();
+    assert_eq!(busy.answer().unwrap().status, 200);
+}
