@@ -29,7 +29,7 @@ fn content_waits_for_the_servers_windows() {
             }
             let mut outcomes = ends.outcomes();
             outcomes.sort_by_key(|event| format!("{event:?}"));
-            let len = |slot| LEN as u64 + u64::from(slot);
+            let len = |slot: u32| LEN as u64 + u64::from(slot);
             let expected = [0, 1, 2, 3, 4].map(|slot| reply(slot, 200, len(slot)));
             assert_eq!(outcomes, expected, "{of_stream} {of_connection} {cut}");
             for (slot, content) in ends.seen.content.iter().enumerate() {
