@@ -88,6 +88,27 @@ fn other_plans_of_the_repository_are_plans() {
 }
 
 #[test]
+fn goals_and_comparisons_are_of_cells_that_one_of_the_grids_has() {
+    for (name, text) in [
+        ("compare", compare::plan()),
+        ("apps", include_str!("../../../lab/apps.toml").to_owned()),
+        (
+            "overload",
+            include_str!("../../../lab/overload.toml").to_owned(),
+        ),
+    ] {
+        let found = unmatched(&text, &[0, 1]);
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+    let text = "name = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"\n\
+                factors = { loops = [1, 2] }\nfull = { factors = { loops = [1, 2, 4] } }\n\
+                except = [{ loops = 4 }, { loops = 8 }]\n";
+    let found = unmatched(text, &[0, 1]);
+    let problems: Vec<&str> = found.iter().map(|one| one.problem.as_str()).collect();
+    assert_eq!(problems, ["series s: except: loops has no level 8"]);
+}
+
+#[test]
 fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
     let plan = plan(&PAPERS[0], &Grid::default());
     assert_eq!(levels(&plan, "models", "service_us").len(), 11);

@@ -16,6 +16,7 @@ use crate::journal::{
     Store, Trial,
 };
 use crate::plan::{Network, Plan};
+use crate::unmatched::unmatched;
 
 /// A run that is asked for.
 #[derive(Clone, Debug)]
@@ -36,6 +37,9 @@ pub struct RunRequest {
     pub now_unix_ms: u64,
     /// Whether nothing is to be written.
     pub is_dry: bool,
+    /// Whether the plan is a part of another one: it keeps exceptions, comparisons and goals of levels
+    /// that it does not have.
+    pub is_part: bool,
 }
 
 /// A run that can be begun or gone on with.
@@ -101,6 +105,9 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, RunnerError> {
     let (in_plan, in_run) = (request.plan.display(), request.out.display());
     let expansion = expand(&plan, head.seed, &head.cpus, &head.left_out);
     let mut expansion = expansion.map_err(RunnerError::at(&in_plan))?;
+    if is_new && !request.is_part {
+        refuse_unmatched(&plan, request, &head.cpus)?;
+    }
     let blocks_planned = expansion.block_count();
     for blocks in &contents.blocks {
         let added = expansion.add_blocks(head.seed, blocks);
@@ -180,6 +187,16 @@ fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, RunnerError>
         left_out.push(server.name.clone());
     }
     Ok(left_out)
+}
+
+/// An exception, a comparison or a goal that does nothing is a slip.
+fn refuse_unmatched(plan: &Plan, request: &RunRequest, cpus: &[usize]) -> Result<(), RunnerError> {
+    let file = request.plan.display();
+    let found = unmatched(plan, cpus).map_err(RunnerError::at(&file))?;
+    match found.first() {
+        None => Ok(()),
+        Some(first) => Err(format!("{file}: {first}").into()),
+    }
 }
 
 /// A folder holds one run, of one plan, by one version, on one machine.
