@@ -67,12 +67,11 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
     if let Some(group) = record.headline() {
         judge_errors("", group, allow, &mut judgement);
         judge_steady(record, group, &mut judgement);
-        let mut others = record.groups.iter().filter(|one| one.name != group.name);
-        if let Some(http2) = others.find(|one| one.name == HTTP2_GROUP) {
-            judge_errors("HTTP/2: ", http2, allow, &mut judgement);
-        }
         for other in record.groups.iter().filter(|one| one.name != group.name) {
-            judge_side_load(other, allow, &mut judgement);
+            match other.name.as_str() {
+                HTTP2_GROUP => judge_errors("HTTP/2: ", other, allow, &mut judgement),
+                _ => judge_side_load(other, allow, &mut judgement),
+            }
         }
     }
     judge_client(record, allow, &mut judgement);
@@ -426,6 +425,13 @@ mod tests {
         assert_eq!(errors, ["HTTP/2: 9 of 9000 requests failed (reset 9)."]);
         let nothing = judged(|it| it.total.tally.completed = 0);
         assert_eq!(nothing, ["HTTP/2: Not one response came."]);
+        // It is no side load, which would be a second reason for the same.
+        let missing = judged(|it| {
+            it.total.tally.errors[ErrorKind::Status4xx as usize] = 9_000;
+            it.total.tally.statuses[3] = 9_000;
+        });
+        let failed = "HTTP/2: 9000 of 9000 requests failed (status_4xx 9000).";
+        assert_eq!(missing, [failed]);
     }
 
     #[test]
