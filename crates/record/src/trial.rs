@@ -240,9 +240,13 @@ pub struct GroupRecord {
     pub phases: Vec<Results>,
     /// By second, in order, warm-up included; seconds in which nothing happened are there too.
     pub series: Vec<SecondRecord>,
-    /// The whole distributions of what came after the end, for the HDR log; not in the JSON.
+    /// The whole distributions of what came after the end, of requests that count, for the HDR log; not
+    /// in the JSON.
     #[serde(skip)]
     pub after_end: SecondBlobs,
+    /// The same of requests that were due in the warm-up.
+    #[serde(skip)]
+    pub warm_up_after_end: SecondBlobs,
 }
 
 /// What one group of clients measured in a stretch of time.
