@@ -15,7 +15,7 @@ use crate::journal::{
     self, AddedBlocks, CapacityTrial, ChartsChange, Contents, JournalError, Line, RunHead, SCHEMA,
     Store, Trial,
 };
-use crate::plan::{Network, Plan};
+use crate::plan::{Network, Plan, Site};
 use crate::unmatched::unmatched;
 
 /// A run that is asked for.
@@ -159,6 +159,7 @@ fn new_head(plan: &Plan, request: &RunRequest) -> Result<RunHead, RunnerError> {
         schema: SCHEMA.to_owned(),
         name: plan.name.clone(),
         plan_toml: plan.text.clone(),
+        plan_folder: plan.folder.display().to_string(),
         seed: request.seed.unwrap_or(plan.seed),
         version: request.version.clone(),
         command: request.command.clone(),
@@ -204,6 +205,9 @@ fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(),
     let what = if !is_same_but_for_charts(&head.plan_toml, &plan.text) {
         let (name, file) = (&head.name, request.plan.display());
         format!("has another plan (\"{name}\", or {file} before a change)")
+    } else if is_of_other_folder(plan, request, head) {
+        let (then, now) = (&head.plan_folder, plan.folder.display());
+        format!("was begun with the plan in {then}, and this one names files in {now}")
     } else if let Some(seed) = request.seed.filter(|seed| *seed != head.seed) {
         format!("has the seed {}, not {seed}", head.seed)
     } else if head.version != request.version {
@@ -219,6 +223,18 @@ fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(),
         "{}: the run in it {what}; right would be another --out, or the run as it was begun",
         request.out.display()
     )))
+}
+
+/// Whether the plan names files beside it, and others than when the run was begun. Parts of plans have
+/// theirs in the folder of the run.
+fn is_of_other_folder(plan: &Plan, request: &RunRequest, head: &RunHead) -> bool {
+    let has_root = match &plan.site {
+        Site::Folder(root) => root.starts_with(&plan.folder),
+        Site::Made(_) => false,
+    };
+    let then = head.plan_folder.as_str();
+    let is_other = !then.is_empty() && plan.folder.display().to_string() != then;
+    is_other && !request.is_part && (has_root || plan.text.contains("{plan}"))
 }
 
 /// What is drawn can be changed after it was measured; what is run cannot.
