@@ -200,7 +200,7 @@ fn judge_steal(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
     let Some(steal_s) = record.machine.steal_s else {
         return;
     };
-    let all_s = record.run.ran_s * f64::from(record.machine.cpus.max(1));
+    let all_s = record.counted_span_s() * f64::from(record.machine.cpus.max(1));
     // The kernel counts in ticks of 10 ms: in a short trial, they can be more than there was time.
     let share = (steal_s / all_s).min(1.0);
     if all_s > 0.0 && share > allow.steal {
@@ -392,7 +392,7 @@ mod tests {
                 });
             }),
             (
-                "The hypervisor kept 5.0 % of the machine's time; at most 2.0 %",
+                "The hypervisor kept 5.6 % of the machine's time; at most 2.0 %",
                 |it| {
                     it.machine.steal_s = Some(1.0);
                 },
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn a_plan_that_allows_the_whole_machine_to_others_allows_all_that_can_be_counted() {
         let change = |it: &mut TrialRecord| {
-            it.run.ran_s = 0.02;
+            it.phases[1].end_s = it.phases[1].begin_s + 0.02;
             it.machine.steal_s = Some(0.05);
         };
         assert!(discarded(change, Allow::default()).discarded[0].contains("kept 100.0 %"));
