@@ -49,7 +49,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
     /// What it is to take the place of.
     pub(crate) before: Option<&'a Certificate>,
-    pub(crate) method: Method01,
+    /// Those that can be answered; the first that the authority offers is.
+    pub(crate) methods: Vec<Method01>,
     /// Shows the response to a challenge: token, response, digest.
     pub(crate) show: &'a Show<'a>,
 }
@@ -235,11 +236,10 @@ impl Authority {
                 let mut all = authorization.challenges.iter();
                 all.any(|it| it.r#type == *kind)
             };
-            let (method, kind) = [wanted.method, wanted.method.other()]
-                .map(|method| (method, method.kind()))
-                .into_iter()
+            let (method, kind) = (wanted.methods.iter())
+                .map(|method| (*method, method.kind()))
                 .find(|(_, kind)| offers(kind))
-                .ok_or_else(|| Failed::refused("the authority offers DNS-01 alone"))?;
+                .ok_or_else(|| Failed::refused(none_offered(&wanted.methods)))?;
             let Some(mut challenge) = authorization.challenge(kind) else {
                 continue; // it was found above
             };
@@ -306,13 +306,15 @@ impl Method01 {
             Self::TlsAlpn => ChallengeType::TlsAlpn01,
         }
     }
+}
 
-    fn other(self) -> Self {
-        match self {
-            Self::Http => Self::TlsAlpn,
-            Self::TlsAlpn => Self::Http,
-        }
-    }
+fn none_offered(methods: &[Method01]) -> String {
+    let names = methods.iter().map(|method| match method {
+        Method01::Http => "HTTP-01",
+        Method01::TlsAlpn => "TLS-ALPN-01",
+    });
+    let names: Vec<_> = names.collect();
+    format!("the authority does not offer {}", names.join(" or "))
 }
 
 fn order_file(name: &str) -> String {

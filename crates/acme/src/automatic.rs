@@ -232,8 +232,9 @@ impl Automatic {
         }
         self.schedule.ordering(name, now);
         self.keep()?;
-        let methods = &self.options.methods;
+        let mut methods = self.options.methods.clone();
         let turn = self.schedule.failures_of(name) as usize % methods.len().max(1);
+        methods.rotate_left(turn);
         let shared = (&self.tokens, &self.certificates);
         let show = |method, token: &str, response: &str, digest: &[u8]| {
             let shown = Shown::new(method, (name, token), (response, digest), shared);
@@ -242,7 +243,7 @@ impl Automatic {
         let wanted = Wanted {
             name,
             before: self.served.get(name),
-            method: methods.get(turn).copied().unwrap_or(Method01::Http),
+            methods,
             show: &show,
         };
         let shown = self.shown.entry(name.to_owned()).or_default();

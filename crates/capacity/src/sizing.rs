@@ -385,12 +385,11 @@ impl Sizer {
         self.pressed = 0;
     }
 
-    /// The size to come down to, where threads wait for CPUs.
+    /// The size to come down to, where threads wait for CPUs or use half of them.
     fn too_many(&self, recent: &Sample, cpus: f64) -> Option<usize> {
         let useful = recent.threads_for(cpus);
-        let waits_for_cpus =
-            recent.ready_us > 0.1 * recent.cpu_us || recent.cpus_used() > 0.5 * cpus;
-        if recent.jobs < JOBS_MIN || !waits_for_cpus || self.size as f64 <= TOO_MANY * useful {
+        let needs_cpus = recent.ready_us > 0.1 * recent.cpu_us || recent.cpus_used() > 0.5 * cpus;
+        if recent.jobs < JOBS_MIN || !needs_cpus || self.size as f64 <= TOO_MANY * useful {
             return None;
         }
         let fewer = (useful.ceil() as usize).clamp(self.bounds.min, self.bounds.max);

@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
-use crate::files;
 use crate::flags::high::Plan;
+use crate::secrets::refuse_inside;
 use loadline_spec::values::{AnyTime, Auto};
 
 /// Where the pages are.
@@ -37,7 +37,7 @@ impl Mounted {
             return Ok(None);
         };
         if let Some(file) = database.file() {
-            refuse_inside(file, root)?;
+            refuse_inside(&format!("--accounts sqlite:{}", file.display()), file, root)?;
         }
         let mut options = Options::new(database);
         BASE.clone_into(&mut options.base);
@@ -112,20 +112,5 @@ impl Mounted {
         if self.runtime.block_on(closing).is_err() {
             tracing::warn!("accounts: connections to the database were cut");
         }
-    }
-}
-
-/// Refuses a file that the server would hand out. One whose directory is not there cannot be made, and
-/// opening it says so.
-fn refuse_inside(file: &Path, root: &Path) -> Result<(), Failure> {
-    let is_inside = files::full(file).is_some_and(|full| full.starts_with(root));
-    match is_inside {
-        false => Ok(()),
-        true => Err(Failure::usage(format!(
-            "--accounts sqlite:{}: in the directory that is served, {}; right would be a place \
-             outside of it",
-            file.display(),
-            root.display()
-        ))),
     }
 }

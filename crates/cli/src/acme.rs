@@ -10,7 +10,7 @@ use loadline_acme::{
 };
 use loadline_observe::{Figure, Section};
 use loadline_proto::Http2;
-use loadline_spec::serve::{ClientCertificate, LETS_ENCRYPT, Listen, ServeSpec};
+use loadline_spec::serve::{AcmeSpec, ClientCertificate, LETS_ENCRYPT, Listen, ServeSpec};
 use loadline_tls::{Authorities, Certificates};
 
 use crate::failure::Failure;
@@ -32,10 +32,6 @@ pub(crate) fn open(
         Some(path) => Authorities::from_file(path),
         None => Authorities::of_system(),
     };
-    let folder = match &acme.acme_dir {
-        Some(path) => path.0.clone(),
-        None => state_dir()?,
-    };
     let mut names: Vec<String> = Vec::new();
     for name in &acme.acme_domain {
         if !names.contains(&name.0) {
@@ -51,7 +47,7 @@ pub(crate) fn open(
         names,
         directory: directory.map_or_else(|| LETS_ENCRYPT.to_owned(), |it| it.0.clone()),
         trusted: trusted.map_err(|error| Failure::usage(format!("--acme-ca: {error}")))?,
-        folder,
+        folder: folder(acme)?,
         terms_agreed: acme.acme_agree_to_terms,
         external_account: external
             .map_err(|error| Failure::usage(format!("--acme-eab-key: {error}")))?,
@@ -66,6 +62,16 @@ pub(crate) fn open(
         Failure::usage(format!("{option}: {error}"))
     })?;
     Ok(Some(automatic))
+}
+
+/// Where account, keys and certificates are kept.
+pub(crate) fn folder(acme: &AcmeSpec) -> Result<PathBuf, Failure> {
+    let given = acme.acme_dir.as_ref().map(|path| path.0.clone());
+    given.or_else(default_state_dir).ok_or_else(|| {
+        Failure::usage(
+            "--acme-dir: there is no home directory to keep certificates in; right would be a path",
+        )
+    })
 }
 
 /// What the status page shows.
@@ -100,12 +106,4 @@ fn methods(spec: &ServeSpec) -> Vec<Method01> {
     let has_https = spec.listen.iter().any(|it| matches!(it, Listen::Https(_)));
     let tls = (has_https && !asks_all).then_some(Method01::TlsAlpn);
     http.into_iter().chain(tls).collect()
-}
-
-fn state_dir() -> Result<PathBuf, Failure> {
-    default_state_dir().ok_or_else(|| {
-        Failure::usage(
-            "--acme-dir: there is no home directory to keep certificates in; right would be a path",
-        )
-    })
 }

@@ -20,6 +20,7 @@ mod lab;
 mod load;
 mod logs;
 mod precompress;
+mod secrets;
 mod serve;
 mod signals;
 mod start_up;

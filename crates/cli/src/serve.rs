@@ -25,6 +25,7 @@ use crate::diagnostics;
 use crate::failure::{Exit, Failure};
 use crate::flags::high::{Machine, Plan};
 use crate::logs::{LogEnds, Logs};
+use crate::secrets;
 use crate::signals::{self, Times};
 use crate::start_up;
 use crate::tls::{self, Reload, Tls};
@@ -35,6 +36,7 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     diagnostics::start(level(running.log_level.0.0))
         .map_err(|error| Failure::failed(format!("diagnostics: {error}")))?;
     let root = directory("DIR", &plan.flags.root)?;
+    secrets::refuse_served(&plan.flags, &root)?;
     let memory = MemoryBudget::new(plan.memory_bytes_max);
     memory.reserve(plan.cache_bytes_max);
     let files = static_files(plan, &root, &memory)?;

@@ -2,12 +2,22 @@
 //! without a clock; here, that trials are run, judged and printed.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+#[path = "load/certificates.rs"]
+mod certificates;
+
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use loadline_capacity::search::TrialOutcome;
 use loadline_lab::capacity::{Capacity, SCHEMA};
-use loadline_stub::{Listening, Stall, Stub, StubOptions};
+use loadline_stub::{Listening, Stall, Stub, StubOptions, TlsIdentity};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::certificates::{params, write_client, write_server};
 
 /// Runs it with few and short trials.
 fn capacity(words: &[&str]) -> Output {
@@ -164,6 +174,106 @@ fn a_command_is_started_afresh_for_each_trial() {
         let command = one.server.command.join(" ");
         assert!(command.contains("--listen=127.0.0.1:"), "{command}");
         assert!(!one.server.cpus.is_empty());
+    }
+}
+
+/// A search with few and short trials.
+const SHORT: [&str; 8] = [
+    "--slo=p50 < 1s",
+    "--budget=4s",
+    "--trial=300ms",
+    "--sweep=200ms",
+    "--warm-up=50ms",
+    "--from=200",
+    "--to=1000",
+    "--connections=8",
+];
+
+/// What the stub shows to clients, from the files of this folder.
+fn identity(folder: &Path) -> TlsIdentity {
+    let certificate = CertificateDer::from_pem_file(folder.join("c.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(folder.join("k.pem")).unwrap();
+    let config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsIdentity(Arc::new(config))
+}
+
+#[test]
+fn a_url_of_https_is_searched_if_its_certificate_is_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    write_server(folder.path(), params("127.0.0.1"));
+    let stub = Stub::start(StubOptions {
+        tls: Some(identity(folder.path())),
+        ..StubOptions::default()
+    });
+    let stub = stub.unwrap();
+    let url = format!("https://{}/", stub.address());
+    let output = capacity(&[&SHORT[..], &[url.as_str()]].concat());
+    let why = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{why}");
+    assert!(why.contains("not signed by a trusted authority"), "{why}");
+    assert_eq!(why.lines().count(), 1, "{why}");
+
+    let json = folder.path().join("capacity.json");
+    let more = [
+        format!("--load=--cacert={}", folder.path().join("c.pem").display()),
+        format!("--json={}", json.display()),
+        url,
+    ];
+    let more = more.each_ref().map(String::as_str);
+    let output = capacity(&[&SHORT[..], &more].concat());
+    let code = output.status.code().unwrap();
+    assert!(ANSWERS.contains(&code), "{}", said(&output));
+    let (headline, capacity) = result(&output, &json);
+    assert_eq!(headline, capacity.headline());
+    assert!(!capacity.evidence.is_empty());
+    let requests = stub.stop().unwrap().counts.requests;
+    assert!(requests > 10, "{requests}");
+}
+
+#[test]
+fn a_command_of_https_is_started_for_clients_with_certificates() {
+    let folder = tempfile::tempdir().unwrap();
+    write_server(folder.path(), params("127.0.0.1"));
+    write_client(folder.path());
+    let json = folder.path().join("capacity.json");
+    let of = |option: &str, name: &str| format!("{option}={}", folder.path().join(name).display());
+    let load = [
+        of("--load=--cacert", "c.pem"),
+        of("--load=--cert", "ada-c.pem"),
+        of("--load=--key", "ada-k.pem"),
+        of("--json", "capacity.json"),
+    ];
+    let command = [
+        "--",
+        env!("CARGO_BIN_EXE_loadline"),
+        "serve",
+        "{root}",
+        "--listen=https://127.0.0.1:{port}",
+    ];
+    let server = [
+        of("--tls-cert", "c.pem"),
+        of("--tls-key", "k.pem"),
+        of("--tls-client-ca", "ca.pem"),
+    ];
+    let (load, server) = (
+        load.each_ref().map(String::as_str),
+        server.each_ref().map(String::as_str),
+    );
+    let output = capacity(&[&SHORT[..], &load, &command, &server].concat());
+    let code = output.status.code().unwrap();
+    assert!(ANSWERS.contains(&code), "{}", said(&output));
+    let (_, capacity) = result(&output, &json);
+    // A first trial without an answer would have ended the search.
+    assert!(!capacity.evidence.is_empty());
+    let evidence = capacity.evidence.iter();
+    for one in evidence.filter(|one| one.measured.is_some()) {
+        let command = one.server.command.join(" ");
+        assert!(command.contains("--listen=https://127.0.0.1:"), "{command}");
     }
 }
 

@@ -114,6 +114,8 @@ pub struct RunHead {
     pub name: String,
     /// The plan as it was read, whole, so that the run can be gone on with and repeated.
     pub plan_toml: String,
+    /// The folder of the plan's file: what it names beside it is there. Empty in older journals.
+    pub plan_folder: String,
     /// The seed of the order of trials and of their loads.
     pub seed: u64,
     /// Version of Loadline.

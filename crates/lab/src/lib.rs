@@ -31,4 +31,5 @@ pub mod progress;
 pub mod report;
 pub mod runner;
 pub mod slo;
+pub mod unmatched;
 pub mod verify;

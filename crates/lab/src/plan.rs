@@ -28,6 +28,7 @@ pub(crate) use load::PlannedLoad;
 pub use loadline_spec::table_words as words;
 pub(crate) use options::fill;
 pub use options::in_place;
+pub(crate) use series::{has_level, levels_of};
 pub(crate) use server::spellings;
 pub use server::{Server, ServerKind, ServerSpec};
 

@@ -129,7 +129,9 @@ impl Sampler {
             (stations.servers(&last.snapshot).into_iter()).zip(stations.servers(&now.snapshot));
         let server_s: Vec<f64> = sizes.map(|(a, b)| f64::midpoint(a, b) * span_s).collect();
         let uses = stations.list().iter().zip(&busy_s).zip(&server_s);
-        let use_of = uses.map(|((it, busy_s), server_s)| (it.name, busy_s / server_s));
+        // The turn of a loop counts when it ends, and may have begun before the last reading.
+        let use_of =
+            uses.map(|((it, busy_s), server_s)| (it.name, (busy_s / server_s).clamp(0.0, 1.0)));
         let use_of = use_of.collect();
         let refusals = Refusals::of(&counts);
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
@@ -346,6 +348,17 @@ mod tests {
         assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
         assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
         assert!(load.interval.is_some());
+    }
+
+    #[test]
+    fn no_more_than_all_of_a_station_is_in_use() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        for (age_s, seconds) in [(3, 10), (2, 14)] {
+            let age = Duration::from_secs(age_s);
+            sampler.refresh(&stations, GOAL, || reading(age, seconds));
+        }
+        let newest = sampler.newest().unwrap();
+        assert_eq!(newest.use_of[1], ("workers", 1.0));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! From a plan with two grids to a plain plan.
 
+use std::path::Path;
+
+use loadline_lab::plan::Plan;
+use loadline_lab::unmatched::{Unmatched, unmatched as unmatched_in};
 use toml::{Table, Value};
 
 use crate::error::{GridError, PaperError};
@@ -93,6 +97,27 @@ impl Grid {
             series.insert("replicates".to_owned(), Value::Integer(replicates.into()));
         }
     }
+}
+
+/// What exceptions, comparisons and goals of a plan name that neither of its grids has, on a machine with
+/// these CPUs. Nothing, if one of the grids is no plan: whoever runs that one is told why.
+#[must_use]
+pub fn unmatched(text: &str, cpus: &[usize]) -> Vec<Unmatched> {
+    let of_grid = |full: bool| {
+        let grid = Grid {
+            full,
+            ..Grid::default()
+        };
+        let text = grid.plain(text).ok()?;
+        let plan = Plan::parse(&text, "plan", Path::new(".")).ok()?;
+        unmatched_in(&plan, cpus).ok()
+    };
+    let (Some(mut reduced), Some(full)) = (of_grid(false), of_grid(true)) else {
+        return Vec::new();
+    };
+    let key = |one: &Unmatched| (one.place, one.problem.clone());
+    reduced.retain(|one| full.iter().any(|other| key(one) == key(other)));
+    reduced
 }
 
 /// Tables are merged; anything else is replaced.

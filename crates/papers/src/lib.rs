@@ -25,7 +25,7 @@ mod times;
 
 pub use error::{GridError, PaperError};
 pub use focus::focused;
-pub use grid::Grid;
+pub use grid::{Grid, unmatched};
 pub use paper::{PAPERS, Paper};
 pub use times::{PaperTime, sum_said};
 

@@ -87,6 +87,57 @@ fn other_plans_of_the_repository_are_plans() {
     }
 }
 
+/// Scripts and configurations put paths between quotes: folders may have spaces in their names.
+#[test]
+fn paths_in_scripts_and_configurations_are_quoted() {
+    for (name, text) in [
+        ("compare", compare::plan()),
+        (
+            "overload",
+            include_str!("../../../lab/overload.toml").to_owned(),
+        ),
+    ] {
+        let text = Grid::default().plan_text(&text, name).unwrap();
+        let plan = Plan::parse(&text, name, Path::new("/")).unwrap();
+        let mut count = 0;
+        for server in plan.servers.values() {
+            let scripts = server.command.iter().filter(|word| word.contains(' '));
+            for text in scripts.chain(&server.configuration) {
+                for place in ["{dir}", "{root}", "{configuration}", "$0", "$1", "$4"] {
+                    for (at, _) in text.match_indices(place) {
+                        let line = text[..at].rsplit('\n').next().unwrap();
+                        let is_quoted = line.matches('"').count() % 2 == 1;
+                        assert!(is_quoted, "{name} {}: {line}{place}", server.name);
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert!(count > 5, "{name}: {count}");
+    }
+}
+
+#[test]
+fn goals_and_comparisons_are_of_cells_that_one_of_the_grids_has() {
+    for (name, text) in [
+        ("compare", compare::plan()),
+        ("apps", include_str!("../../../lab/apps.toml").to_owned()),
+        (
+            "overload",
+            include_str!("../../../lab/overload.toml").to_owned(),
+        ),
+    ] {
+        let found = unmatched(&text, &[0, 1]);
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+    let text = "name = \"t\"\n[servers.loadline]\n[[series]]\nname = \"s\"\n\
+                factors = { loops = [1, 2] }\nfull = { factors = { loops = [1, 2, 4] } }\n\
+                except = [{ loops = 4 }, { loops = 8 }]\n";
+    let found = unmatched(text, &[0, 1]);
+    let problems: Vec<&str> = found.iter().map(|one| one.problem.as_str()).collect();
+    assert_eq!(problems, ["series s: except: loops has no level 8"]);
+}
+
 #[test]
 fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
     let plan = plan(&PAPERS[0], &Grid::default());

@@ -81,8 +81,8 @@ pub enum StreamFault {
 pub trait StreamObserver {
     /// The first bytes of a response have come.
     fn begun(&mut self, _slot: u32) {}
-    /// A field of a response, or of its trailers; the status is 0 before it is known, and in interim
-    /// responses.
+    /// A field of a response, of an interim one before it, or of its trailers, with the status of that
+    /// response; 0: it is not known yet.
     fn field(&mut self, _slot: u32, _status: u16, _name: &[u8], _value: &[u8]) {}
     /// A piece of content.
     fn content(&mut self, _slot: u32, _piece: &[u8]) {}

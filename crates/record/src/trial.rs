@@ -176,9 +176,9 @@ pub struct MachineRecord {
     pub port_first: Option<u16>,
     /// Last of them.
     pub port_last: Option<u16>,
-    /// CPU time that the hypervisor kept from the machine during the run, all CPUs together.
+    /// CPU time that the hypervisor kept from the machine in the counted time, all CPUs together.
     pub steal_s: Option<f64>,
-    /// Time during which the control group's quota held the client, all its CPUs together.
+    /// The part of that time for which the control group's quota held the client, summed over CPUs.
     pub throttled_s: Option<f64>,
     /// The network before the run.
     pub network_before: NetworkRecord,
@@ -240,9 +240,13 @@ pub struct GroupRecord {
     pub phases: Vec<Results>,
     /// By second, in order, warm-up included; seconds in which nothing happened are there too.
     pub series: Vec<SecondRecord>,
-    /// The whole distributions of what came after the end, for the HDR log; not in the JSON.
+    /// The whole distributions of what came after the end, of requests that count, for the HDR log; not
+    /// in the JSON.
     #[serde(skip)]
     pub after_end: SecondBlobs,
+    /// The same of requests that were due in the warm-up.
+    #[serde(skip)]
+    pub warm_up_after_end: SecondBlobs,
 }
 
 /// What one group of clients measured in a stretch of time.
@@ -560,6 +564,17 @@ impl TrialRecord {
     pub(crate) fn wait_s(&self) -> f64 {
         let waits = self.threads.iter().map(|thread| thread.after_end_s);
         waits.fold(0.0, f64::max)
+    }
+
+    /// From the begin of the first counted phase to the end of the last; of none, the whole run.
+    #[must_use]
+    pub fn counted_span_s(&self) -> f64 {
+        let mut counted = self.phases.iter().filter(|phase| phase.counted);
+        let Some(first) = counted.next() else {
+            return self.run.ran_s;
+        };
+        let last = counted.next_back().unwrap_or(first);
+        (last.end_s - first.begin_s).max(0.0)
     }
 
     /// The phase at the middle of a second of the series, or the last one if it ended before;

@@ -13,6 +13,11 @@ const REFUSALS_MAX: usize = 64;
 /// turns, and until then all of them see the same one; a thread that is busy with it ends it later.
 pub(crate) const EVICTIONS_MAX: usize = 64;
 
+/// Turns of loops, one after the other, in which an idle connection is looked for in place of one over the
+/// cap; then it is refused. One with unread input is no longer idle a turn later. With io_uring, unread
+/// completions of others can hide for some turns which connections are idle.
+pub(crate) const EVICTION_TRIES_MAX: u32 = 32;
+
 /// New work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -75,6 +80,8 @@ pub(crate) struct Handoff {
     pub(crate) verdict: Verdict,
     /// Whose it is.
     pub(crate) client: ClientKey,
+    /// Turns in which no idle connection could be closed for it.
+    pub(crate) tries: u32,
 }
 
 /// Requests are answered with 503.

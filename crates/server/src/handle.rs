@@ -106,7 +106,7 @@ impl Control {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let parts = self.0.parts();
-        let counted = parts.registry.snapshot();
+        let counted = parts.registry.snapshot(parts.clock.now_us());
         let connections = counted.total.connections;
         Snapshot {
             memory_budget_bytes: parts.memory.limit_bytes(),

@@ -507,7 +507,7 @@ impl Simulation {
                 summary.unanswered += 1;
             }
         }
-        let total = self.site.registry.snapshot().total;
+        let total = self.site.registry.snapshot(0).total;
         let closed = |reason| total.closed_for(reason) as usize;
         let may_be_lost = closed(CloseReason::Refused) + closed(CloseReason::Evicted) + LOST_MAX;
         assert!(

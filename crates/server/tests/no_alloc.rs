@@ -63,9 +63,9 @@ fn whole_turns_of_the_loop_allocate_nothing() {
     let mut streams: Vec<TcpStream> = (0..8)
         .map(|_| {
             let stream = TcpStream::connect(address).expect("a connection");
-            let patience = Some(Duration::from_secs(20));
+            let timeout = Some(Duration::from_secs(20));
             stream.set_nodelay(true).expect("no delay");
-            stream.set_read_timeout(patience).expect("a timeout");
+            stream.set_read_timeout(timeout).expect("a timeout");
             stream
         })
         .collect();

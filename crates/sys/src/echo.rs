@@ -26,7 +26,7 @@ impl EchoSocket {
     ///
     /// # Errors
     /// The process may not (`CAP_NET_RAW`).
-    pub fn open(identifier: u16, patience: Duration) -> io::Result<Self> {
+    pub fn open(identifier: u16, timeout: Duration) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(
             AddressFamily::INET,
@@ -35,8 +35,8 @@ impl EchoSocket {
             Some(ipproto::ICMP),
         )?;
         let socket = UdpSocket::from(socket);
-        socket.set_read_timeout(Some(patience))?;
-        socket.set_write_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
         Ok(Self { socket, identifier })
     }
 

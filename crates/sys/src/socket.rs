@@ -1,6 +1,7 @@
 //! Sockets: listening, accepting, receiving, closing.
 
 use std::fmt;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -152,7 +153,37 @@ pub(crate) fn set_option(
     }
 }
 
+/// Two servers that start at once would both find a dead socket, or one that is bound and does not listen
+/// yet: the second would remove the file of the first. So one at a time is here.
 fn listen_unix(path: &Path, options: ListenOptions) -> io::Result<OwnedFd> {
+    let lock = lock_folder(path)?;
+    let listening = listen_at(path, options);
+    if let Some(lock) = lock {
+        let _ = lock.unlock(); // a child may have the descriptor until it executes its program
+    }
+    listening
+}
+
+/// Locks the folder of a socket. `None`: that cannot be, since this user may not read it for instance.
+///
+/// # Errors
+/// Another process is there now: the address is in use.
+fn lock_folder(path: &Path) -> io::Result<Option<File>> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let Ok(folder) = File::open(folder) else {
+        return Ok(None);
+    };
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::WouldBlock) => Err(Errno::ADDRINUSE.into()),
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+fn listen_at(path: &Path, options: ListenOptions) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = new_socket(AddressFamily::UNIX)?;
     match net::bind(&socket, &address) {
@@ -503,6 +534,31 @@ mod tests {
             receive(server.socket.as_fd(), &mut [0; 8]).unwrap(),
             Some(1)
         );
+    }
+
+    #[test]
+    fn of_servers_that_start_at_once_one_replaces_a_dead_socket_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = ListenAddr::Unix(path.clone());
+        drop(listen(&address, OPTIONS).unwrap());
+        let other = File::open(folder.path()).unwrap();
+        other.lock().unwrap();
+        let error = listen(&address, OPTIONS).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists());
+        other.unlock().unwrap();
+        for round in 0..20 {
+            let listening: Vec<_> = std::thread::scope(|scope| {
+                let start = |_| scope.spawn(|| listen(&address, OPTIONS));
+                let starts: Vec<_> = (0..4).map(start).collect();
+                let results = starts.into_iter().map(|start| start.join().unwrap());
+                results.filter_map(Result::ok).collect()
+            });
+            assert_eq!(listening.len(), 1, "round {round}");
+            let _client = UnixStream::connect(&path).unwrap();
+            accepted(&listening[0].0);
+        }
     }
 
     #[test]

@@ -294,6 +294,12 @@ impl Layer for TlsLayer {
                 if self.server.is_none() {
                     self.failure = Some(Box::new(failure::of(&error)));
                 }
+                if self.is_early {
+                    self.end_early();
+                }
+                if std::mem::take(&mut self.is_early) {
+                    add_failed(self.server.as_deref()); // it was still going on
+                }
                 let text = "bytes that are no record of this connection";
                 return Err(Fault::bad_request(text));
             }

@@ -3,6 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(unreachable_pub, reason = "modules of a test")]
 
+#[macro_use]
+#[path = "../../../server/tests/conformance/model.rs"]
+mod model;
+
+mod challenges;
 mod dns;
 mod external;
 mod front;

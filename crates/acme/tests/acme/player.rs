@@ -14,8 +14,14 @@ use crate::front::{Answer, Front, ReceivedRequest};
 /// What stands in the file for the authority's address.
 pub const BASE: &str = "https://authority";
 
+/// The challenge over TLS (RFC 8737).
+const TLS_ALPN_01: &str = "tls-alpn-01";
+
 /// The response to a GET of a path at the server that is validated.
 type Fetch = dyn Fn(&str) -> String + Send;
+
+/// The certificate of a handshake for `acme-tls/1` with it; `None`: there is no connection.
+type Handshake = dyn Fn() -> Option<Vec<u8>> + Send;
 
 /// The recorded exchange, played.
 pub struct Played {
@@ -25,11 +31,17 @@ pub struct Played {
 }
 
 impl Played {
+    /// Validates over HTTP alone.
     pub fn start(fetch: Box<Fetch>) -> Self {
+        Self::validating(fetch, Box::new(|| None))
+    }
+
+    /// The same over TLS, too: as if the record had that challenge in place of the one over HTTP.
+    pub fn validating(fetch: Box<Fetch>, handshake: Box<Handshake>) -> Self {
         let text = fs::read_to_string(file()).unwrap();
         let record: Value = serde_json::from_str(&text).unwrap();
         let faults = Arc::new(Mutex::new(Vec::new()));
-        let mut player = Player::new(&record, fetch, Arc::clone(&faults));
+        let mut player = Player::new(&record, fetch, handshake, Arc::clone(&faults));
         let base = Arc::new(Mutex::new(String::new()));
         let of_front = Arc::clone(&base);
         let front = Front::start(Box::new(move |request| {
@@ -45,6 +57,12 @@ impl Played {
 
     pub fn name(&self) -> &str {
         self.record["name"].as_str().unwrap()
+    }
+
+    /// The token of the challenge of this kind.
+    pub fn token(&self, kind: &str) -> String {
+        let challenge = challenge(&self.record, kind);
+        challenge["token"].as_str().unwrap().to_owned()
     }
 
     /// Puts the files of then into a state directory.
@@ -80,19 +98,21 @@ struct Player {
     answers: HashMap<(String, String), Vec<Answer>>,
     nonces: Vec<String>,
     fetch: Box<Fetch>,
+    handshake: Box<Handshake>,
     faults: Arc<Mutex<Vec<String>>>,
 }
 
 impl Player {
-    fn new(record: &Value, fetch: Box<Fetch>, faults: Arc<Mutex<Vec<String>>>) -> Self {
+    fn new(
+        record: &Value,
+        fetch: Box<Fetch>,
+        handshake: Box<Handshake>,
+        faults: Arc<Mutex<Vec<String>>>,
+    ) -> Self {
         let mut answers: HashMap<_, Vec<_>> = HashMap::new();
         for it in record["exchanges"].as_array().unwrap().iter().rev() {
             let text = |name: &str| it[name].as_str().unwrap().to_owned();
-            let answer = Answer {
-                status: u16::try_from(it["status"].as_u64().unwrap()).unwrap(),
-                fields: serde_json::from_value(it["fields"].clone()).unwrap(),
-                content: text("content").into_bytes(),
-            };
+            let answer = answer(it);
             let key = (text("method"), text("path"));
             let all = answers.entry(key).or_default();
             // How often it was looked whether an order is done says nothing.
@@ -102,10 +122,13 @@ impl Player {
             }
             all.push(answer);
         }
+        let (path, ready) = ready_over_tls(record);
+        answers.insert(("POST".to_owned(), path), vec![ready]);
         Self {
             answers,
             nonces: Vec::new(),
             fetch,
+            handshake,
             faults,
         }
     }
@@ -163,6 +186,13 @@ impl Player {
     fn validate(&self, challenge: &str) -> Option<()> {
         let challenge: Value = serde_json::from_str(challenge).unwrap();
         let token = challenge["token"].as_str().unwrap();
+        if challenge["type"] == TLS_ALPN_01 {
+            let certificate = (self.handshake)();
+            if certificate.is_none() {
+                self.fault(format!("a challenge over TLS: no certificate, {token}"));
+            }
+            return certificate.map(drop);
+        }
         let get = |token: &str| (self.fetch)(&format!("/.well-known/acme-challenge/{token}"));
         let (response, other) = (get(token), get("other"));
         let is_right = response.starts_with("HTTP/1.1 200 ")
@@ -177,4 +207,41 @@ impl Player {
     fn fault(&self, text: String) {
         self.faults.lock().unwrap().push(text);
     }
+}
+
+/// Of a recorded exchange.
+fn answer(exchange: &Value) -> Answer {
+    Answer {
+        status: u16::try_from(exchange["status"].as_u64().unwrap()).unwrap(),
+        fields: serde_json::from_value(exchange["fields"].clone()).unwrap(),
+        content: exchange["content"].as_str().unwrap().to_owned().into(),
+    }
+}
+
+/// The first exchange with such a path.
+fn exchange<'r>(record: &'r Value, part: &str) -> &'r Value {
+    let mut all = record["exchanges"].as_array().unwrap().iter();
+    let is_it = |it: &&Value| it["path"].as_str().unwrap().contains(part);
+    all.find(is_it).unwrap()
+}
+
+/// The challenge of this kind, as the authorization has it.
+fn challenge(record: &Value, kind: &str) -> Value {
+    let authorization = exchange(record, "authZ")["content"].as_str().unwrap();
+    let authorization: Value = serde_json::from_str(authorization).unwrap();
+    let mut all = authorization["challenges"].as_array().unwrap().iter();
+    all.find(|it| it["type"] == kind).unwrap().clone()
+}
+
+/// Where a client says that the challenge over TLS can be looked at, and the response to that: it was the one
+/// over HTTP then.
+fn ready_over_tls(record: &Value) -> (String, Answer) {
+    let challenge = challenge(record, TLS_ALPN_01);
+    let url = challenge["url"].as_str().unwrap();
+    let path = url.strip_prefix(BASE).unwrap().to_owned();
+    let answer = Answer {
+        content: challenge.to_string().into_bytes(),
+        ..answer(exchange(record, "chalZ"))
+    };
+    (path, answer)
 }

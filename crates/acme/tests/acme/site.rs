@@ -7,8 +7,12 @@ use std::sync::Arc;
 
 use loadline_acme::{HttpChallenges, Tokens};
 use loadline_proto::{Context, Exchange, Handler, Outcome, Protocol, SessionConfig, Status};
-use loadline_server::{Config, ListenAddr, ListenerConfig, ServerConfig, ServerHandle};
-use loadline_tls::{Authorities, Certificates, Profile, TlsClient, TlsOptions, TlsServer};
+use loadline_server::{
+    Config, ListenAddr, ListenerConfig, ServerConfig, ServerHandle, ServerOptions,
+};
+use loadline_tls::{
+    Authorities, Certificates, Profile, TlsClient, TlsClientOptions, TlsOptions, TlsServer, Trust,
+};
 
 pub struct Site {
     pub certificates: Arc<Certificates>,
@@ -34,6 +38,10 @@ impl Handler for Nothing {
 
 impl Site {
     pub fn start() -> Self {
+        Self::start_with(ServerOptions::default())
+    }
+
+    pub fn start_with(options: ServerOptions) -> Self {
         let (certificates, tokens) = (Arc::new(Certificates::default()), Tokens::default());
         let tls = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
         let session = Arc::new(SessionConfig::default());
@@ -46,10 +54,14 @@ impl Site {
             handler: Arc::new(HttpChallenges::new(Nothing, Some(tokens.clone()))),
             listeners: vec![listener(Protocol::Http), listener(tls.protocol())],
         };
+        let of_server = ServerConfig {
+            options,
+            ..ServerConfig::default()
+        };
         Self {
             certificates,
             tokens,
-            handle: loadline_server::serve(config, ServerConfig::default()).unwrap(),
+            handle: loadline_server::serve(config, of_server).unwrap(),
         }
     }
 
@@ -81,6 +93,27 @@ impl Site {
         stream.write_all(request).ok()?;
         stream.read_exact(&mut [0; 12]).ok()?;
         Some(stream.conn.peer_certificates()?.first()?.to_vec())
+    }
+
+    /// The certificate of a handshake for `acme-tls/1`, as an authority does it (RFC 8737); `None`: there is no
+    /// connection.
+    pub fn challenge(&self, name: &str) -> Option<Vec<u8>> {
+        const PROTOCOL: &[u8] = b"acme-tls/1";
+        let options = TlsClientOptions {
+            trust: Trust::Anyone,
+            profile: Profile::Intermediate,
+            certificate: None,
+            resumes: false,
+            key_exchange: None,
+        };
+        let client = TlsClient::with(&options).unwrap().asking_for(&[PROTOCOL]);
+        let socket = TcpStream::connect(self.https()).unwrap();
+        let mut stream = client.stream(name, socket).unwrap();
+        stream.conn.complete_io(&mut stream.sock).ok()?;
+        assert_eq!(stream.conn.alpn_protocol(), Some(PROTOCOL));
+        let certificate = stream.conn.peer_certificates()?.first()?.to_vec();
+        let _ = stream.read_to_end(&mut Vec::new()); // the server ends it: there is nothing to ask for
+        Some(certificate)
     }
 
     fn address(&self, index: usize) -> SocketAddr {

@@ -7,7 +7,7 @@ use loadline_lab::plan::Plan;
 use loadline_lab::report::words::slug;
 use loadline_lab::report::{Figure, Report};
 use loadline_lab::runner::check_quota;
-use loadline_papers::{Grid, Paper, claims, compare, focused};
+use loadline_papers::{Grid, Paper, claims, compare, focused, unmatched};
 
 use super::marks::{Marks, relative};
 use super::report::derived;
@@ -152,6 +152,9 @@ fn named_plan(path: &Path) -> Result<(String, String), Failure> {
     let plain = Grid::default().plan_text(&text, &shown);
     let plan = Plan::parse(&plain.map_err(Failure::usage)?, &shown, &folder);
     let name = plan.map_err(Failure::usage)?.name;
+    if let Some(first) = unmatched(&text, &loadline_sys::affinity::cpus_allowed()).first() {
+        return Err(Failure::usage(format!("{shown}: {first}")));
+    }
     Ok((name, text.replace("{plan}", &folder.display().to_string())))
 }
 
@@ -188,7 +191,7 @@ fn run_plan(
     for (name, text) in files {
         fs::write(folder.join(name), text).map_err(fail)?;
     }
-    let ran = run::run(&LabRunFlags {
+    let ran = run::run_part(&LabRunFlags {
         plan,
         out: out.clone(),
         until_decided: false,

@@ -22,6 +22,15 @@ const WIDTH_DEFAULT: usize = 80;
 
 /// Runs a plan, or goes on with it.
 pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
+    run_plan(flags, false)
+}
+
+/// The same with a part of a plan: one of its grids, some of its series.
+pub(super) fn run_part(flags: &LabRunFlags) -> Result<(), Failure> {
+    run_plan(flags, true)
+}
+
+fn run_plan(flags: &LabRunFlags, is_part: bool) -> Result<(), Failure> {
     // Clients with many connections, and servers, inherit it.
     loadline_sys::usage::raise_descriptor_limit();
     let prepared = prepare(&RunRequest {
@@ -33,6 +42,7 @@ pub(super) fn run(flags: &LabRunFlags) -> Result<(), Failure> {
         command: typed(),
         now_unix_ms: loadline_sys::clock::unix_ms(),
         is_dry: flags.running.dry_run,
+        is_part,
     })
     .map_err(Failure::usage)?;
     check(&prepared)?;

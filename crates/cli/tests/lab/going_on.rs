@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crate::bench::{Bench, numbers, said};
+use crate::program::run;
 
 /// Trials as short as they can be.
 fn plan(replicates: u32) -> String {
@@ -175,4 +176,24 @@ fn a_folder_holds_one_run_of_one_plan() {
         said(&other)
     );
     assert_eq!(bench.journal().trials.len(), 0);
+}
+
+/// The same text in another folder may mean other files.
+#[test]
+fn a_plan_with_files_beside_it_is_another_one_in_another_folder() {
+    for (line, code) in [("", 0), ("\n# What is in {plan} belongs to it.", 2)] {
+        let text = plan(1) + line;
+        let bench = Bench::new(&text);
+        bench.complete();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let copy = elsewhere.path().join("plan.toml");
+        fs::write(&copy, &text).unwrap();
+        let (copy, out) = (copy.to_str().unwrap(), bench.out());
+        let output = run(&["lab", "run", copy, "--out", out.to_str().unwrap()]);
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        let is_refused = text.contains("the run in it was begun with the plan in ");
+        assert_eq!(is_refused, code == 2, "{text}");
+        assert_eq!(bench.run(&[]).status.code(), Some(0));
+    }
 }

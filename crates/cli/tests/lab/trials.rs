@@ -173,6 +173,11 @@ fn mistakes_are_reported_before_the_first_trial() {
             "--burst: it goes with --rate",
         ),
         (
+            "[servers.loadline]",
+            "factors = { loops = [1, 2] }\nexcept = [{ loops = 3 }]",
+            "plan.toml: series s: except: loops has no level 3; right would be one of 1, 2",
+        ),
+        (
             "[servers.x]\ncommand = [\"no-such-server\"]",
             "",
             "server x: no-such-server is not installed; right would be to install it",

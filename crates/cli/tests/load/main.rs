@@ -2,6 +2,7 @@
 //! known beforehand.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod certificates;
 mod counts;
 mod http2;
 mod outputs;

@@ -1,17 +1,15 @@
 //! Load over https: the same counts as over http, and who is not to be trusted.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    date_time_ymd,
-};
+use rcgen::{CertificateParams, date_time_ymd};
 use tempfile::TempDir;
 
+pub(crate) use crate::certificates::params;
+use crate::certificates::{write_client, write_server};
 use crate::peer::{Ending, Peer};
 use crate::program::{Server, site};
 use crate::util::{counted, load, measured, measured_to, number, text};
@@ -27,9 +25,7 @@ impl Https {
     /// With this certificate.
     pub(crate) fn start(params: CertificateParams, more: &[&str]) -> Self {
         let (folder, site) = (tempfile::tempdir().unwrap(), site());
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        write_pair(folder.path(), "", &pem, &key);
+        write_server(folder.path(), params);
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (certificate, key) = (path("c.pem"), path("k.pem"));
         let own = [
@@ -86,15 +82,6 @@ impl Https {
         assert_eq!(connections, number(&all["connections"]), "{options}");
         record
     }
-}
-
-fn write_pair(folder: &Path, prefix: &str, pem: &str, key: &KeyPair) {
-    std::fs::write(folder.join(format!("{prefix}c.pem")), pem).unwrap();
-    std::fs::write(folder.join(format!("{prefix}k.pem")), key.serialize_pem()).unwrap();
-}
-
-pub(crate) fn params(name: &str) -> CertificateParams {
-    CertificateParams::new([name.to_owned()]).unwrap()
 }
 
 #[test]
@@ -258,17 +245,9 @@ fn options_of_tls_are_refused_with_what_would_be_right() {
 
 #[test]
 fn a_client_shows_its_certificate_to_a_server_that_asks() {
-    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut ca = params("authority.example");
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
-    let mut ada = params("ada.example");
-    ada.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let pem = ada.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap().pem();
     let folder = tempfile::tempdir().unwrap();
-    write_pair(folder.path(), "ada-", &pem, &key);
+    write_client(folder.path());
     let path = |name: &str| folder.path().join(name).display().to_string();
-    std::fs::write(path("ca.pem"), ca_pem).unwrap();
     let https = Https::start(params("127.0.0.1"), &["--tls-client-ca", &path("ca.pem")]);
     let shown = format!("--cert {} --key {}", path("ada-c.pem"), path("ada-k.pem"));
     let record = https.measured(&format!("-c 2 -n 10 {shown}"));

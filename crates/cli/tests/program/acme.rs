@@ -127,6 +127,25 @@ fn a_state_directory_that_others_can_read_is_refused() {
 }
 
 #[test]
+fn keys_and_logs_in_the_served_directory_are_refused() {
+    let site = site();
+    let (root, secret) = (site.path().display(), site.path().join("secret"));
+    for line in [
+        "--acme you@example.org --acme-domain example.org --acme-dir",
+        "--tls-cert c.pem --tls-key",
+        "--tls self-signed --access-log",
+    ] {
+        let secret = secret.display();
+        let all = format!("{root} --listen https://127.0.0.1:0 {line} {secret}");
+        let all: Vec<_> = all.split(' ').map(str::to_owned).collect();
+        let message = refusal(&all);
+        let part = format!("{secret}: in the directory that is served");
+        assert!(message.contains(&part), "{message}");
+    }
+    assert!(!secret.exists());
+}
+
+#[test]
 fn what_does_not_fit_is_said_in_one_line() {
     const HTTPS: &str = "--listen https://127.0.0.1:0";
     for (line, parts) in [

@@ -16,9 +16,9 @@ fn lines(log: &Path, count: usize) -> Vec<String> {
 
 #[test]
 fn a_connection_has_two_lines_under_every_architecture() {
-    let site = site();
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
     for architecture in architectures() {
-        let log = site.path().join(format!("{architecture}.log"));
+        let log = logs.path().join(format!("{architecture}.log"));
         let path = log.to_str().unwrap();
         let more = ["--architecture", architecture, "--connection-log", path];
         let mut server = Server::start(site.path(), &more);
@@ -43,8 +43,8 @@ fn a_connection_has_two_lines_under_every_architecture() {
 /// The last lines are those of a drain: they are written before the end.
 #[test]
 fn json_and_the_ends_of_a_drain() {
-    let site = site();
-    let (log, socket) = (site.path().join("log"), site.path().join("socket"));
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
+    let (log, socket) = (logs.path().join("log"), logs.path().join("socket"));
     let address = format!("unix:{}", socket.display());
     let arguments = [
         "--listen",
@@ -92,8 +92,8 @@ fn json_and_the_ends_of_a_drain() {
 
 #[test]
 fn both_logs_are_opened_again_and_counted() {
-    let site = site();
-    let path = |name: &str| site.path().join(name);
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
+    let path = |name: &str| logs.path().join(name);
     let (access, connections) = (path("access"), path("connections"));
     let more = [
         "--access-log",
@@ -147,11 +147,11 @@ fn a_log_that_cannot_be_written_is_refused_by_its_name() {
 /// Nothing ends an idle connection but its client, room for others, or a drain.
 #[test]
 fn idle_connections_stay_where_that_is_wanted() {
-    let site = site();
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
     for architecture in architectures() {
         let more = ["--architecture", architecture, "--idle-timeout", "off"];
         let room = ["--connections-max", "1"];
-        let log = site.path().join(format!("idle {architecture}"));
+        let log = logs.path().join(format!("idle {architecture}"));
         let logging = ["--connection-log", log.to_str().unwrap()];
         let is_bounded = !matches!(architecture, "sequential" | "thread-pool");
         let room = if is_bounded { &room[..] } else { &[] };

@@ -126,9 +126,9 @@ fn request_of_json(line: &str) -> String {
 /// The line says when the request came, and how long its answer took.
 #[test]
 fn json_has_times_in_microseconds() {
-    let site = site();
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
     for architecture in architectures() {
-        let log = site.path().join(architecture);
+        let log = logs.path().join(architecture);
         let more = [
             "--architecture",
             architecture,
@@ -170,10 +170,10 @@ fn three_forms_under_load_and_every_line_whole() {
         ("combined", request_of_combined),
         ("json", request_of_json),
     ];
-    let site = site();
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
     for architecture in architectures() {
         for (form, request_of) in forms {
-            let log = site.path().join(format!("{architecture}-{form}"));
+            let log = logs.path().join(format!("{architecture}-{form}"));
             let path = log.to_str().unwrap();
             let more = [
                 "--architecture",
@@ -192,8 +192,8 @@ fn three_forms_under_load_and_every_line_whole() {
 
 #[test]
 fn combined_is_what_one_gets_without_saying() {
-    let site = site();
-    let log = site.path().join("log");
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
+    let log = logs.path().join("log");
     let server = Server::start(site.path(), &["--access-log", log.to_str().unwrap()]);
     load(server.address(), 1, 1);
     all_there(
@@ -237,9 +237,9 @@ fn standard_output_is_the_logs_own() {
 
 #[test]
 fn sighup_opens_the_log_again_and_loses_nothing() {
-    let site = site();
-    let log = site.path().join("log");
-    let old = site.path().join("log.1");
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
+    let log = logs.path().join("log");
+    let old = logs.path().join("log.1");
     let more = [
         "--access-log",
         log.to_str().unwrap(),
@@ -279,12 +279,12 @@ fn sighup_opens_the_log_again_and_loses_nothing() {
 
 #[test]
 fn a_log_that_cannot_be_opened_again_goes_on_where_it_was() {
-    let site = site();
-    let folder = site.path().join("logs");
+    let (site, logs) = (site(), tempfile::tempdir().unwrap());
+    let folder = logs.path().join("logs");
     fs::create_dir(&folder).unwrap();
     let log = folder.join("log");
     let mut server = Server::start(site.path(), &["--access-log", log.to_str().unwrap()]);
-    let moved = site.path().join("moved");
+    let moved = logs.path().join("moved");
     fs::rename(&folder, &moved).unwrap();
     server.signal("HUP");
     server.line_with("cannot be opened again");

@@ -210,9 +210,8 @@ fn a_directory_that_cannot_be_served() {
         2,
         &["--error-pages", "404.html"],
     );
-    let log = format!("{nowhere}/log");
     refuses(
-        &["serve", folder, "--access-log", &log],
+        &["serve", folder, "--access-log", "/nowhere/log"],
         2,
         &["--access-log", "no such directory"],
     );
@@ -259,7 +258,10 @@ fn no_permission() {
     }
     let log = secret.join("log");
     let socket = format!("unix:{}", secret.join("socket").display());
-    let (root, secret) = (folder.path().to_str().unwrap(), secret.to_str().unwrap());
+    let public = folder.path().join("public");
+    std::fs::create_dir(&public).unwrap();
+    open(&public, 0o755);
+    let (root, secret) = (public.to_str().unwrap(), secret.to_str().unwrap());
     let output = as_nobody(&copy, &["serve", secret]);
     refused(
         &output,

@@ -196,7 +196,8 @@ fn check_names(
             "except, a_a and compare name levels of factors, and {name} is none of this series"
         )));
     }
-    // Parts of a plan keep its exceptions and comparisons (`full`, claims), whatever levels they have.
+    // Parts of a plan keep its exceptions and comparisons (`full`, claims), whatever levels they have: those
+    // of a whole plan are checked when it is run (`unmatched`).
     let mut repeated = selected.iter().flatten();
     match repeated.find(|(name, level)| !has_level(series, name, level)) {
         None => Ok(()),
@@ -206,17 +207,23 @@ fn check_names(
     }
 }
 
-/// Whether a factor has a level; those of `server` are the servers, however they are named.
-fn has_level(series: &Series, name: &str, level: &Level) -> bool {
-    let mut factors = series.factors.iter();
+/// Whether a factor of a series has a level.
+pub(crate) fn has_level(series: &Series, name: &str, level: &Level) -> bool {
+    levels_of(series, name).contains(level)
+}
+
+/// The levels of a factor; those of `server` are the servers, however they are named.
+pub(crate) fn levels_of(series: &Series, name: &str) -> Vec<Level> {
+    let factors = series.factors.iter();
     if name != "server" {
-        let factor = factors.find(|factor| factor.name == name);
-        return factor.is_some_and(|it| it.levels.iter().any(|one| one.level == *level));
+        let of_name = factors.filter(|factor| factor.name == name);
+        let levels = of_name.flat_map(|factor| &factor.levels);
+        return levels.map(|level| level.level.clone()).collect();
     }
     let of_levels = factors.flat_map(|factor| &factor.levels);
-    let of_levels = of_levels.filter_map(|one| one.sets.server.as_ref());
-    let mut servers = series.servers.iter().chain(of_levels);
-    servers.any(|server| *level == Level::from(server.as_str()))
+    let of_levels = of_levels.filter_map(|level| level.sets.server.as_deref());
+    let servers = series.servers.iter().map(String::as_str).chain(of_levels);
+    servers.map(Level::from).collect()
 }
 
 /// Whether the load takes what each level sets, and so does a server that may have it. `places` are

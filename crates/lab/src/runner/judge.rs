@@ -67,12 +67,11 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
     if let Some(group) = record.headline() {
         judge_errors("", group, allow, &mut judgement);
         judge_steady(record, group, &mut judgement);
-        let mut others = record.groups.iter().filter(|one| one.name != group.name);
-        if let Some(http2) = others.find(|one| one.name == HTTP2_GROUP) {
-            judge_errors("HTTP/2: ", http2, allow, &mut judgement);
-        }
         for other in record.groups.iter().filter(|one| one.name != group.name) {
-            judge_side_load(other, allow, &mut judgement);
+            match other.name.as_str() {
+                HTTP2_GROUP => judge_errors("HTTP/2: ", other, allow, &mut judgement),
+                _ => judge_side_load(other, allow, &mut judgement),
+            }
         }
     }
     judge_client(record, allow, &mut judgement);
@@ -201,7 +200,7 @@ fn judge_steal(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
     let Some(steal_s) = record.machine.steal_s else {
         return;
     };
-    let all_s = record.run.ran_s * f64::from(record.machine.cpus.max(1));
+    let all_s = record.counted_span_s() * f64::from(record.machine.cpus.max(1));
     // The kernel counts in ticks of 10 ms: in a short trial, they can be more than there was time.
     let share = (steal_s / all_s).min(1.0);
     if all_s > 0.0 && share > allow.steal {
@@ -393,7 +392,7 @@ mod tests {
                 });
             }),
             (
-                "The hypervisor kept 5.0 % of the machine's time; at most 2.0 %",
+                "The hypervisor kept 5.6 % of the machine's time; at most 2.0 %",
                 |it| {
                     it.machine.steal_s = Some(1.0);
                 },
@@ -426,6 +425,13 @@ mod tests {
         assert_eq!(errors, ["HTTP/2: 9 of 9000 requests failed (reset 9)."]);
         let nothing = judged(|it| it.total.tally.completed = 0);
         assert_eq!(nothing, ["HTTP/2: Not one response came."]);
+        // It is no side load, which would be a second reason for the same.
+        let missing = judged(|it| {
+            it.total.tally.errors[ErrorKind::Status4xx as usize] = 9_000;
+            it.total.tally.statuses[3] = 9_000;
+        });
+        let failed = "HTTP/2: 9000 of 9000 requests failed (status_4xx 9000).";
+        assert_eq!(missing, [failed]);
     }
 
     #[test]
@@ -440,7 +446,7 @@ mod tests {
     #[test]
     fn a_plan_that_allows_the_whole_machine_to_others_allows_all_that_can_be_counted() {
         let change = |it: &mut TrialRecord| {
-            it.run.ran_s = 0.02;
+            it.phases[1].end_s = it.phases[1].begin_s + 0.02;
             it.machine.steal_s = Some(0.05);
         };
         assert!(discarded(change, Allow::default()).discarded[0].contains("kept 100.0 %"));

@@ -15,7 +15,8 @@ use crate::journal::{
     self, AddedBlocks, CapacityTrial, ChartsChange, Contents, JournalError, Line, RunHead, SCHEMA,
     Store, Trial,
 };
-use crate::plan::{Network, Plan};
+use crate::plan::{Network, Plan, Site};
+use crate::unmatched::unmatched;
 
 /// A run that is asked for.
 #[derive(Clone, Debug)]
@@ -36,6 +37,9 @@ pub struct RunRequest {
     pub now_unix_ms: u64,
     /// Whether nothing is to be written.
     pub is_dry: bool,
+    /// Whether the plan is a part of another one: it keeps exceptions, comparisons and goals of levels
+    /// that it does not have.
+    pub is_part: bool,
 }
 
 /// A run that can be begun or gone on with.
@@ -101,6 +105,9 @@ pub fn prepare(request: &RunRequest) -> Result<Prepared, RunnerError> {
     let (in_plan, in_run) = (request.plan.display(), request.out.display());
     let expansion = expand(&plan, head.seed, &head.cpus, &head.left_out);
     let mut expansion = expansion.map_err(RunnerError::at(&in_plan))?;
+    if is_new && !request.is_part {
+        refuse_unmatched(&plan, request, &head.cpus)?;
+    }
     let blocks_planned = expansion.block_count();
     for blocks in &contents.blocks {
         let added = expansion.add_blocks(head.seed, blocks);
@@ -152,6 +159,7 @@ fn new_head(plan: &Plan, request: &RunRequest) -> Result<RunHead, RunnerError> {
         schema: SCHEMA.to_owned(),
         name: plan.name.clone(),
         plan_toml: plan.text.clone(),
+        plan_folder: plan.folder.display().to_string(),
         seed: request.seed.unwrap_or(plan.seed),
         version: request.version.clone(),
         command: request.command.clone(),
@@ -182,11 +190,24 @@ fn missing_servers(plan: &Plan, file: &Path) -> Result<Vec<String>, RunnerError>
     Ok(left_out)
 }
 
+/// An exception, a comparison or a goal that does nothing is a slip.
+fn refuse_unmatched(plan: &Plan, request: &RunRequest, cpus: &[usize]) -> Result<(), RunnerError> {
+    let file = request.plan.display();
+    let found = unmatched(plan, cpus).map_err(RunnerError::at(&file))?;
+    match found.first() {
+        None => Ok(()),
+        Some(first) => Err(format!("{file}: {first}").into()),
+    }
+}
+
 /// A folder holds one run, of one plan, by one version, on one machine.
 fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(), RunnerError> {
     let what = if !is_same_but_for_charts(&head.plan_toml, &plan.text) {
         let (name, file) = (&head.name, request.plan.display());
         format!("has another plan (\"{name}\", or {file} before a change)")
+    } else if is_of_other_folder(plan, request, head) {
+        let (then, now) = (&head.plan_folder, plan.folder.display());
+        format!("was begun with the plan in {then}, and this one names files in {now}")
     } else if let Some(seed) = request.seed.filter(|seed| *seed != head.seed) {
         format!("has the seed {}, not {seed}", head.seed)
     } else if head.version != request.version {
@@ -202,6 +223,18 @@ fn refuse_other(plan: &Plan, request: &RunRequest, head: &RunHead) -> Result<(),
         "{}: the run in it {what}; right would be another --out, or the run as it was begun",
         request.out.display()
     )))
+}
+
+/// Whether the plan names files beside it, and others than when the run was begun. Parts of plans have
+/// theirs in the folder of the run.
+fn is_of_other_folder(plan: &Plan, request: &RunRequest, head: &RunHead) -> bool {
+    let has_root = match &plan.site {
+        Site::Folder(root) => root.starts_with(&plan.folder),
+        Site::Made(_) => false,
+    };
+    let then = head.plan_folder.as_str();
+    let is_other = !then.is_empty() && plan.folder.display().to_string() != then;
+    is_other && !request.is_part && (has_root || plan.text.contains("{plan}"))
 }
 
 /// What is drawn can be changed after it was measured; what is run cannot.

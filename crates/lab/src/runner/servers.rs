@@ -247,7 +247,13 @@ mod tests {
 
     #[test]
     fn folders_may_have_spaces_in_their_names() {
-        for name in ["nginx-default", "nginx-tuned", "apache-event", "lighttpd"] {
+        for name in [
+            "nginx-default",
+            "nginx-tuned",
+            "apache-event",
+            "lighttpd",
+            "h2o",
+        ] {
             let text = format!("name = \"t\"\n[servers.{name}]\n[[series]]\nname = \"s\"");
             let plan = Plan::parse(&text, "plan", Path::new("/plans")).unwrap();
             let context = LaunchContext {

@@ -171,6 +171,7 @@ fn write(folder: &Path, trials: &mut [Trial]) {
         schema: SCHEMA.to_owned(),
         name: "made-up".to_owned(),
         plan_toml: PLAN.to_owned(),
+        plan_folder: "/plans".to_owned(),
         seed: 7,
         version: "0.1.0".to_owned(),
         command: ["loadline", "lab", "run", "made up.toml", "--out", "results"]

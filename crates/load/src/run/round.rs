@@ -94,6 +94,8 @@ struct RoundState {
     is_interrupted: bool,
     /// What the first thread or process that could not go on says.
     lost: Option<RunError>,
+    probe: Probe,
+    counted: CountedTime,
 }
 
 /// Which round of how many.
@@ -136,12 +138,15 @@ pub fn run(
         }),
         is_interrupted: false,
         lost: None,
+        probe,
+        counted: CountedTime::default(),
     };
     let events = &channel.receiver;
     state.wait_for_ready(&mut workers, events, observer);
     let start_ns = monotonic_ns() + LEAD_NS;
     let start_unix_ms = unix_ms() + LEAD_NS / 1_000_000;
     workers.start_at(start_ns);
+    state.counted = CountedTime::of(&plan, start_ns);
     let end_ns = start_ns + plan.duration_ns() + plan.timeout_ns + GRACE_NS;
     state.wait_for_end(&mut workers, events, observer, (start_ns, end_ns));
     if state.lost.is_none() {
@@ -163,7 +168,7 @@ pub fn run(
         rounds: number.of,
         is_interrupted: state.is_interrupted,
         ran_ns: state.is_interrupted.then(|| ran_ns.min(plan.duration_ns())),
-        machine: probe.end(),
+        machine: state.probe.end(),
         limits: run.division.limits.clone(),
         watched,
     }))
@@ -198,7 +203,8 @@ impl RoundState {
         let expected = workers.ends_expected();
         let mut grace = Grace::until(end_ns, monotonic_ns());
         while self.ends < expected {
-            match events.recv_timeout(POLL_INTERVAL) {
+            let wait = self.counted.look(monotonic_ns(), &mut self.probe);
+            match events.recv_timeout(wait) {
                 Ok(event) => self.take(event, workers, observer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -254,6 +260,45 @@ impl RoundState {
     }
 }
 
+/// When the counted phases of a plan begin and end, by the clock; `None`: that is over, or there are
+/// none.
+#[derive(Clone, Copy, Debug, Default)]
+struct CountedTime {
+    begin_ns: Option<u64>,
+    end_ns: Option<u64>,
+}
+
+impl CountedTime {
+    /// Of a plan that starts then.
+    fn of(plan: &Plan, start_ns: u64) -> Self {
+        let mut phases = plan.phases.iter().filter(|phase| phase.counted);
+        let Some(first) = phases.next() else {
+            return Self::default();
+        };
+        let last = phases.next_back().unwrap_or(first);
+        Self {
+            begin_ns: Some(start_ns.saturating_add(first.begin_ns)),
+            end_ns: Some(start_ns.saturating_add(last.end_ns)),
+        }
+    }
+
+    /// Looks at the machine if it is time to, and says for how long to wait at most until the next look.
+    fn look(&mut self, now_ns: u64, probe: &mut Probe) -> Duration {
+        let is_over = |at_ns: &mut u64| *at_ns <= now_ns;
+        if self.begin_ns.take_if(is_over).is_some() {
+            probe.count_from_now();
+        }
+        if self.end_ns.take_if(is_over).is_some() {
+            probe.count_until_now();
+        }
+        let next_ns = self.begin_ns.or(self.end_ns);
+        next_ns.map_or(POLL_INTERVAL, |at_ns| {
+            let wait = Duration::from_nanos(at_ns.saturating_sub(now_ns));
+            wait.min(POLL_INTERVAL)
+        })
+    }
+}
+
 /// How long the end is waited for. Time in which this process was stopped (by a debugger, by ^Z)
 /// does not count: its threads had none of it either.
 #[derive(Clone, Copy, Debug)]
@@ -291,6 +336,24 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_machine_is_looked_at_when_what_counts_begins_and_ends() {
+        let mut probe = Probe::begin();
+        let mut counted = CountedTime {
+            begin_ns: Some(2 * S),
+            end_ns: Some(3 * S),
+        };
+        let mut look = |now_ns| {
+            let wait = counted.look(now_ns, &mut probe);
+            (wait, counted.begin_ns, counted.end_ns)
+        };
+        assert_eq!(look(0), (POLL_INTERVAL, Some(2 * S), Some(3 * S)));
+        let soon = Duration::from_nanos(5);
+        assert_eq!(look(2 * S - 5), (soon, Some(2 * S), Some(3 * S)));
+        assert_eq!(look(2 * S), (POLL_INTERVAL, None, Some(3 * S)));
+        assert_eq!(look(3 * S + 1), (POLL_INTERVAL, None, None));
+    }
 
     #[test]
     fn who_was_stopped_has_the_time_all_the_same() {

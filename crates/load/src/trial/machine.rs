@@ -16,9 +16,27 @@ pub(crate) const TICKS_PER_S: f64 = 100.0;
 #[derive(Debug)]
 pub struct Probe {
     root: PathBuf,
+    network: NetworkRecord,
+    /// When the time that counts began.
+    lost_before: Lost,
+    /// When it ended; `None`: it has not.
+    lost_after: Option<Lost>,
+}
+
+/// CPU time that was kept from the client so far.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
     steal_ticks: Option<u64>,
     throttled_s: Option<f64>,
-    network: NetworkRecord,
+}
+
+impl Lost {
+    fn read(root: &Path) -> Self {
+        Self {
+            steal_ticks: steal_ticks(root),
+            throttled_s: throttled_s(root),
+        }
+    }
 }
 
 impl Probe {
@@ -31,10 +49,20 @@ impl Probe {
     fn at(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
-            steal_ticks: steal_ticks(root),
-            throttled_s: throttled_s(root),
             network: network(root),
+            lost_before: Lost::read(root),
+            lost_after: None,
         }
+    }
+
+    /// The time that counts begins: CPU time that was lost before is not recorded.
+    pub fn count_from_now(&mut self) {
+        self.lost_before = Lost::read(&self.root);
+    }
+
+    /// It ends: nor is what is lost later.
+    pub fn count_until_now(&mut self) {
+        self.lost_after = Some(Lost::read(&self.root));
     }
 
     /// Looks again, and compares.
@@ -43,8 +71,9 @@ impl Probe {
         let root = &self.root;
         let cpuinfo = text(root, "proc/cpuinfo");
         let ports = network::port_range(root);
-        let steal_ticks = steal_ticks(root).zip(self.steal_ticks);
-        let throttled = throttled_s(root).zip(self.throttled_s);
+        let lost = self.lost_after.unwrap_or_else(|| Lost::read(root));
+        let steal_ticks = lost.steal_ticks.zip(self.lost_before.steal_ticks);
+        let throttled = lost.throttled_s.zip(self.lost_before.throttled_s);
         MachineRecord {
             cpu_model: cpu_model(&cpuinfo),
             cpus: count(lines_of(&cpuinfo, "processor").count()),
@@ -241,6 +270,29 @@ throttled_usec 1000000
             resets_sent: Some(30),
         };
         assert_eq!(machine.network_after, network);
+    }
+
+    #[test]
+    fn what_is_lost_outside_of_what_counts_is_not_recorded() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        put(root, "proc/self/cgroup", "0::/a\n");
+        let lose = |ticks: u64| {
+            let stat = format!("cpu  1 2 3 4 5 6 7 {ticks} 9 10\n");
+            put(root, "proc/stat", &stat);
+            let throttled = format!("throttled_usec {}\n", ticks * 100_000);
+            put(root, "sys/fs/cgroup/a/cpu.stat", &throttled);
+        };
+        lose(10);
+        let mut probe = Probe::at(root);
+        lose(100);
+        probe.count_from_now();
+        lose(150);
+        probe.count_until_now();
+        lose(900);
+        let machine = probe.end();
+        let lost_s = (machine.steal_s, machine.throttled_s);
+        assert_eq!(lost_s, (Some(0.5), Some(5.0)));
     }
 
     #[test]

@@ -95,7 +95,8 @@ impl Merger {
         let place = |phase: u16| usize::from(phase).min(phases - 1);
         group.phases[place(interval.phase)].due(interval);
         group.phases[place(interval.at_phase)].add_during(interval);
-        group.series.add(interval);
+        let is_counted = self.phases[place(interval.phase)].counted;
+        group.series.add(interval, is_counted);
         group.so_far.merge(&interval.tally);
     }
 
@@ -412,6 +413,7 @@ impl Group {
         let results = self.phases.into_iter().zip(phases);
         GroupRecord {
             after_end: self.series.after_end(),
+            warm_up_after_end: self.series.warm_up_after_end(),
             name: self.name,
             total: total.into_results(counted_s),
             phases: results

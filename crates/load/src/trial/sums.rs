@@ -133,6 +133,8 @@ pub(super) struct Series {
     seconds: BTreeMap<u32, Second>,
     newest: u32,
     after_end: OpenSecond,
+    /// The same of requests that were due in the warm-up.
+    warm_up_after_end: OpenSecond,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -150,10 +152,14 @@ struct OpenSecond {
 }
 
 impl Series {
-    /// Adds what happened in a second.
-    pub(super) fn add(&mut self, interval: &Interval) {
+    /// Adds what happened in a second. `is_counted`: so is the phase in which the requests were due.
+    pub(super) fn add(&mut self, interval: &Interval, is_counted: bool) {
         if interval.after_end {
-            self.after_end.add(interval); // not part of the run's time
+            // It is not part of the run's time.
+            match is_counted {
+                true => self.after_end.add(interval),
+                false => self.warm_up_after_end.add(interval),
+            }
             return;
         }
         let at = interval.second.min(SECONDS_MAX - 1);
@@ -183,9 +189,14 @@ impl Series {
             .map_or(0, |second| second.record.completed)
     }
 
-    /// What came after the end.
+    /// What came after the end, of requests that count.
     pub(super) fn after_end(&self) -> SecondBlobs {
         self.after_end.packed()
+    }
+
+    /// The same of requests of the warm-up.
+    pub(super) fn warm_up_after_end(&self) -> SecondBlobs {
+        self.warm_up_after_end.packed()
     }
 
     /// All seconds, at least `len` of them, in order and without a gap. What happened later than that

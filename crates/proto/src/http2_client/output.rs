@@ -260,6 +260,8 @@ impl ClientOutput {
                 }
                 Setting::INITIAL_WINDOW_SIZE => self.stream_window = setting.value,
                 Setting::MAX_FRAME_SIZE => self.frame_bytes = value,
+                // A server must not say that it takes pushed responses (RFC 9113 section 6.5.2).
+                Setting::ENABLE_PUSH if value != 0 => return Err(ErrorCode::Protocol),
                 _ => {}
             }
         }

@@ -22,13 +22,10 @@ fn flood(connection: &mut Connection, mut one: impl FnMut(&mut Connection, u32))
 #[test]
 fn each_flood_has_an_end() {
     type One = fn(&mut Connection, u32);
-    let floods: [(&str, One); 7] = [
+    let floods: [(&str, One); 6] = [
         ("rapid reset", |it, stream| {
             it.get(stream, "/block")
                 .frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
-        }),
-        ("made you reset", |it, stream| {
-            it.get(stream, "/block").window(stream, 0);
         }),
         ("settings", |it, _| {
             _ = it.setting(Setting::HEADER_TABLE_SIZE, 0)
@@ -71,6 +68,44 @@ fn each_flood_has_an_end() {
     assert_eq!(connection.counted(Http2Count::Floods), 1);
 }
 
+/// MadeYouReset in each form: the client breaks a rule of one stream, whose work has begun.
+#[test]
+fn whatever_makes_the_server_reset_streams_has_an_end() {
+    type One = fn(&mut Connection, u32);
+    let ways: [(&str, One); 5] = [
+        ("a window that grows by nothing", |it, stream| {
+            it.get(stream, "/block").window(stream, 0);
+        }),
+        ("a window beyond its limit", |it, stream| {
+            it.get(stream, "/block").window(stream, (1 << 31) - 1);
+        }),
+        ("content behind the end", |it, stream| {
+            it.get(stream, "/block").frame(Kind::Data, 0, stream, b"x");
+        }),
+        ("fields behind the end", |it, stream| {
+            it.get(stream, "/block");
+            let block = it.block(&[("a", "b")]);
+            it.frame(Kind::Headers, WHOLE, stream, &block);
+        }),
+        ("more content than announced", |it, stream| {
+            it.post(stream, "/block", &[("content-length", "1")]);
+            it.frame(Kind::Data, flags::END_STREAM, stream, b"xx");
+        }),
+    ];
+    for (name, one) in ways {
+        let mut connection = Connection::new();
+        connection.hold_blocking = true;
+        let count = flood(&mut connection, one);
+        assert!((100..1_000).contains(&count), "{name}: {count}");
+        assert_eq!(connection.counted(Http2Count::Floods), 1, "{name}");
+        let [reset, refused] = [Http2Count::ServerResets, Http2Count::RefusedStreams]
+            .map(|what| connection.counted(what));
+        assert!(reset >= 128, "{name}: {reset} {refused}");
+        assert!(reset + refused >= 490, "{name}: {reset} {refused}");
+        assert!(connection.parked.len() <= 128, "{name}");
+    }
+}
+
 /// A stream that was reset counts until its worker has come back.
 #[test]
 fn no_more_work_is_begun_than_streams_are_allowed() {
@@ -110,6 +145,30 @@ fn continuations_without_end() {
         assert!(count <= 16, "{count}");
         assert_eq!(connection.counted(Http2Count::LargeBlocks), 1);
     }
+}
+
+/// Heads that are too large without a trick: in number, or in length over several frames.
+#[test]
+fn heads_beyond_the_limits_are_431_and_others_go_on() {
+    let mut connection = Connection::new();
+    let many = vec![("a", "b"); Limits::default().fields_max + 1];
+    let block = connection.request("GET", "/", &many);
+    connection.frame(Kind::Headers, WHOLE, 1, &block);
+    // Huffman's code makes them shorter: they fit into the bytes of a block.
+    let long: Vec<_> = (0..10)
+        .map(|n| format!("{n}{}", "x".repeat(3_500)))
+        .collect();
+    let long: Vec<_> = long.iter().map(|value| ("a", &**value)).collect();
+    let block = connection.request("GET", "/", &long);
+    let (first, rest) = block.split_at(16_384);
+    connection.frame(Kind::Headers, flags::END_STREAM, 3, first);
+    connection.frame(Kind::Continuation, flags::END_HEADERS, 3, rest);
+    connection.get(5, "/a");
+    let statuses = Connection::statuses(&connection.take());
+    let expected = [(1, "431"), (3, "431"), (5, "200")];
+    assert_eq!(statuses, expected.map(|(id, it)| (id, it.to_owned())));
+    assert_eq!(connection.faults(), [0, 0, 2, 0]);
+    assert_eq!(connection.counted(Http2Count::LargeBlocks), 0);
 }
 
 /// A large entry of the dynamic table, named again and again.
@@ -154,13 +213,17 @@ fn a_large_bomb_of_fields_ends_the_connection() {
     }
 }
 
-/// Frames that are hardly more than their heads: pings whose answers are read, content byte by byte, and
-/// windows that open byte by byte.
+/// Frames that are hardly more than their heads: pings whose answers are read, content byte by byte, windows
+/// that open byte by byte, and what the server only takes note of.
 #[test]
 fn overhead_is_bounded() {
     type One = fn(&mut Connection);
-    let floods: [(&str, One); 3] = [
+    let floods: [(&str, One); 5] = [
         ("pings", |it| _ = it.frame(Kind::Ping, 0, 0, &[0; 8])),
+        ("acknowledgements", |it| {
+            _ = it.frame(Kind::Settings, flags::ACK, 0, &[])
+        }),
+        ("GOAWAY", |it| _ = it.frame(Kind::GoAway, 0, 0, &[0; 8])),
         ("content byte by byte", |it| {
             _ = it.frame(Kind::Data, 0, 1, b"x")
         }),
@@ -206,6 +269,32 @@ fn responses_that_nobody_takes_are_bounded() {
             (vec![b'x'; 20_000], true)
         );
     }
+}
+
+/// The same behind windows of one byte: each is given up after its time, and counted.
+#[test]
+fn responses_behind_tiny_windows_are_given_up() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1);
+    let streams = || (1..81_u32).step_by(2);
+    for stream in streams() {
+        connection.get(stream, "/bytes/20000");
+    }
+    let frames = connection.take();
+    for stream in streams() {
+        let taken = Connection::content(&frames, stream);
+        assert_eq!(taken, (b"x".to_vec(), false), "{stream}");
+    }
+    connection.pass(19_000);
+    assert_eq!(Connection::errors(&connection.take()), []);
+    connection.pass(2_000);
+    let mut errors = Connection::errors(&connection.take());
+    errors.sort_unstable();
+    let expected = streams().map(|stream| (stream, ErrorCode::Cancel as u32));
+    assert_eq!(errors, expected.collect::<Vec<_>>());
+    assert_eq!(connection.counted(Http2Count::SlowStreams), 40);
+    let held = connection.session().held_bytes();
+    assert!(held < 256 << 10, "{held}");
 }
 
 /// A client that does not read is not read from.

@@ -139,8 +139,8 @@ fn their_request_may_be_incomplete() {
     let frames = connection.take();
     assert_eq!(Connection::statuses(&frames), [(5, "413".to_owned())]);
     assert_eq!(Connection::errors(&frames), [], "the client may still send");
-    let patience = Limits::default().linger_pace.grace_ms;
-    let errors = Connection::errors(&connection.pass(patience).take());
+    let grace_ms = Limits::default().linger_pace.grace_ms;
+    let errors = Connection::errors(&connection.pass(grace_ms).take());
     let code = ErrorCode::NoError as u32;
     assert_eq!(errors, [(3, code), (5, code)]);
 }

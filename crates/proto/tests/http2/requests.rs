@@ -213,7 +213,7 @@ fn content_that_nobody_reads_has_its_limits() {
         linger_bytes_max: 100_000,
         ..Limits::default()
     };
-    let patience = limits.linger_pace;
+    let pace = limits.linger_pace;
     let mut connection = Connection::within(limits);
     connection.post(1, "/deaf", &[]).take();
     for _ in 0..6 {
@@ -238,7 +238,7 @@ fn content_that_nobody_reads_has_its_limits() {
         (5, ("expect", "100-continue")),
     ] {
         connection.post(stream, "/deaf", &[field]);
-        connection.pass(patience.grace_ms - 1);
+        connection.pass(pace.grace_ms - 1);
         assert_eq!(Connection::errors(&connection.take()), []);
         let errors = Connection::errors(&connection.pass(1).take());
         assert_eq!(errors, [(stream, 0)]);
@@ -250,7 +250,7 @@ fn content_that_nobody_reads_has_its_limits() {
         connection.frame(Kind::Data, 0, 7, &[b'x'; 1_000]);
         connection.pass(500);
         passed_ms += 500;
-        assert!(passed_ms <= patience.total_max_ms);
+        assert!(passed_ms <= pace.total_max_ms);
     }
 }
 

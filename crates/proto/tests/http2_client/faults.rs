@@ -69,6 +69,7 @@ fn what_no_server_may_send() {
             FlowControl,
         ),
         (settings(&[(Setting::MAX_FRAME_SIZE, 1)]), Protocol),
+        (settings(&[(Setting::ENABLE_PUSH, 1)]), Protocol),
         (frame(Kind::Settings, flags::ACK, 0, &[0; 6]), FrameSize),
         (frame(Kind::GoAway, 0, 0, &[0; 7]), FrameSize),
         (

@@ -1,8 +1,8 @@
 //! The time series as CSV (RFC 4180, with plain line feeds): one row for each second of each group,
 //! groups one after the other within a second. A figure that could not be had is an empty cell.
 //!
-//! What came after the end is in one more row of its group, behind the last second: so the rows of a
-//! group add up to all that it measured.
+//! What came after the end is in one more row of its group, behind the last second, and what came then for
+//! requests of the warm-up in another one: so the rows of a group add up to all that it measured.
 
 use std::io::{self, Write};
 
@@ -69,7 +69,9 @@ pub fn write_csv(records: &[TrialRecord], to: &mut impl Write) -> io::Result<()>
             }
         }
         for group in &record.groups {
-            write_after_end(record, group, to)?;
+            for is_counted in [false, true] {
+                write_after_end(record, group, is_counted, to)?;
+            }
         }
     }
     to.flush()
@@ -86,15 +88,24 @@ struct CsvRow<'r> {
     begin_ms: u64,
 }
 
+/// Of the requests that count, or of those of the warm-up.
 fn write_after_end(
     record: &TrialRecord,
     group: &GroupRecord,
+    is_counted: bool,
     to: &mut impl Write,
 ) -> io::Result<()> {
     let mut tally = Tally::default();
-    for results in &group.phases {
-        tally.merge(&results.after_end);
+    for (index, results) in group.phases.iter().enumerate() {
+        let phase = record.phases.get(index);
+        if phase.is_none_or(|phase| phase.counted) == is_counted {
+            tally.merge(&results.after_end);
+        }
     }
+    let blobs = match is_counted {
+        true => &group.after_end,
+        false => &group.warm_up_after_end,
+    };
     let late = SecondRecord {
         second: u32::try_from(group.series.len()).unwrap_or(u32::MAX),
         offered: tally.offered,
@@ -105,7 +116,7 @@ fn write_after_end(
         retries: tally.retries,
         errors: tally.errors_total(),
         bytes_received: tally.bytes_received,
-        ..group.after_end.figures()
+        ..blobs.figures()
     };
     if late.sent + late.completed + late.errors + late.bytes_received == 0 {
         return Ok(());
@@ -115,7 +126,7 @@ fn write_after_end(
         group,
         second: &late,
         phase: AFTER_END,
-        is_counted: true,
+        is_counted,
         begin_ms: (record.run.ran_s * 1000.0).round() as u64,
     };
     row.write(to)
@@ -189,10 +200,17 @@ mod tests {
         results.after_end.in_goal = 1;
         results.after_end.errors[0] = 1;
         results.after_end.bytes_received = 270;
-        clients.phases = vec![Results::default(), results];
-        let mut histogram = latencies();
-        histogram.saturating_record(700);
-        clients.after_end.latency = compressed(&histogram).unwrap();
+        let mut warm_up = Results::default();
+        warm_up.after_end.completed = 5;
+        warm_up.after_end.bytes_received = 450;
+        clients.phases = vec![warm_up, results];
+        let of_one = |us| {
+            let mut histogram = latencies();
+            histogram.saturating_record(us);
+            compressed(&histogram).unwrap()
+        };
+        clients.after_end.latency = of_one(700);
+        clients.warm_up_after_end.latency = of_one(900);
         record.groups = vec![clients, group("idle", vec![SecondRecord::default()])];
         let mut file = Vec::new();
         write_csv(&[record], &mut file).unwrap();
@@ -201,6 +219,7 @@ round,second,unix_ms,phase,counted,group,offered,sent,completed,good,errors,byte
 1,0,1000000,warm-up,false,clients,12,11,10,9,1,900,150,,,2000,1.50,0,0,0
 1,0,1000000,warm-up,false,idle,0,0,0,0,0,0,,,,,,0,0,0
 1,1,1001000,\"all, \"\"really\"\"\",true,clients,12,11,20,9,1,900,150,,,2000,1.50,0,8,4
+1,2,1001500,after the end,false,clients,0,0,5,0,0,450,,,,900,,0,0,0
 1,2,1001500,after the end,true,clients,0,0,3,2,1,270,,,,700,,0,1,0
 ";
         assert_eq!(String::from_utf8(file).unwrap(), expected);

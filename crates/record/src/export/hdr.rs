@@ -70,8 +70,10 @@ fn write_record<W: Write>(
     }
     let wait = Duration::from_secs_f64(record.wait_s());
     for (index, group) in record.groups.iter().enumerate() {
-        let prefix = prefix(index, group, true);
-        write_blobs(&group.after_end, &prefix, offset + ran, wait, log)?;
+        for (blobs, is_counted) in [(&group.warm_up_after_end, false), (&group.after_end, true)] {
+            let prefix = prefix(index, group, is_counted);
+            write_blobs(blobs, &prefix, offset + ran, wait, log)?;
+        }
     }
     Ok(())
 }

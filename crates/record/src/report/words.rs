@@ -164,7 +164,7 @@ pub(super) fn surroundings(record: &TrialRecord) -> Option<String> {
     let retransmits = grown(before.retransmits, after.retransmits);
     let retransmits = retransmits.map(|more| format!("{more} segments were sent again"));
     let steal_s = machine.steal_s.filter(|steal_s| {
-        *steal_s > STEAL_SHARE_NOTED * record.run.ran_s * f64::from(machine.cpus.max(1))
+        *steal_s > STEAL_SHARE_NOTED * record.counted_span_s() * f64::from(machine.cpus.max(1))
     });
     let steal = steal_s.map(|steal_s| {
         let steal = span_s(steal_s);

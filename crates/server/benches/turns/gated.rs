@@ -182,8 +182,8 @@ impl Client {
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_nodelay(true).expect("no delay");
-    let patience = Some(Duration::from_secs(60));
-    stream.set_read_timeout(patience).expect("a timeout");
+    let timeout = Some(Duration::from_secs(60));
+    stream.set_read_timeout(timeout).expect("a timeout");
     stream
 }
 

@@ -73,7 +73,7 @@ impl Listener {
     }
 
     fn bind(number: u32, address: &ListenAddr, options: ListenOptions) -> io::Result<Self> {
-        let (socket, bound) = listen_patiently(address, options).map_err(|reason| {
+        let (socket, bound) = listen_retrying(address, options).map_err(|reason| {
             let kind = reason.kind();
             let address = address.clone();
             io::Error::new(kind, ListenError { address, reason })
@@ -145,7 +145,7 @@ fn leaves_ipv4(address: &ListenAddr, all: &[ListenAddr]) -> bool {
 }
 
 /// Listens, also where a predecessor is about to leave the address.
-fn listen_patiently(
+fn listen_retrying(
     address: &ListenAddr,
     options: ListenOptions,
 ) -> io::Result<(OwnedFd, ListenAddr)> {

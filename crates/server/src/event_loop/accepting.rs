@@ -9,7 +9,7 @@ use loadline_sys::Accepted;
 use super::loop_group::New;
 use super::{Acceptance, EventLoop, Slot, connection_at, connection_at_mut};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
-use crate::admission::{Admission, Handoff, Verdict};
+use crate::admission::{Admission, EVICTION_TRIES_MAX, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
 use crate::memory::Footprint;
 use crate::options::{Accept, SocketIo, copies_for};
@@ -126,6 +126,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             accepted,
             verdict,
             client: new.client,
+            tries: 0,
         };
         self.hand_off(index, handoff);
         verdict
@@ -205,14 +206,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     /// Closes another connection for a new one, if one has to go. `None`: another loop does.
-    fn make_room(&mut self, handoff: Handoff) -> Option<(Handoff, Acceptance)> {
+    fn make_room(&mut self, mut handoff: Handoff) -> Option<(Handoff, Acceptance)> {
         let is_up = self.stage == Stage::Up;
         let acceptance = match handoff.verdict {
             Verdict::Refuse | Verdict::Drop => Acceptance::Refused,
             Verdict::EvictIdle if is_up && !self.evict_oldest() => {
                 // The loop that sent it here saw an idle connection that is not idle any more.
                 self.show_oldest_idle();
-                if let Some(other) = self.group.oldest_idle() {
+                handoff.tries += 1;
+                let is_last_try = handoff.tries == EVICTION_TRIES_MAX;
+                if let Some(other) = self.group.oldest_idle().filter(|_| !is_last_try) {
                     self.load().connections.fetch_sub(1, Relaxed);
                     self.group.send(other, handoff);
                     return None;

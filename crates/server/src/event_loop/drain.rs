@@ -138,7 +138,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.settle(token);
             self.timers.arm(token, grace_ends);
             if let Some(slot) = self.slots.get_mut(token) {
-                slot.idle_since = idle_since; // the same patience goes on
+                slot.idle_since = idle_since; // its time goes on
             }
         }
     }

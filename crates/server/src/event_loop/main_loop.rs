@@ -133,6 +133,7 @@ impl<H: Handler> MainLoop<H> {
             accepted,
             verdict,
             client,
+            tries: 0,
         };
         (index, handoff)
     }

@@ -9,7 +9,7 @@ use rand::RngExt;
 
 use super::*;
 use crate::ServerOptions;
-use crate::admission::{Handoff, Verdict};
+use crate::admission::{EVICTION_TRIES_MAX, Handoff, Verdict};
 use crate::connection::tests::GET;
 use crate::site::tests::{config_of, site_of};
 use crate::transport::ring::driver::RingDriver;
@@ -94,6 +94,14 @@ pub(super) fn connect<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>) -
 }
 
 pub(super) fn take_in<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, server: UnixStream) {
+    take_in_as(event_loop, server, Verdict::Admit);
+}
+
+fn take_in_as<H: Handler, D: Driver>(
+    event_loop: &mut EventLoop<H, D>,
+    server: UnixStream,
+    verdict: Verdict,
+) {
     event_loop.group.enter();
     event_loop.load().connections.fetch_add(1, Relaxed);
     event_loop.take_in(Handoff {
@@ -103,7 +111,8 @@ pub(super) fn take_in<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>, s
             listener: 0,
         },
         client: ClientKey::NOBODY,
-        verdict: Verdict::Admit,
+        verdict,
+        tries: 0,
     });
 }
 
@@ -222,6 +231,31 @@ fn a_new_connection_with_an_unread_request_is_not_evicted() {
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
+/// The only idle connection has a request that no turn reads: its place is not given away, and a new
+/// connection does not wait for it for ever.
+#[test]
+fn a_connection_over_the_cap_is_refused_when_no_idle_one_can_be_closed() {
+    let mut event_loop = event_loop::<Epoll>();
+    let mut old = connect(&mut event_loop);
+    old.write_all(GET).unwrap();
+    let (mut new, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    take_in_as(&mut event_loop, server, Verdict::EvictIdle);
+    for _ in 1..EVICTION_TRIES_MAX {
+        assert_eq!(event_loop.slots.len(), 1, "it was refused or served early");
+        assert_eq!(event_loop.group.connections(), 2);
+        event_loop.drain_mailbox();
+    }
+    assert_eq!(event_loop.group.connections(), 1);
+    assert!(!event_loop.dispatcher.mailbox.has_mail());
+    event_loop.turn().unwrap();
+    let mut answer = [0; 4096];
+    let count = new.read(&mut answer).unwrap();
+    assert!(answer[..count].starts_with(b"HTTP/1.1 503"));
+    let count = old.read(&mut answer).unwrap();
+    assert!(answer[..count].starts_with(b"HTTP/1.1 200"));
 }
 
 /// Both are closed in one batch: the event of the second is for a slot that is vacant, or has

@@ -108,6 +108,16 @@ pub(crate) struct ThreadStats {
 }
 
 impl ThreadStats {
+    /// Time that the thread was not waiting, with that of the job under way.
+    pub(crate) fn busy_us_at(&self, now_us: u64) -> u64 {
+        let busy_us = self.busy_us.value();
+        // Read after the busy time: a job that ends meanwhile is missed once, not counted twice.
+        match self.job_began_us.value() {
+            0 => busy_us,
+            began_us => busy_us + now_us.saturating_sub(began_us),
+        }
+    }
+
     /// How long each job took, of a thread that has jobs.
     pub(crate) fn job_times(&self) -> &Histogram {
         self.job_times.get_or_init(Box::default)
@@ -134,6 +144,8 @@ struct RegisteredThreads {
     all: Vec<(Role, Arc<ThreadStats>)>,
     /// Those of threads that have ended.
     free: Vec<(Role, Arc<ThreadStats>)>,
+    /// The busy time of each in the last snapshot: a job that ends meanwhile does not set it back.
+    busy_us_shown: Vec<u64>,
 }
 
 impl Registry {
@@ -151,6 +163,7 @@ impl Registry {
 
     /// Takes back the counts of a thread that ends. They stay as they are.
     pub(crate) fn release(&self, role: Role, stats: Arc<ThreadStats>) {
+        stats.job_began_us.set(0); // a panic may have left it
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.free.push((role, stats));
     }
@@ -170,15 +183,19 @@ impl Registry {
     }
 
     /// The counts now. Each number is exact, but they are read one after the other.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn snapshot(&self, now_us: u64) -> Snapshot {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = &mut *threads;
         let mut seen: Vec<(Role, usize)> = Vec::new();
         let free: HashSet<*const ThreadStats> = threads
             .free
             .iter()
             .map(|(_, stats)| Arc::as_ptr(stats))
             .collect();
-        let per_thread = threads.all.iter().map(|(role, stats)| {
+        threads.busy_us_shown.resize(threads.all.len(), 0);
+        let shown = threads.busy_us_shown.iter_mut();
+        let per_thread = threads.all.iter().zip(shown).map(|((role, stats), shown)| {
+            *shown = stats.busy_us_at(now_us).max(*shown);
             let index = match seen.iter_mut().find(|(of, _)| of == role) {
                 Some((_, count)) => {
                     *count += 1;
@@ -193,7 +210,10 @@ impl Registry {
                 role: *role,
                 index,
                 is_in_use: !free.contains(&Arc::as_ptr(stats)),
-                counts: Counts::of(stats),
+                counts: Counts {
+                    busy_us: *shown,
+                    ..Counts::of(stats)
+                },
             }
         });
         let per_thread: Vec<_> = per_thread.collect();
@@ -301,7 +321,7 @@ counts! {
     steals,
     /// Connections that have moved from one loop to another.
     connections_moved,
-    /// Time not spent waiting, in microseconds.
+    /// Time not spent waiting, in microseconds. A worker's job counts as it runs.
     busy_us,
     /// Times that accepting was put off at the descriptor limit.
     accepts_deferred,
@@ -431,7 +451,7 @@ mod tests {
         worker.steals.add(7);
         worker.queue_depth.add(9);
         worker.queue_depth.sub(4);
-        let snapshot = registry.snapshot();
+        let snapshot = registry.snapshot(0);
         assert_eq!(snapshot.total.requests(), 7);
         assert_eq!(snapshot.total.closed_for(CloseReason::Idle), 1);
         assert_eq!(snapshot.total.connections, 1);
@@ -452,14 +472,29 @@ mod tests {
         let stats = registry.thread_stats(Role::Thread);
         stats.core.answers[1].add(1);
         registry.release(Role::Thread, stats);
-        assert_eq!(registry.snapshot().threads(Role::Thread), 0);
+        assert_eq!(registry.snapshot(0).threads(Role::Thread), 0);
         registry.thread_stats(Role::Loop).core.answers[1].add(1);
         registry.thread_stats(Role::Thread).core.answers[1].add(1);
-        let snapshot = registry.snapshot();
+        let snapshot = registry.snapshot(0);
         let all = snapshot.per_thread.iter();
         let requests: Vec<_> = all.map(|thread| thread.counts.requests()).collect();
         assert_eq!(requests, [2, 1]);
         assert_eq!(snapshot.threads(Role::Thread), 1);
+    }
+
+    #[test]
+    fn a_job_counts_as_busy_while_it_runs() {
+        let registry = Registry::default();
+        let worker = registry.thread_stats(Role::Worker);
+        let busy_us = |now_us| registry.snapshot(now_us).total.busy_us;
+        worker.busy_us.add(500);
+        worker.job_began_us.set(1_000);
+        assert_eq!((busy_us(2_000), busy_us(3_000)), (1_500, 2_500));
+        // As it ends: it is no longer under way, and not yet counted.
+        worker.job_began_us.set(0);
+        assert_eq!(busy_us(3_500), 2_500);
+        worker.busy_us.add(2_400);
+        assert_eq!(busy_us(9_000), 2_900);
     }
 
     #[test]

@@ -124,15 +124,10 @@ impl Meter {
                 }
                 false => stats.jobs.value(),
             },
-            busy_us: stats.busy_us.value(),
+            busy_us: stats.busy_us_at(now_us),
             cpu_us: usage.cpu().map_or(0, as_us),
             ..Work::default()
         };
-        // Read after the busy time: a job that ends meanwhile is missed once, not counted twice.
-        let began_us = stats.job_began_us.value();
-        if began_us > 0 {
-            work.busy_us += now_us.saturating_sub(began_us);
-        }
         stats.job_waits().add_to(&mut work.waits);
         work
     }

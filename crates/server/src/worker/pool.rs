@@ -244,8 +244,8 @@ impl Workers {
         self.queue.close();
     }
 
-    /// Waits for the workers to end, after `close`; `false` if some still run after `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> bool {
+    /// Waits for the workers to end, after `close`; `false` if some still run after `timeout`.
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let count = self
             .alive
             .count
@@ -254,7 +254,7 @@ impl Workers {
         let waited = self
             .alive
             .changed
-            .wait_timeout_while(count, patience, |count| *count > 0);
+            .wait_timeout_while(count, timeout, |count| *count > 0);
         let (count, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *count == 0
     }

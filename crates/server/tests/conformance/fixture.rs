@@ -28,7 +28,7 @@ pub use crate::model::Model;
 use crate::translated::Translated;
 
 /// What blocking steps for `/-/gate` wait at.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<(bool, u64)>,
     changed: Condvar,
@@ -50,7 +50,7 @@ impl Gate {
         assert!(!timeout.timed_out(), "nobody came to the gate");
     }
 
-    fn pass(&self) {
+    pub fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.1 += 1;
         self.changed.notify_all();

@@ -23,6 +23,7 @@ mod elsewhere;
 mod failures;
 mod files;
 mod framing;
+mod handshake_bound;
 mod http2;
 mod last_words;
 mod later;

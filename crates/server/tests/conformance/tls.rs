@@ -64,7 +64,6 @@ every_model! {
     what_is_no_tls_ends_at_once,
     a_client_that_stops_in_the_middle_is_closed,
     handshakes_of_many_clients_at_once,
-    handshakes_beyond_their_bound_end_at_once,
     handshakes_of_tls_1_2_are_full_or_resumed,
     a_large_file_to_a_slow_reader,
 }
@@ -265,63 +264,10 @@ fn handshakes_of_many_clients_at_once(model: Model) {
 }
 
 /// Where computing is another thread's work, if there is one.
-fn has_loops_for_sockets(options: &ServerOptions) -> bool {
+pub fn has_loops_for_sockets(options: &ServerOptions) -> bool {
     let is_loop = matches!(
         options.architecture,
         Architecture::Reactor | Architecture::Proactor
     );
     is_loop && options.socket_io == SocketIo::Loop
-}
-
-/// Where workers compute them: while every worker is taken, one waits, and those behind it find no room.
-fn handshakes_beyond_their_bound_end_at_once(model: Model) {
-    let options = model.options();
-    if !has_loops_for_sockets(&options) || options.workers == 0 {
-        return;
-    }
-    let bound = TlsOptions {
-        handshakes_max: 1,
-        ..TlsOptions::default()
-    };
-    let own = self_signed(&["localhost".to_owned()]).unwrap();
-    let client = TlsClient::new(&Authorities::one(own.der()).unwrap(), Profile::Intermediate);
-    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
-    let tls = TlsServer::new(&certificates, &bound).unwrap();
-    let workers = options.workers as u64;
-    let server = Server::start_tls(options, limits(), (tls.clone(), client.unwrap()));
-    let at_gate: Vec<_> = (1..=workers)
-        .map(|count| {
-            let mut client = server.connect();
-            client.send("GET /-/gate HTTP/1.1\r\nHost: h\r\n\r\n");
-            server.site.gate.await_waiting(count);
-            client
-        })
-        .collect();
-    let config = Arc::new(client_of(&own, &[&TLS12]));
-    let begun: Vec<_> = (0..3)
-        .map(|_| {
-            let name = ServerName::try_from("localhost").unwrap();
-            let mut connection = ClientConnection::new(Arc::clone(&config), name).unwrap();
-            let mut socket = TcpStream::connect(server.address).unwrap();
-            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-            connection.write_tls(&mut socket).unwrap();
-            StreamOwned::new(connection, socket)
-        })
-        .collect();
-    eventually("two are refused", || tls.counts().refused == 2);
-    server.site.gate.open();
-    let get = GET.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1);
-    let mut served = 0;
-    for mut stream in begun {
-        let mut response = String::new();
-        let outcome = stream
-            .write_all(get.as_bytes())
-            .and_then(|()| stream.read_to_string(&mut response));
-        served += usize::from(outcome.is_ok() && response.starts_with("HTTP/1.1 200 "));
-    }
-    assert_eq!(served, 1);
-    assert_eq!(tls.counts().refused, 2);
-    for mut client in at_gate {
-        assert_eq!(client.answer().status, 200);
-    }
 }

@@ -5,14 +5,24 @@ use std::sync::Arc;
 
 use loadline_proto::{Body, Context, Exchange, Limits, Outcome};
 use loadline_tls::{Certificates, TlsOptions, TlsServer};
+use rustls::client::{
+    ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
+    Tls13ClientSessionValue,
+};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, Error, NamedGroup, RootCertStore};
 
 use crate::drive::{Driver, config, parse_answers};
-use crate::pair::certificate;
+use crate::pair::{certificate, connection, sent_by};
 
 /// A server, and a client that sends early data where it may.
 fn ends(early_data: bool) -> (TlsServer, Arc<ClientConfig>) {
+    let ([server, _], client) = twins(early_data);
+    (server, client)
+}
+
+/// The same with two servers of one certificate. Neither knows sessions of the other.
+fn twins(early_data: bool) -> ([TlsServer; 2], Arc<ClientConfig>) {
     let own = certificate(&["localhost"]);
     let options = TlsOptions {
         early_data,
@@ -27,10 +37,8 @@ fn ends(early_data: bool) -> (TlsServer, Arc<ClientConfig>) {
     client.enable_early_data = true;
     client.alpn_protocols = vec![b"http/1.1".to_vec()];
     let certificates = Arc::new(Certificates::new(vec![own]));
-    (
-        TlsServer::new(&certificates, &options).unwrap(),
-        Arc::new(client),
-    )
+    let server = || TlsServer::new(&certificates, &options).unwrap();
+    ([server(), server()], Arc::new(client))
 }
 
 fn whether_early(exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
@@ -127,4 +135,143 @@ fn a_copy_is_not_served() {
     };
     Driver::speaking(server.protocol(), &limits, handle).feed(&first);
     assert_eq!(seen, 0);
+}
+
+/// What may come before the handshake is done, in requests of 64 bytes: 16 KiB.
+const EARLY_REQUESTS_MAX: usize = 256;
+
+/// So many requests of 64 bytes.
+fn requests(count: usize) -> String {
+    let target = "x".repeat(29);
+    let request = format!("GET /{target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(request.len(), 64);
+    request.repeat(count)
+}
+
+/// Remembers sessions as other clients do, but for how much early data the server allows.
+#[derive(Debug)]
+struct Boundless(ClientSessionMemoryCache);
+
+impl ClientSessionStore for Boundless {
+    fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
+        self.0.set_kx_hint(name, group);
+    }
+
+    fn kx_hint(&self, name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.0.kx_hint(name)
+    }
+
+    fn set_tls12_session(&self, name: ServerName<'static>, session: Tls12ClientSessionValue) {
+        self.0.set_tls12_session(name, session);
+    }
+
+    fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.0.tls12_session(name)
+    }
+
+    fn remove_tls12_session(&self, name: &ServerName<'static>) {
+        self.0.remove_tls12_session(name);
+    }
+
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, session: Tls13ClientSessionValue) {
+        let mut session = session;
+        session._private_set_max_early_data_size(1 << 20); // the library has it for tests
+        self.0.insert_tls13_ticket(name, session);
+    }
+
+    fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.0.take_tls13_ticket(name)
+    }
+}
+
+/// A client without sessions yet that sends more early data than it may.
+fn boundless(client: &ClientConfig) -> Arc<ClientConfig> {
+    let mut client = client.clone();
+    client.resumption = Resumption::store(Arc::new(Boundless(ClientSessionMemoryCache::new(8))));
+    Arc::new(client)
+}
+
+/// Sends early data, piece by piece, without the end of a handshake; then reads what has come of it.
+fn send_early(
+    driver: &mut Driver<'_>,
+    client: &Arc<ClientConfig>,
+    pieces: &[&str],
+) -> Result<(), Error> {
+    let mut client = connection(client);
+    for piece in pieces {
+        let mut early = client.early_data().expect("a session for it");
+        early.write_all(piece.as_bytes()).unwrap();
+        driver.feed(&sent_by(&mut client));
+    }
+    let mut received = &driver.output[..];
+    while !received.is_empty() {
+        client.read_tls(&mut received).unwrap();
+        client.process_new_packets()?;
+        let _ = client.reader().read_to_end(&mut Vec::new()); // ends with what there is
+    }
+    Ok(())
+}
+
+#[test]
+fn early_data_up_to_its_bound_is_served() {
+    let (server, client) = ends(true);
+    ask(&server, &client, GET, &mut Vec::new());
+    let most = requests(EARLY_REQUESTS_MAX);
+    let (is_early, answers) = ask(&server, &client, &most, &mut Vec::new());
+    assert!(is_early);
+    assert_eq!(answers.len(), EARLY_REQUESTS_MAX);
+    assert!(answers.iter().all(|it| *it == (200, b"early".to_vec())));
+}
+
+/// RFC 8446 section 4.2.10: the connection ends with `unexpected_message`.
+#[test]
+fn early_data_beyond_its_bound_ends_the_connection() {
+    let (server, client) = ends(true);
+    let client = boundless(&client);
+    let most = requests(EARLY_REQUESTS_MAX);
+    let beyond = format!("{most}G");
+    let mut failed = 0;
+    for (pieces, served) in [
+        (&[&beyond[..]][..], 0), // one step of the handshake
+        (&[&most[..], "G"][..], EARLY_REQUESTS_MAX),
+    ] {
+        ask(&server, &client, GET, &mut Vec::new());
+        let mut seen = 0;
+        let handle = |exchange: &mut Exchange, cx: &mut Context<'_>| {
+            seen += 1;
+            whether_early(exchange, cx)
+        };
+        let limits = config(Limits::default());
+        let mut driver = Driver::speaking(server.protocol(), &limits, handle);
+        let result = send_early(&mut driver, &client, pieces);
+        let alert = Error::AlertReceived(AlertDescription::UnexpectedMessage);
+        assert_eq!(result, Err(alert));
+        assert!(driver.is_closed());
+        drop(driver);
+        assert_eq!(seen, served);
+        failed += 1;
+        assert_eq!(server.counts().failed, failed);
+    }
+}
+
+/// A server that was restarted knows no session: it skips early data up to the bound, in encrypted bytes.
+/// What is beyond is a record that cannot be decrypted.
+#[test]
+fn early_data_that_is_refused_is_skipped_up_to_its_bound() {
+    let ([server, restarted], client) = twins(true);
+    let (before, after) = (boundless(&client), boundless(&client));
+    for client in [&before, &after] {
+        ask(&server, client, GET, &mut Vec::new());
+    }
+    let (is_early, answers) = ask(&restarted, &before, &requests(200), &mut Vec::new());
+    assert!(!is_early && answers.is_empty(), "{answers:?}");
+    assert_eq!(restarted.counts().full, 1);
+    let limits = config(Limits::default());
+    let mut driver = Driver::speaking(restarted.protocol(), &limits, whether_early);
+    let beyond = requests(EARLY_REQUESTS_MAX + 1);
+    let result = send_early(&mut driver, &after, &[&beyond[..]]);
+    let alert = Error::AlertReceived(AlertDescription::BadRecordMac);
+    assert_eq!(result, Err(alert));
+    assert!(driver.is_closed());
+    assert_eq!((restarted.counts().full, restarted.counts().failed), (1, 1));
 }

@@ -2,7 +2,6 @@
 //! response.
 
 mod server;
-mod wire;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +13,8 @@ use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request};
 
 use server::Server;
-use wire::Wire;
+
+use crate::wire::Wire;
 
 /// Runs, each with a seed of its own; and operations of each.
 const RUNS: u64 = 400;
@@ -86,7 +86,7 @@ fn random_operations() {
 impl Pair {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let wire = Wire::default();
+        let wire = Wire::of_client();
         let mut server = Server::new();
         let mut builder = Builder::new();
         builder.initial_window_size(*rng.choice(&[0, 1, 1_000, 65_535, 1 << 20]).unwrap());
@@ -336,11 +336,12 @@ impl Pair {
         let most = *self.rng.choice(&[1, 9, 100, 5_000, 100_000]).unwrap();
         let mut pipes = self.wire.pipes();
         if self.server.is_reading() {
-            let len = pipes.to_server.len().min(most);
-            let bytes: Vec<u8> = pipes.to_server.drain(..len).collect();
+            let len = pipes.to_server.bytes.len().min(most);
+            let bytes = pipes.to_server.bytes.split_to(len);
             self.server.receive(&bytes);
         }
-        pipes.to_client.extend(self.server.take_output());
+        let output = self.server.take_output();
+        pipes.to_client.bytes.extend_from_slice(&output);
     }
 
     fn poll_connection(&mut self) {
@@ -416,12 +417,13 @@ fn transfer(wire: &Wire, server: &mut Server) {
     let mut pipes = wire.pipes();
     for _ in 0..1_000 {
         server.flush();
-        pipes.to_client.extend(server.take_output());
-        pipes.is_closed = server.has_finished();
-        if pipes.to_server.is_empty() || !server.is_reading() {
+        let output = server.take_output();
+        pipes.to_client.bytes.extend_from_slice(&output);
+        pipes.to_client.is_closed = server.has_finished();
+        if pipes.to_server.bytes.is_empty() || !server.is_reading() {
             return;
         }
-        let bytes: Vec<u8> = pipes.to_server.drain(..).collect();
+        let bytes = pipes.to_server.bytes.split();
         server.receive(&bytes);
     }
 }

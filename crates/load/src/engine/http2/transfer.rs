@@ -261,13 +261,15 @@ impl Engine<'_> {
         if is_handshake {
             self.time.look_at_clock(); // its computations took long
         }
-        let now_ns = self.time.now_ns;
-        let generation = self.http2.link(number).generation;
-        self.flush_layer(number);
         if result.is_err() {
+            if let Some(socket) = &link.socket {
+                let _ = layer.flush(socket.as_fd()); // an alert, which the peer may have no use for
+            }
             self.link_layer_failed(number);
             return false;
         }
+        let (now_ns, generation) = (self.time.now_ns, link.generation);
+        self.flush_layer(number);
         let link = self.http2.link(number);
         let Some(layer) = link
             .layer

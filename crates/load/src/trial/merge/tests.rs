@@ -1,4 +1,4 @@
-use loadline_record::{ErrorKind, SecondRecord};
+use loadline_record::{ErrorKind, SecondBlobs, SecondRecord};
 use proptest::prelude::*;
 
 use super::*;
@@ -279,6 +279,24 @@ fn littles_law_takes_an_answer_after_the_end_for_a_part() {
     let little = record.verdict.little.unwrap();
     assert!((little.expected - 4.0).abs() < 0.01, "{little:?}");
     assert!((little.expected_max - 8.0).abs() < 0.01, "{little:?}");
+}
+
+/// Those of the warm-up are not among the answers that count, so they were taken off twice.
+#[test]
+fn littles_law_knows_whose_answers_came_after_the_end() {
+    let mut after = interval(4, (0, 2), 500, 1_000_000);
+    after.after_end = true;
+    let record = merged([
+        boxed(interval(1, (1, 1), 1000, 16_000)),
+        boxed(after),
+        Message::Finished(Box::new(report(0, 4 * S))),
+    ]);
+    let little = record.verdict.little.unwrap();
+    assert!((little.expected - 4.0).abs() < 0.01, "{little:?}");
+    let clients = &record.groups[0];
+    assert_eq!(clients.after_end, SecondBlobs::default());
+    let late = decompressed(&clients.warm_up_after_end.latency);
+    assert_eq!(late.unwrap().len(), 500);
 }
 
 /// Requests that a server left waiting in the warm-up and answered all at once made it seem that

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadline_base::Buffer;
-use loadline_load::{Arrivals, Expectation, Overflow, Plan};
+use loadline_load::{Arrivals, Control, Expectation, Http2Plan, Overflow, Plan, Share, engine};
 use loadline_proto::{ClientLayer, Connector, FailureCause, Fault, Layer, LayerFailure};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Listening, Stub, StubOptions};
@@ -283,33 +283,68 @@ impl ClientLayer for Failing {
     }
 }
 
-#[test]
-fn a_handshake_that_fails_on_a_connection_that_was_reset_is_one_error() {
+/// A server that resets its connections, and what makes layers for it, whose handshakes fail for this cause.
+fn resetting(cause: FailureCause) -> (SocketAddr, Arc<dyn Connector>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, closed) = mpsc::channel();
-    let server = std::thread::spawn(move || {
-        for stream in listener.incoming().take(REQUESTS as usize) {
-            let mut stream = stream.unwrap();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
             stream.peek(&mut [0]).unwrap(); // unread when it is closed: the connection is reset
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
             drop(stream);
-            sender.send(()).unwrap();
+            if sender.send(()).is_err() {
+                return;
+            }
         }
     });
     let connector = Failing {
         closed: Arc::new(Mutex::new(closed)),
         failure: LayerFailure {
-            cause: FailureCause::Other,
+            cause,
             text: "no handshake".to_owned(),
         },
     };
+    (address, Arc::new(connector))
+}
+
+/// The same plan over HTTP/1 and over HTTP/2, with these layers.
+fn by_both_protocols(plan: &Plan, connector: &Arc<dyn Connector>) -> [Plan; 2] {
+    let connectors = vec![Some(Arc::clone(connector))];
+    let http2 = Http2Plan::new(&plan.mix, 1, connectors.clone());
+    [
+        Plan {
+            connectors,
+            ..plan.clone()
+        },
+        Plan {
+            http2: Some(http2),
+            ..plan.clone()
+        },
+    ]
+}
+
+#[test]
+fn a_handshake_that_fails_on_a_connection_that_was_reset_is_one_error() {
+    let (address, connector) = resetting(FailureCause::Other);
     let plan = Plan {
         requests_per_connection: Some(1),
-        connectors: vec![Some(Arc::new(connector) as Arc<dyn Connector>)],
         ..stubbed::open(address, 1, 1200.0, 10 * MS, Arrivals::Constant)
     };
-    let tally = run(&plan).tally();
-    server.join().unwrap();
-    assert_all(&tally, ErrorKind::Handshake, 0);
+    for plan in by_both_protocols(&plan, &connector) {
+        assert_all(&run(&plan).tally(), ErrorKind::Handshake, 0);
+    }
+}
+
+/// The peer has no use for the alert, and the user for the reason.
+#[test]
+fn a_certificate_that_is_not_accepted_is_the_reason_on_a_connection_that_was_reset() {
+    let (address, connector) = resetting(FailureCause::Authority);
+    for plan in by_both_protocols(&closed(address, 1, REQUESTS), &connector) {
+        let refused = engine::run(&plan, Share::WHOLE, &Control::new(), &mut |_| {});
+        let text = refused.unwrap_err().to_string();
+        let expected = format!("{address}: no handshake; right would be the certificate of its");
+        assert!(text.starts_with(&expected), "{text}");
+    }
 }

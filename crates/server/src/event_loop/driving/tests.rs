@@ -229,7 +229,7 @@ fn a_handshake_whose_client_has_left_is_not_computed() {
         turn(&mut server.event_loop);
         assert!(!server.has_work_out(token), "it is closed");
         server.work();
-        let total = server.event_loop.site.registry.snapshot().total;
+        let total = server.event_loop.site.registry.snapshot(0).total;
         assert_eq!((total.abandoned, total.jobs), (1, 0));
     }
 }

@@ -59,8 +59,8 @@ fn idle_connections_close_at_once(architecture: Architecture) {
     }
 }
 
-/// A browser opens connections ahead of its requests. Its patience begins with the connection, not
-/// anew with each look at it.
+/// A browser opens connections ahead of its requests. The time for the first one begins with the
+/// connection, not anew with each look at it.
 fn a_new_silent_connection_does_not_hold_up_the_end(architecture: Architecture) {
     for options in variants(architecture) {
         let server = start(options);

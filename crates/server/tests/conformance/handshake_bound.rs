@@ -1,0 +1,293 @@
+//! How many TLS handshakes may be computed or wait for that (`handshakes_max`). A handshake counts from the
+//! receipt of a message until its answer is computed, and not while it waits for its client.
+//!
+//! | models | where a second handshake is while one is computed |
+//! |---|---|
+//! | `sequential`; one loop without workers | in the socket, unread: the bound cannot be reached |
+//! | loops with workers | it waits for a worker |
+//! | threads; several loops without workers; workers that serve sockets | on another thread |
+
+use std::any::Any;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use loadline_base::Buffer;
+use loadline_proto::{
+    ClientKey, Computation, Context, Fault, Layer, Layered, Protocol, Security, ServerSession,
+    Session, SessionConfig, SharedProtocol,
+};
+use loadline_server::ServerOptions;
+use loadline_tls::{
+    Authorities, Certificates, Profile, TlsClient, TlsLayer, TlsOptions, TlsServer, self_signed,
+};
+use rustls::pki_types::ServerName;
+use rustls::version::TLS12;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::client::TIMEOUT;
+use crate::fixture::{Gate, Model, Server, eventually, limits};
+use crate::tls::{client_of, has_loops_for_sockets};
+
+every_model! {
+    handshakes_beyond_their_bound_end_at_once,
+}
+
+fn handshakes_beyond_their_bound_end_at_once(model: Model) {
+    let (ends, options) = (Ends::new(), model.options());
+    let is_by_loops = has_loops_for_sockets(&options);
+    if is_by_loops && options.workers > 0 {
+        while_workers_are_taken(&ends, options);
+    } else if !model.is_concurrent() || (is_by_loops && options.loops == 1) {
+        one_after_the_other(&ends, options, model.is_concurrent());
+    } else {
+        while_one_is_computed(&ends, options, is_by_loops);
+    }
+}
+
+/// While every worker is taken, one waits, and those behind it find no room.
+fn while_workers_are_taken(ends: &Ends, options: ServerOptions) {
+    let workers = options.workers as u64;
+    let server = ends.start(options);
+    let at_gate: Vec<_> = (1..=workers)
+        .map(|count| {
+            let mut client = server.connect();
+            client.send("GET /-/gate HTTP/1.1\r\nHost: h\r\n\r\n");
+            server.site.gate.await_waiting(count);
+            client
+        })
+        .collect();
+    let begun = ends.begin_some(3, server.address);
+    eventually("two are refused", || ends.refused() == 2);
+    server.site.gate.open();
+    assert_eq!(count_served(begun), 1);
+    assert_eq!(ends.refused(), 2);
+    for mut client in at_gate {
+        assert_eq!(client.answer().status, 200);
+    }
+}
+
+/// While one is computed, those on other threads find no room. Those whose loop computes it wait: nothing of
+/// them is read.
+fn while_one_is_computed(ends: &Ends, options: ServerOptions, is_by_loops: bool) {
+    /// The kernel spreads them over the loops: fewer than two for the others would be one case in a hundred
+    /// million.
+    const OTHERS: usize = 32;
+    let gate = Arc::new(Gate::default());
+    let held = HeldTls {
+        tls: ends.tls.clone(),
+        gate: Arc::clone(&gate),
+    };
+    let server = Server::start_speaking(options, Protocol::Shared(Arc::new(held)));
+    let gate = OpenAtTheEnd(gate);
+    let first = ends.begin(server.address);
+    gate.0.await_waiting(1);
+    let others = ends.begin_some(OTHERS, server.address);
+    let refused_min = if is_by_loops { 2 } else { OTHERS as u64 };
+    eventually("others are refused", || ends.refused() >= refused_min);
+    eventually("their connections are closed", || {
+        let total = server.control.snapshot().total;
+        total.closed.iter().sum::<u64>() == ends.refused()
+    });
+    gate.0.open();
+    assert!(is_served(first), "the one that was computed");
+    let served = count_served(others);
+    assert_eq!(served + ends.refused(), OTHERS as u64);
+    let next = ends.begin(server.address);
+    assert!(is_served(next), "there is room again");
+}
+
+/// A thread that serves alone computes what it has received before it receives more: none is refused.
+fn one_after_the_other(ends: &Ends, options: ServerOptions, is_concurrent: bool) {
+    let server = ends.start(options);
+    let mut silent = ends.begin(server.address);
+    let begun = ends.begin_some(3, server.address);
+    let answered = silent.sock.read(&mut [0; 1]).unwrap();
+    assert_eq!(answered, 1, "its first message is answered");
+    // It says nothing more. Others are served meanwhile, or at its end if it has the only thread.
+    let silent = Some(silent).filter(|_| is_concurrent);
+    assert_eq!(count_served(begun), 3);
+    let counts = ends.tls.counts();
+    assert_eq!((counts.full + counts.resumed, counts.refused), (3, 0));
+    drop(silent);
+}
+
+/// A server with room for one handshake, and its clients.
+struct Ends {
+    tls: TlsServer,
+    client: TlsClient,
+    /// Of rustls alone, whose handshakes the test carries on.
+    begins: Arc<ClientConfig>,
+}
+
+/// A connection whose first message is sent, and no more.
+type Begun = StreamOwned<ClientConnection, TcpStream>;
+
+impl Ends {
+    fn new() -> Self {
+        let bound = TlsOptions {
+            handshakes_max: 1,
+            ..TlsOptions::default()
+        };
+        let own = self_signed(&["localhost".to_owned()]).unwrap();
+        let trusted = Authorities::one(own.der()).unwrap();
+        let begins = Arc::new(client_of(&own, &[&TLS12]));
+        let certificates = Arc::new(Certificates::new(vec![own]));
+        Self {
+            tls: TlsServer::new(&certificates, &bound).unwrap(),
+            client: TlsClient::new(&trusted, Profile::Intermediate).unwrap(),
+            begins,
+        }
+    }
+
+    fn start(&self, options: ServerOptions) -> Server {
+        Server::start_tls(options, limits(), (self.tls.clone(), self.client.clone()))
+    }
+
+    fn begin(&self, address: SocketAddr) -> Begun {
+        let name = ServerName::try_from("localhost").unwrap();
+        let mut connection = ClientConnection::new(Arc::clone(&self.begins), name).unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        connection.write_tls(&mut socket).unwrap();
+        StreamOwned::new(connection, socket)
+    }
+
+    fn begin_some(&self, count: usize, address: SocketAddr) -> Vec<Begun> {
+        (0..count).map(|_| self.begin(address)).collect()
+    }
+
+    fn refused(&self) -> u64 {
+        self.tls.counts().refused
+    }
+}
+
+/// Carries the handshake on and asks for a page; `false`: the connection has ended.
+fn is_served(mut stream: Begun) -> bool {
+    const GET: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let mut response = String::new();
+    let outcome = stream
+        .write_all(GET.as_bytes())
+        .and_then(|()| stream.read_to_string(&mut response));
+    outcome.is_ok() && response.starts_with("HTTP/1.1 200 ")
+}
+
+fn count_served(all: Vec<Begun>) -> u64 {
+    all.into_iter().map(|it| u64::from(is_served(it))).sum()
+}
+
+/// TLS whose handshakes are computed once the gate is open.
+#[derive(Debug)]
+struct HeldTls {
+    tls: TlsServer,
+    gate: Arc<Gate>,
+}
+
+/// The gate is opened whatever happens: threads stand before it.
+struct OpenAtTheEnd(Arc<Gate>);
+
+impl Drop for OpenAtTheEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+impl SharedProtocol for HeldTls {
+    fn session(
+        &self,
+        config: &Arc<SessionConfig>,
+        peer: Option<SocketAddr>,
+        cx: &mut Context<'_>,
+    ) -> Box<dyn Session> {
+        let http = ServerSession::over_layer(config, peer, cx);
+        let layer = HeldLayer {
+            layer: self.tls.accept(ClientKey::NOBODY),
+            gate: Arc::clone(&self.gate),
+        };
+        Box::new(Layered::new(layer, http, config, cx))
+    }
+}
+
+#[derive(Debug)]
+struct HeldLayer {
+    layer: TlsLayer,
+    gate: Arc<Gate>,
+}
+
+impl Layer for HeldLayer {
+    fn received(
+        &mut self,
+        bytes: &mut [u8],
+        plain: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        self.layer.received(bytes, plain, out)
+    }
+
+    fn send(&mut self, plain: &[u8], out: &mut Buffer) {
+        self.layer.send(plain, out);
+    }
+
+    fn finish(&mut self, out: &mut Buffer) {
+        self.layer.finish(out);
+    }
+
+    fn is_open(&self) -> bool {
+        self.layer.is_open()
+    }
+
+    fn has_begun(&self) -> bool {
+        self.layer.has_begun()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.layer.has_ended()
+    }
+
+    fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
+        Some(Box::new(HeldComputation {
+            computation: self.layer.take_computation()?,
+            gate: Arc::clone(&self.gate),
+        }))
+    }
+
+    fn computed(
+        &mut self,
+        computation: Box<dyn Computation>,
+        plain: &mut Buffer,
+        out: &mut Buffer,
+    ) -> Result<(), Fault> {
+        let computation: Box<dyn Any> = computation;
+        let held = computation.downcast::<HeldComputation>().unwrap();
+        self.layer.computed(held.computation, plain, out)
+    }
+
+    fn truncated(&mut self) {
+        self.layer.truncated();
+    }
+
+    fn security(&self) -> Option<&Arc<Security>> {
+        self.layer.security()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.layer.held_bytes()
+    }
+}
+
+#[derive(Debug)]
+struct HeldComputation {
+    computation: Box<dyn Computation>,
+    gate: Arc<Gate>,
+}
+
+impl Computation for HeldComputation {
+    fn carry_out(&mut self) {
+        self.gate.pass();
+        self.computation.carry_out();
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.computation.is_abandoned()
+    }
+}
