@@ -135,7 +135,10 @@ fn in_goal(key: &str, wanted: &CellLevels, plan: &Plan, cells: &[Cell]) -> Optio
             let varied = to_set(varied.map(|(factor, _)| factor.as_str()));
             let varied: Vec<&str> = varied.into_iter().collect();
             let problem = format!("{key}: several cells of series {name} have {named}");
-            Some((problem, format!("a level of {}, too", varied.join(" and of "))))
+            Some((
+                problem,
+                format!("a level of {}, too", varied.join(" and of ")),
+            ))
         }
     }
 }

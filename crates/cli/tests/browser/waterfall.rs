@@ -186,7 +186,10 @@ fn the_style_sheet_of_the_demo_site_comes_before_its_pictures() {
             .any(|picture| picture + RECORD_MS < sheets[0]);
         assert!(!is_late, "{page}: {entries:#?}");
         let last = pictures.iter().copied().fold(0.0, f64::max);
-        assert!(sheets[0] + RECORD_MS < last, "the line is slow: {entries:#?}");
+        assert!(
+            sheets[0] + RECORD_MS < last,
+            "the line is slow: {entries:#?}"
+        );
     }
 }
 

@@ -18,7 +18,10 @@ use crate::app::pattern;
 fn many_requests_share_the_streams() {
     const SLOTS: usize = 40;
     let lens: Vec<usize> = (0..300).map(|n| n * n % 7_001).collect();
-    let requests: Vec<_> = lens.iter().map(|len| get(&format!("/bytes/{len}"))).collect();
+    let requests: Vec<_> = lens
+        .iter()
+        .map(|len| get(&format!("/bytes/{len}")))
+        .collect();
     for cut in [61, 4_096, usize::MAX] {
         let mut ends = Ends::new(&Builder::new(), SLOTS as u32, &requests, serve);
         ends.cut = cut;
