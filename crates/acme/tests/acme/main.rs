@@ -7,6 +7,7 @@
 #[path = "../../../server/tests/conformance/model.rs"]
 mod model;
 
+mod challenge_client;
 mod challenges;
 mod dns;
 mod external;

@@ -10,9 +10,9 @@ use loadline_proto::{Context, Exchange, Handler, Outcome, Protocol, SessionConfi
 use loadline_server::{
     Config, ListenAddr, ListenerConfig, ServerConfig, ServerHandle, ServerOptions,
 };
-use loadline_tls::{
-    Authorities, Certificates, Profile, TlsClient, TlsClientOptions, TlsOptions, TlsServer, Trust,
-};
+use loadline_tls::{Authorities, Certificates, Profile, TlsClient, TlsOptions, TlsServer};
+
+use crate::challenge_client;
 
 pub struct Site {
     pub certificates: Arc<Certificates>,
@@ -98,22 +98,7 @@ impl Site {
     /// The certificate of a handshake for `acme-tls/1`, as an authority does it (RFC 8737); `None`: there is no
     /// connection.
     pub fn challenge(&self, name: &str) -> Option<Vec<u8>> {
-        const PROTOCOL: &[u8] = b"acme-tls/1";
-        let options = TlsClientOptions {
-            trust: Trust::Anyone,
-            profile: Profile::Intermediate,
-            certificate: None,
-            resumes: false,
-            key_exchange: None,
-        };
-        let client = TlsClient::with(&options).unwrap().asking_for(&[PROTOCOL]);
-        let socket = TcpStream::connect(self.https()).unwrap();
-        let mut stream = client.stream(name, socket).unwrap();
-        stream.conn.complete_io(&mut stream.sock).ok()?;
-        assert_eq!(stream.conn.alpn_protocol(), Some(PROTOCOL));
-        let certificate = stream.conn.peer_certificates()?.first()?.to_vec();
-        let _ = stream.read_to_end(&mut Vec::new()); // the server ends it: there is nothing to ask for
-        Some(certificate)
+        challenge_client::certificate(name, self.https())
     }
 
     fn address(&self, index: usize) -> SocketAddr {

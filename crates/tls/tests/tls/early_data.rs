@@ -255,7 +255,8 @@ fn early_data_beyond_its_bound_ends_the_connection() {
 }
 
 /// A server that was restarted knows no session: it skips early data up to the bound, in encrypted bytes.
-/// What is beyond is a record that cannot be decrypted.
+/// What is beyond is a record that cannot be decrypted. rustls 0.23 looks at a record that it skips again, and
+/// counts it again, with what comes next: so half of the bound is certain.
 #[test]
 fn early_data_that_is_refused_is_skipped_up_to_its_bound() {
     let ([server, restarted], client) = twins(true);
@@ -263,7 +264,7 @@ fn early_data_that_is_refused_is_skipped_up_to_its_bound() {
     for client in [&before, &after] {
         ask(&server, client, GET, &mut Vec::new());
     }
-    let (is_early, answers) = ask(&restarted, &before, &requests(200), &mut Vec::new());
+    let (is_early, answers) = ask(&restarted, &before, &requests(120), &mut Vec::new());
     assert!(!is_early && answers.is_empty(), "{answers:?}");
     assert_eq!(restarted.counts().full, 1);
     let limits = config(Limits::default());
