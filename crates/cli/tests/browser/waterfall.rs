@@ -124,16 +124,20 @@ fn visit(page: &str) -> Vec<Value> {
     entries
 }
 
-/// When the files with these endings were complete.
+/// When the files with these endings were complete, the first time: a browser asks again for the icon of a page.
 fn completed(entries: &[Value], endings: &[&str]) -> Vec<f64> {
-    let is_wanted = |entry: &&Value| {
+    let mut first: Vec<(&str, f64)> = Vec::new();
+    for entry in entries {
         let name = entry[0].as_str().expect("an address");
-        endings.iter().any(|ending| name.ends_with(ending))
-    };
-    let wanted = entries.iter().filter(is_wanted);
-    wanted
-        .map(|entry| entry[4].as_f64().expect("a time"))
-        .collect()
+        let at_ms = entry[4].as_f64().expect("a time");
+        let is_wanted = endings.iter().any(|ending| name.ends_with(ending));
+        match first.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known_ms)) => *known_ms = known_ms.min(at_ms),
+            None if is_wanted => first.push((name, at_ms)),
+            None => {}
+        }
+    }
+    first.into_iter().map(|(_, at_ms)| at_ms).collect()
 }
 
 #[test]
