@@ -90,9 +90,11 @@ fn while_one_is_computed(ends: &Ends, options: ServerOptions, is_by_loops: bool)
         total.closed.iter().sum::<u64>() == ends.refused()
     });
     gate.0.open();
-    assert!(is_served(first), "the one that was computed");
-    let served = count_served(others);
-    assert_eq!(served + ends.refused(), OTHERS as u64);
+    // With loops there may be others still, one of which has the permit when the first one's next message comes.
+    let is_first_served = is_served(first);
+    assert!(is_first_served || is_by_loops, "the one that was computed");
+    let served = count_served(others) + u64::from(is_first_served);
+    assert_eq!(served + ends.refused(), OTHERS as u64 + 1);
     let next = ends.begin(server.address);
     assert!(is_served(next), "there is room again");
 }
