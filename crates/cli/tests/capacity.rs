@@ -90,17 +90,9 @@ fn a_url_is_searched_and_every_trial_is_printed() {
     let stub = Stub::start(StubOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("capacity.json");
-    let output = capacity(&[
-        "--slo=p50 < 1s",
-        "--budget=4s",
-        "--trial=300ms",
-        "--sweep=200ms",
-        "--warm-up=50ms",
-        "--from=200",
-        "--to=1000",
-        &format!("--json={}", json.display()),
-        &format!("http://{}/", stub.address()),
-    ]);
+    let json_option = format!("--json={}", json.display());
+    let url = format!("http://{}/", stub.address());
+    let output = capacity(&[&SHORT[..], &[json_option.as_str(), &url]].concat());
     assert!(
         ANSWERS.contains(&output.status.code().unwrap()),
         "{}",

@@ -100,7 +100,7 @@ impl Grid {
 }
 
 /// What exceptions, comparisons and goals of a plan name that neither of its grids has, on a machine with
-/// these CPUs. Nothing, if one of the grids is no plan: whoever runs that one is told why.
+/// these CPUs. Nothing, if one of the grids is no plan: running that one says why.
 #[must_use]
 pub fn unmatched(text: &str, cpus: &[usize]) -> Vec<Unmatched> {
     let of_grid = |full: bool| {

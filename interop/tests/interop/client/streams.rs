@@ -146,7 +146,7 @@ fn slot_of(event: &ClientEvent) -> Option<u32> {
     }
 }
 
-/// Sends until it is told to stop, and keeps what it is told.
+/// Sends content until the stream ends, and keeps the reason for that.
 async fn endless(reasons: Rc<RefCell<Vec<Reason>>>, mut respond: SendResponse<Bytes>) {
     let mut stream = respond.send_response(Response::new(()), false).unwrap();
     let piece = Bytes::from(vec![b'x'; 10_000]);

@@ -266,16 +266,21 @@ fn threads_are_described_and_judged() {
     assert!(little.holds);
 }
 
-/// A stall at the end made it seem that more was in flight than there was.
-#[test]
-fn littles_law_takes_an_answer_after_the_end_for_a_part() {
-    let mut after = interval(4, (2, 2), 16, 1_000_000);
+/// A thousand requests in time, and so many answers after the end to those that were due in this phase.
+fn with_answers_after_the_end(phase: u16, count: u64) -> TrialRecord {
+    let mut after = interval(4, (phase, 2), count, 1_000_000);
     after.after_end = true;
-    let record = merged([
+    merged([
         boxed(interval(1, (1, 1), 1000, 16_000)),
         boxed(after),
         Message::Finished(Box::new(report(0, 4 * S))),
-    ]);
+    ])
+}
+
+/// A stall at the end made it seem that more was in flight than there was.
+#[test]
+fn littles_law_takes_an_answer_after_the_end_for_a_part() {
+    let record = with_answers_after_the_end(2, 16);
     let little = record.verdict.little.unwrap();
     assert!((little.expected - 4.0).abs() < 0.01, "{little:?}");
     assert!((little.expected_max - 8.0).abs() < 0.01, "{little:?}");
@@ -284,13 +289,7 @@ fn littles_law_takes_an_answer_after_the_end_for_a_part() {
 /// Those of the warm-up are not among the answers that count, so they were taken off twice.
 #[test]
 fn littles_law_knows_whose_answers_came_after_the_end() {
-    let mut after = interval(4, (0, 2), 500, 1_000_000);
-    after.after_end = true;
-    let record = merged([
-        boxed(interval(1, (1, 1), 1000, 16_000)),
-        boxed(after),
-        Message::Finished(Box::new(report(0, 4 * S))),
-    ]);
+    let record = with_answers_after_the_end(0, 500);
     let little = record.verdict.little.unwrap();
     assert!((little.expected - 4.0).abs() < 0.01, "{little:?}");
     let clients = &record.groups[0];
