@@ -21,6 +21,7 @@ pub mod poller;
 pub mod process;
 pub mod ring;
 pub mod socket;
+pub mod time_slice;
 pub mod tun;
 pub mod usage;
 pub mod waker;

@@ -11,7 +11,7 @@ use std::thread;
 
 use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
-use loadline_sys::Accepted;
+use loadline_sys::{Accepted, time_slice};
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
@@ -36,6 +36,11 @@ pub(crate) fn run<H: Handler>(
     started: Started,
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Refuse, &site.descriptor_log_after)?;
+    if site.in_progress.is_some()
+        && let Err(error) = time_slice::ask_for_shortest()
+    {
+        tracing::debug!("threads keep the usual time slices: {error}");
+    }
     let mut thread = ThreadContext::new(site, Role::Acceptor);
     let connections = Connections {
         site: Arc::clone(site),
