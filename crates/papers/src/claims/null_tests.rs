@@ -164,7 +164,7 @@ const EITHER: Wrong = &[Verdict::Reproduced, Verdict::NotReproduced];
 const NEITHER: Wrong = &[];
 
 /// How claims begin, in their order, and which verdict is wrong.
-const P1: [(&str, Wrong); 27] = [
+const P1: [(&str, Wrong); 29] = [
     ("Throughput of one reactor", EITHER),
     ("The fall is steepest", EITHER),
     ("Where requests wait", REPRODUCED),
@@ -192,6 +192,8 @@ const P1: [(&str, Wrong); 27] = [
     ("One reactor with threads suits", NOT_REPRODUCED),
     ("Several reactors with threads suit", NOT_REPRODUCED),
     ("The advantage of several", NEITHER),
+    ("No request of 20,000 clients", NOT_REPRODUCED),
+    ("An example run", NEITHER),
 ];
 const P2: [(&str, Wrong); 21] = [
     ("The proactor with its timer", REPRODUCED),
