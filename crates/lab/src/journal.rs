@@ -255,8 +255,37 @@ pub struct ServerFacts {
     pub requests_counted: Option<u64>,
     /// The same of each of its event loops, to a few; empty: it has none, or does not say.
     pub responses_by_loop: Vec<u64>,
+    /// What it counted of its workers; `None`: they had no job, or it does not say.
+    pub jobs: Option<WorkerJobs>,
     /// Database servers that the lab started for it. What they used is in none of the figures above.
     pub databases: Vec<DatabaseFacts>,
+}
+
+/// Jobs of a server's workers while the load ran, warm-up included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerJobs {
+    /// Jobs that were carried out.
+    pub count: u64,
+    /// Time that they had waited for a worker, all together, in microseconds.
+    pub waited_us: u64,
+}
+
+impl WorkerJobs {
+    /// What was counted since an earlier count.
+    #[must_use]
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            count: self.count.saturating_sub(before.count),
+            waited_us: self.waited_us.saturating_sub(before.waited_us),
+        }
+    }
+
+    /// How long a job had waited on average; `None`: there was none.
+    #[must_use]
+    pub fn mean_wait_us(self) -> Option<f64> {
+        (self.count > 0).then(|| self.waited_us as f64 / self.count as f64)
+    }
 }
 
 /// A quota of CPU time, of all processes of a server together, and what came of it while the load ran,

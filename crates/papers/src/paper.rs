@@ -70,7 +70,7 @@ pub const PAPERS: [Paper; 5] = [
         title: "thread per connection against one event loop",
         packed: packed!("P5.toml"),
         style: Style::Vegeta,
-        files: &[],
+        files: &ACCOUNTS,
     },
 ];
 

@@ -42,6 +42,19 @@ fn levels(plan: &Plan, series: &str, factor: &str) -> Vec<String> {
     levels.map(|level| level.level.to_string()).collect()
 }
 
+/// The service times of all series of this name, rising.
+fn service_times(plan: &Plan, series: &str) -> Vec<u32> {
+    let series = plan.series.iter().filter(|one| one.name == series);
+    let factors = series.flat_map(|one| &one.factors);
+    let times = factors.filter(|factor| factor.name == "service_us");
+    let levels = times.flat_map(|factor| &factor.levels);
+    let mut times: Vec<u32> = levels
+        .map(|level| level.level.to_string().parse().unwrap())
+        .collect();
+    times.sort_unstable();
+    times
+}
+
 #[test]
 fn both_grids_of_each_paper_are_plans() {
     for paper in &PAPERS {
@@ -153,10 +166,7 @@ fn the_reduced_grid_of_p1_is_not_below_what_is_promised() {
         let numbers = levels(&plan, "reactors", factor);
         assert_eq!(numbers, ["1", "2", "4", "8", "16", "50"]);
     }
-    assert_eq!(
-        levels(&plan, "reactors", "service_us"),
-        ["0", "200", "1000"]
-    );
+    assert_eq!(service_times(&plan, "reactors"), [0, 200, 1000]);
     let mut headline = plan.series.iter().filter(|one| one.name == "best");
     assert!(headline.all(|one| words(&one.load).contains(&"--connections=20000".to_owned())));
 }
@@ -171,7 +181,8 @@ fn the_full_grids_are_the_papers_own() {
             .all(|it| threads.contains(&(*it).to_owned()))
     );
     for series in ["models", "threads", "reactors"] {
-        assert_eq!(levels(&p1, series, "service_us").len(), 11, "{series}");
+        let paper: Vec<u32> = (0..=10).map(|times| 100 * times).collect();
+        assert_eq!(service_times(&p1, series), paper, "{series}");
     }
     for factor in ["loops", "workers"] {
         let numbers = levels(&p1, "reactors", factor);
@@ -179,8 +190,8 @@ fn the_full_grids_are_the_papers_own() {
     }
     assert!(words(&p1.series[0].load).contains(&"--connections=20000".to_owned()));
     assert!((p1.series[0].duration_s - 5.0).abs() < 1e-9);
-    let soak = p1.series.iter().find(|one| one.name == "soak").unwrap();
-    assert!((soak.duration_s - 600.0).abs() < 1e-9);
+    let mut soak = p1.series.iter().filter(|one| one.name == "soak");
+    assert!(soak.all(|one| (one.duration_s - 300.0).abs() < 1e-9));
     let p3 = plan(&PAPERS[2], &full());
     let rates = || p3.series.iter().filter(|one| one.name == "rates");
     assert!(rates().all(|one| (one.duration_s - 30.0).abs() < 1e-9));

@@ -125,6 +125,8 @@ metrics! {
     ThrottledShare = "throttled_share", "Throttled by the CPU quota", Share, NEITHER;
     /// Context switches of the server for each complete answer.
     ContextSwitchesPerRequest = "context_switches_per_request", "Context switches per request", Count, LESS;
+    /// How long a job waited on average until one of the server's workers had taken it.
+    QueueWaitUs = "queue_wait_us", "Wait for a worker", Microseconds, LESS;
     /// Proportional share of memory at its highest.
     MemoryBytes = "memory_bytes", "Memory", Bytes, LESS;
     /// Threads of the server at their highest number.

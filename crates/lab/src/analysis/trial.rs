@@ -10,7 +10,7 @@ use loadline_record::{
 use serde::{Deserialize, Serialize};
 
 use super::Metric;
-use crate::journal::{CpuQuota, Levels, ServerFacts, Trial};
+use crate::journal::{CpuQuota, Levels, ServerFacts, Trial, WorkerJobs};
 
 /// Percentiles of spectra, in percent, evenly spread over powers of the share beyond.
 pub const SPECTRUM_PERCENTS: [f64; 22] = [
@@ -270,6 +270,10 @@ fn server_values(trial: &Trial) -> BTreeMap<Metric, f64> {
                 .and_then(|count| per_request(count as f64)),
         ),
         (
+            Metric::QueueWaitUs,
+            server.jobs.and_then(WorkerJobs::mean_wait_us),
+        ),
+        (
             Metric::ThrottledShare,
             (server.cpu_quota.as_ref()).and_then(CpuQuota::throttled_share),
         ),
@@ -477,6 +481,28 @@ mod tests {
         ] {
             assert_eq!(loop_imbalance(by_loop), imbalance, "{by_loop:?}");
         }
+    }
+
+    #[test]
+    fn how_long_jobs_wait_for_a_worker_is_their_mean() {
+        let wait_us = |jobs: Option<WorkerJobs>| {
+            let server = ServerFacts {
+                jobs,
+                ..ServerFacts::default()
+            };
+            let trial = Trial {
+                server,
+                ..Trial::default()
+            };
+            Measured::new(trial).measured(Metric::QueueWaitUs)
+        };
+        let jobs = WorkerJobs {
+            count: 4,
+            waited_us: 10,
+        };
+        assert_eq!(wait_us(Some(jobs)), Some(2.5));
+        assert_eq!(wait_us(Some(WorkerJobs::default())), None);
+        assert_eq!(wait_us(None), None);
     }
 
     #[test]

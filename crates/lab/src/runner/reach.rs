@@ -14,6 +14,7 @@ use super::launch_context::LaunchContext;
 use super::namespaces::is_listened_on;
 use super::network::Link;
 use super::servers::STATUS_PATH;
+use crate::journal::{ServerFacts, WorkerJobs};
 
 /// Below it, ports want privileges, and well-known services have theirs.
 const PORT_MIN: u16 = 10_000;
@@ -57,13 +58,24 @@ fn connected(link: &Link, port: u16) -> Option<TcpStream> {
     link.at_client(connect).ok()?
 }
 
-/// Responses that a Loadline server has counted.
+/// What a Loadline server has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// All of them.
+    /// All responses.
     pub(super) responses: u64,
     /// Those of each event loop.
     pub(super) by_loop: Vec<u64>,
+    /// What its workers did.
+    pub(super) jobs: WorkerJobs,
+}
+
+impl Counted {
+    /// Stands in the journal from now on.
+    pub(super) fn record_in(self, server: &mut ServerFacts) {
+        server.requests_counted = Some(self.responses);
+        server.responses_by_loop = self.by_loop;
+        server.jobs = Some(self.jobs).filter(|jobs| jobs.count > 0);
+    }
 }
 
 /// What a Loadline server has counted; `None`: it does not say.
@@ -98,9 +110,15 @@ fn counted_in(answer: &str) -> Option<Counted> {
     let threads = status.get("threads").and_then(Value::as_array);
     let is_loop = |thread: &&Value| thread.get("role").is_some_and(|role| role == "loop");
     let loops = threads.into_iter().flatten().filter(is_loop);
+    let total = status.get("total")?;
+    let of_workers = |name: &str| total.get(name).and_then(Value::as_u64).unwrap_or(0);
     Some(Counted {
-        responses: sum_of_answers(status.get("total")?)?,
+        responses: sum_of_answers(total)?,
         by_loop: loops.map(sum_of_answers).collect::<Option<_>>()?,
+        jobs: WorkerJobs {
+            count: of_workers("jobs"),
+            waited_us: of_workers("queue_wait_us"),
+        },
     })
 }
 
@@ -128,12 +146,18 @@ mod tests {
     #[test]
     fn responses_are_summed_in_all_and_by_loop() {
         let head = "HTTP/1.1 200 OK\r\nA: b\r\n\r\n";
-        let total = "\"total\":{\"answers\":{\"2xx\":5,\"4xx\":2},\"accepted\":9}";
+        let total = "\"total\":{\"answers\":{\"2xx\":5,\"4xx\":2},\"accepted\":9,\"jobs\":4,\
+                     \"queue_wait_us\":10}";
         let threads = "{\"role\":\"acceptor\",\"answers\":{\"2xx\":1}},\
                        {\"role\":\"loop\",\"answers\":{\"2xx\":4}},\
                        {\"role\":\"loop\",\"answers\":{\"2xx\":0,\"4xx\":2}}";
         let all = counted_in(&format!("{head}{{{total}}}")).unwrap();
-        assert_eq!((all.responses, all.by_loop), (7, vec![]));
+        assert!(all.responses == 7 && all.by_loop.is_empty(), "{all:?}");
+        assert_eq!(all.jobs.mean_wait_us(), Some(2.5));
+        let mut server = ServerFacts::default();
+        all.record_in(&mut server);
+        assert_eq!(server.requests_counted, Some(7));
+        assert_eq!(server.jobs.map(|jobs| jobs.count), Some(4));
         let each = format!("{head}{{{total},\"threads\":[{threads}]}}");
         assert_eq!(counted_in(&each).unwrap().by_loop, [4, 2]);
         for broken in ["", "HTTP/1.1 404 x\r\n\r\nno", "a\r\n\r\n{\"total\":{}}"] {

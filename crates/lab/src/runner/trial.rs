@@ -304,8 +304,7 @@ impl<'p> Processes<'p> {
         if let Some(before) = counted_before {
             let completed = record.everything.completed;
             if let Some(counted) = counted_since(&context, &before, completed) {
-                trial.server.requests_counted = Some(counted.responses);
-                trial.server.responses_by_loop = counted.by_loop;
+                counted.record_in(&mut trial.server);
             }
         }
         running.server.stop();
@@ -482,7 +481,7 @@ fn resolved(mut command: Vec<String>) -> Vec<String> {
     command
 }
 
-/// Responses since `before` was counted, in all without the one to that question.
+/// What was counted since `before`, in all without the response to that question.
 fn counted_since(context: &LaunchContext<'_>, before: &Counted, completed: u64) -> Option<Counted> {
     let until = Instant::now() + COUNTED_WITHIN;
     let mut asked = 1;
@@ -496,6 +495,7 @@ fn counted_since(context: &LaunchContext<'_>, before: &Counted, completed: u64) 
                 by_loop: loops
                     .map(|(now, before)| now.saturating_sub(*before))
                     .collect(),
+                jobs: now.jobs.since(before.jobs),
             });
         }
         asked += 1;

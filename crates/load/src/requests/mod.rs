@@ -56,8 +56,8 @@ pub struct Destination {
     pub tls_name: Option<String>,
 }
 
-/// Bytes of one body: it is held in memory, twice.
-pub const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of one body: it is held in memory, twice. 128 MiB: a bulk transfer of 100 MiB fits.
+pub const BODY_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of all requests together, in both of their forms.
 pub const REQUESTS_BYTES_MAX: usize = 1 << 30;
 /// Different addresses in one run.

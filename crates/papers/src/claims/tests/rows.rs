@@ -59,6 +59,10 @@ light, good_per_s
 5000: model=single reactor, threads
 5000: model=several reactors, threads
 
+P1: No request of 20,000 clients
+best, error_share
+0, not 0.01: model=single reactor, single thread; numbers=1 x 1; service_us=0
+
 P2: Closing idle connections prevents
 idle, error_share
 0, not 0.5: clients=idle; timer=with
