@@ -36,6 +36,8 @@ pub(super) struct Entry {
     probes: Box<[Probe]>,
     /// It can be looked at without waiting for another machine: by any thread.
     pub(super) is_local: bool,
+    /// How many loads began before the one that found it.
+    load_number: u64,
     /// Since when a thread waits for the file system to know how it is, on the server's clock; 0:
     /// none does.
     checked_since: AtomicU64,
@@ -80,6 +82,7 @@ impl Entry {
         is_local: bool,
         limits: &CacheLimits,
         now: Millis,
+        load_number: u64,
     ) -> Self {
         let mut held = (size_of::<Self>(), 0);
         if let Target::File(resource) = &target {
@@ -99,6 +102,7 @@ impl Entry {
             fresh_until: AtomicU64::new(now.0.saturating_add(FRESH_MS)),
             probes: probes.into(),
             is_local,
+            load_number,
             checked_since: AtomicU64::new(0),
         }
     }
@@ -123,6 +127,7 @@ impl Entry {
             self.is_local,
             limits,
             Millis(0),
+            self.load_number,
         );
         let until = self.fresh_until.load(Ordering::Relaxed);
         with.fresh_until.store(until, Ordering::Relaxed);
@@ -161,6 +166,11 @@ impl Entry {
             }
             _ => false,
         }
+    }
+
+    /// Whether it was found by a load that began later than the one with this number.
+    pub(super) fn is_newer_than(&self, load_number: u64) -> bool {
+        self.load_number > load_number
     }
 
     /// For how long a thread has been waiting for the file system to know how it is.

@@ -79,6 +79,8 @@ pub struct StaticFiles {
     swept_ms: AtomicU64,
     /// The latest time on the server's clock that a loop has seen.
     seen_ms: AtomicU64,
+    /// Loads that have begun.
+    loads: AtomicU64,
 }
 
 /// What a thread keeps of its own: the entries it used last, by the path as it came.
@@ -114,6 +116,7 @@ impl StaticFiles {
             makers: Makers::default(),
             swept_ms: AtomicU64::new(0),
             seen_ms: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
             options,
         })
     }
@@ -283,7 +286,7 @@ impl StaticFiles {
         made
     }
 
-    /// Makes the entry for `path` anew.
+    /// Makes the entry for `path` anew, unless a load that began later has done so meanwhile.
     fn load(
         &self,
         path: &SitePath<'_>,
@@ -291,6 +294,7 @@ impl StaticFiles {
         access: Access,
         now: Millis,
     ) -> Result<Arc<Entry>, Failure> {
+        let number = self.loads.fetch_add(1, Ordering::Relaxed);
         let loader = Loader {
             root: &self.root,
             options: &self.options,
@@ -298,12 +302,21 @@ impl StaticFiles {
             now,
             wall: (self.options.wall_clock)(),
             before: self.cache.find(key),
+            number,
             is_local: Cell::new(false),
         };
-        match loader.load(path) {
+        let loaded = loader.load(path);
+        let lock = self.cache.lock(key);
+        let known = self.cache.find(key);
+        if let Some(newer) = known.filter(|known| known.is_newer_than(number)) {
+            return Ok(newer);
+        }
+        match loaded {
             Ok(entry) => {
                 let entry = Arc::new(entry);
-                self.cache.insert(key, &entry);
+                let evicted = self.cache.insert(key, &entry);
+                drop(lock);
+                drop(evicted);
                 Ok(entry)
             }
             Err(failure) => {
