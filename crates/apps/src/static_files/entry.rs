@@ -202,10 +202,15 @@ impl Entry {
         now.0.saturating_sub(until.saturating_sub(FRESH_MS))
     }
 
+    /// Whether it keeps files open.
+    pub(super) fn has_open_files(&self) -> bool {
+        self.open_files > 0
+    }
+
     /// Whether it may be kept: a file is not kept open forever because of one request,
     /// for its space is not free before it is closed.
     pub(super) fn is_kept(&self, now: Millis) -> bool {
-        self.open_files == 0 || self.unseen_ms(now) < OPEN_UNSEEN_MS_MAX
+        !self.has_open_files() || self.unseen_ms(now) < OPEN_UNSEEN_MS_MAX
     }
 
     /// Takes the check of a stale entry upon this thread; false if another was quicker.
@@ -225,7 +230,7 @@ impl Entry {
     /// is good as it is, but a file that was changed cannot be sent under the length of before.
     pub(super) fn files_hold(&self) -> bool {
         match &self.target {
-            Target::File(resource) if self.open_files > 0 => {
+            Target::File(resource) if self.has_open_files() => {
                 resource.all().all(Representation::file_holds)
             }
             _ => true,

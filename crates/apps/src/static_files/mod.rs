@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   index of the thread's own ── fresh ──────────────────────────► answer   no lock, no allocation
-//!        │ unknown or stale
+//!        │ unknown, stale, or kept open
 //!   cache of all threads ── fresh, or as it was by `stat` ───────► answer
 //!        │ unknown or changed
 //!   open and read, without waiting ── all in the kernel's caches ─► answer
@@ -83,7 +83,7 @@ pub struct StaticFiles {
     loads: AtomicU64,
 }
 
-/// What a thread keeps of its own: the entries it used last, by the path as it came.
+/// What a thread keeps of its own: the files in memory that it used last, by the path as it came.
 pub struct LocalFiles {
     index: Index<Entry>,
     /// Memory for a decoded path, and for its name in the shared cache.
@@ -153,7 +153,6 @@ impl StaticFiles {
         self.note_time(now);
         if now.since(local.swept) >= OPEN_UNSEEN_MS_MAX {
             local.swept = now;
-            local.index.retain(|entry| entry.is_kept(now));
             self.sweep(now);
         }
         let (index, buffer, key) = (&mut local.index, &mut local.path, &mut local.key);
@@ -164,7 +163,6 @@ impl StaticFiles {
         if let Some(entry) = index.find(asked)
             && entry.is_fresh(cx.now)
             && let Target::File(resource) = &entry.target
-            && entry.files_hold()
         {
             return self.serve_file(resource, exchange, ServeMode::NonBlocking(cx));
         }
@@ -177,11 +175,12 @@ impl StaticFiles {
         };
         match self.look_up(&path, key, Access::Cached, cx.now) {
             Ok(entry) => {
-                let is_known = |known: &Arc<Entry>| Arc::ptr_eq(known, &entry);
-                if matches!(entry.target, Target::File(_))
-                    && !index.find(asked).is_some_and(is_known)
-                {
-                    index.insert(asked, &entry);
+                let is_file = matches!(entry.target, Target::File(_));
+                match index.find(asked) {
+                    Some(known) if Arc::ptr_eq(known, &entry) => {}
+                    _ if is_file && !entry.has_open_files() => index.insert(asked, &entry),
+                    Some(_) => index.remove(asked),
+                    None => {}
                 }
                 self.serve(&entry, &path, exchange, ServeMode::NonBlocking(cx))
             }
