@@ -206,14 +206,24 @@ impl StaticFiles {
             .max(Millis(self.seen_ms.load(Ordering::Relaxed)))
     }
 
-    /// Closes files without requests; once a minute, by the first thread that comes by.
-    fn sweep(&self, now: Millis) {
+    /// Closes files without requests; once a minute, by the first thread that comes by. Whether files may
+    /// be left open.
+    fn sweep(&self, now: Millis) -> bool {
         let is_due = |last: u64| now.since(Millis(last)) >= OPEN_UNSEEN_MS_MAX;
         let order = Ordering::Relaxed;
         let next = |last: u64| is_due(last).then_some(now.0);
-        if self.swept_ms.fetch_update(order, order, next).is_ok() {
-            self.cache.retain(|entry| entry.is_kept(now));
+        if self.swept_ms.fetch_update(order, order, next).is_err() {
+            return true;
         }
+        let is_left_open = Cell::new(false);
+        self.cache.retain(|entry| {
+            let is_kept = entry.is_kept(now);
+            if is_kept && entry.has_open_files() {
+                is_left_open.set(true);
+            }
+            is_kept
+        });
+        is_left_open.get()
     }
 
     /// The entry for `path`: as remembered, if it is fresh or still holds, else made anew.
@@ -448,6 +458,10 @@ impl Handler for StaticFiles {
             Err(failure) => self.fail(failure, &path, exchange, ServeMode::Blocking),
         };
         debug_assert_eq!(outcome, Outcome::Ready);
+    }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        self.sweep(cx.now)
     }
 }
 

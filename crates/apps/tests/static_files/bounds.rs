@@ -108,6 +108,22 @@ fn a_thread_without_requests_keeps_no_file_open() {
     drop(quiet);
 }
 
+/// They stayed open until the next request.
+#[test]
+fn without_any_request_files_are_closed_as_well() {
+    let options = StaticOptions {
+        memory_bytes_max: 0,
+        ..limited(100 << 20, 1000, 100)
+    };
+    let mut site = Site::new(&[("once", "1")], options);
+    site.get("/once");
+    assert!(site.release_unused());
+    assert_eq!(open_files(&site), 1);
+    site.pass(60_000);
+    assert!(!site.release_unused(), "nothing is left");
+    assert_eq!(open_files(&site), 0);
+}
+
 #[test]
 fn open_files_are_bounded() {
     for (open_files_max, at_least) in [(64, 16), (0, 0)] {
