@@ -172,4 +172,8 @@ impl<H: Handler> Handler for HttpChallenges<H> {
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         self.inner.start(exchange, port)
     }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        self.inner.release_unused(cx)
+    }
 }

@@ -79,6 +79,10 @@ impl<H: Handler> Handler for HttpsRedirect<H> {
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         self.inner.start(exchange, port)
     }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        self.inner.release_unused(cx)
+    }
 }
 
 /// Not what a proxy has received by https, nor what came over a Unix socket: there is no TLS there.

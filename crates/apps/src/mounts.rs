@@ -187,4 +187,12 @@ impl<H: Handler> Handler for Mounts<H> {
             None => self.site.start(exchange, port),
         }
     }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        let mut is_left = self.site.release_unused(cx);
+        for (_, app) in &self.apps {
+            is_left |= app.release_unused(cx);
+        }
+        is_left
+    }
 }

@@ -71,6 +71,10 @@ impl<H: Handler> Handler for ServiceTime<H> {
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         self.inner.start(exchange, port)
     }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        self.inner.release_unused(cx)
+    }
 }
 
 /// Spends `time` on this thread: never less. A sleep ends later by the timer slack of the thread

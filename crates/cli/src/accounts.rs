@@ -37,7 +37,9 @@ impl Mounted {
             return Ok(None);
         };
         if let Some(file) = database.file() {
-            refuse_inside(&format!("--accounts sqlite:{}", file.display()), file, root)?;
+            let named = format!("--accounts sqlite:{}", file.display());
+            let follow_symlinks = plan.flags.content.follow_symlinks;
+            refuse_inside(&named, file, root, follow_symlinks)?;
         }
         let mut options = Options::new(database);
         BASE.clone_into(&mut options.base);

@@ -12,6 +12,9 @@ use loadline_spec::values::FilePath;
 use crate::acme;
 use crate::failure::Failure;
 
+/// Links on one way. 40 is the kernel's own bound.
+const LINKS_MAX: usize = 40;
+
 /// Refuses keys and logs in the directory that is served, and a state directory that shares files with it.
 pub(crate) fn refuse_served(spec: &ServeSpec, root: &Path) -> Result<(), Failure> {
     let keys = spec.tls.tls_key.iter().map(|path| ("--tls-key", path));
@@ -26,15 +29,17 @@ pub(crate) fn refuse_served(spec: &ServeSpec, root: &Path) -> Result<(), Failure
     let logs = logs
         .into_iter()
         .filter_map(|(option, path)| Some((option, path.as_ref().filter(|it| is_file(it))?)));
+    let follow_symlinks = spec.content.follow_symlinks;
     for (option, path) in keys.chain(tickets).chain(bindings).chain(logs) {
-        refuse_inside(&format!("{option} {}", path.display()), path, root)?;
+        let named = format!("{option} {}", path.display());
+        refuse_inside(&named, path, root, follow_symlinks)?;
     }
     if spec.acme.acme.is_none() {
         return Ok(());
     }
     let folder = acme::folder(&spec.acme)?;
     let named = format!("--acme-dir {}", folder.display());
-    refuse_inside(&named, &folder, root)?;
+    refuse_inside(&named, &folder, root, follow_symlinks)?;
     if full(&folder).is_some_and(|full| root.starts_with(full)) {
         return Err(Failure::usage(format!(
             "{named}: the directory that is served, {}, is in it; right would be a place of its own",
@@ -51,35 +56,70 @@ fn is_file(path: &FilePath) -> bool {
 }
 
 /// Refuses a file or a folder that the server would hand out. `named`: its option and value.
-pub(crate) fn refuse_inside(named: &str, path: &Path, root: &Path) -> Result<(), Failure> {
-    match full(path).is_some_and(|full| full.starts_with(root)) {
-        false => Ok(()),
-        true => Err(Failure::usage(format!(
-            "{named}: in the directory that is served, {}; right would be a place outside of it",
-            root.display()
+pub(crate) fn refuse_inside(
+    named: &str,
+    path: &Path,
+    root: &Path,
+    follow_symlinks: bool,
+) -> Result<(), Failure> {
+    let Some((full, links)) = follow(path) else {
+        return Ok(()); // nothing can be opened there
+    };
+    let root_text = root.display();
+    if full.starts_with(root) {
+        return Err(Failure::usage(format!(
+            "{named}: in the directory that is served, {root_text}; right would be a place outside of it"
+        )));
+    }
+    match links.iter().find(|link| link.starts_with(root)) {
+        Some(link) if follow_symlinks => Err(Failure::usage(format!(
+            "{named}: behind {}, a link in the directory that is served with --follow-symlinks; right \
+             would be its own path, {}, and no link to it there",
+            link.display(),
+            full.display()
         ))),
+        _ => Ok(()),
     }
 }
 
-/// The full path of what may not be there yet. Links are resolved in what is there.
+/// The full path of what may not be there yet.
 fn full(path: &Path) -> Option<PathBuf> {
-    let path = absolute(path).ok()?;
-    path.ancestors().find_map(|there| {
-        let mut full = fs::canonicalize(there).ok()?;
-        for part in path.strip_prefix(there).ok()?.components() {
-            match part {
-                Component::ParentDir => {
-                    full.pop();
-                }
-                part => full.push(part),
-            }
+    follow(path).map(|(full, _)| full)
+}
+
+/// The full path of what may not be there yet, and the links on the way to it, also those that lead to
+/// nothing: a log would be made where they lead. `None`: they run in circles.
+fn follow(path: &Path) -> Option<(PathBuf, Vec<PathBuf>)> {
+    let parts = |path: &Path| -> Vec<PathBuf> {
+        let parts = path.components().rev();
+        let parts = parts.filter(|part| *part != Component::CurDir);
+        parts.map(|part| part.as_os_str().into()).collect()
+    };
+    let mut ahead = parts(&absolute(path).ok()?);
+    let (mut full, mut links) = (PathBuf::new(), Vec::new());
+    while let Some(part) = ahead.pop() {
+        if part.as_os_str() == ".." {
+            full.pop();
+            continue;
         }
-        Some(full)
-    })
+        full.push(part); // one that is absolute begins anew
+        let Ok(target) = fs::read_link(&full) else {
+            continue; // nothing to follow
+        };
+        links.push(full.clone());
+        if links.len() > LINKS_MAX {
+            return None;
+        }
+        full.pop();
+        ahead.extend(parts(&target));
+    }
+    Some((full, links))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
     use crate::flags::serve_spec;
 
@@ -90,16 +130,51 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir(root.join("there")).unwrap();
-        std::os::unix::fs::symlink(root.join("there"), root.join("link")).unwrap();
+        symlink(root.join("there"), root.join("link")).unwrap();
+        symlink(root.join("new/log"), root.join("dangling")).unwrap();
+        symlink("./there/../new", root.join("there/relative")).unwrap();
+        symlink("circle", root.join("circle")).unwrap();
         for (path, expected) in [
             ("there", "there"),
             ("link", "there"),
             ("link/new/state", "there/new/state"),
             ("new/../there/state", "there/state"),
             ("there/../state", "state"),
+            ("dangling", "new/log"),
+            ("link/relative/log", "there/new/log"),
         ] {
             assert_eq!(full(&root.join(path)), Some(root.join(expected)), "{path}");
         }
+        assert_eq!(full(&root.join("circle")), None);
+    }
+
+    /// What such a link leads to was handed out.
+    #[test]
+    fn a_key_behind_a_link_in_the_directory_is_refused_if_links_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("site");
+        fs::create_dir(&root).unwrap();
+        let root = root.canonicalize().unwrap();
+        let key = folder.path().join("key.pem");
+        fs::write(&key, "").unwrap();
+        symlink(&key, root.join("key.pem")).unwrap();
+        symlink(folder.path(), root.join("up")).unwrap();
+        symlink(root.join("key.pem"), folder.path().join("round")).unwrap();
+        let found = |path: &Path, more: &str| {
+            let options = format!("--tls-cert c.pem --tls-key {} {more}", path.display());
+            let spec = serve_spec(&options).unwrap();
+            refuse_served(&spec, &root).map_err(|failure| failure.message)
+        };
+        for path in [
+            root.join("key.pem"),
+            root.join("up/key.pem"),
+            folder.path().join("round"),
+        ] {
+            assert_eq!(found(&path, ""), Ok(()), "the link is not served");
+            let message = found(&path, "--follow-symlinks").unwrap_err();
+            assert!(message.contains("a link in the directory"), "{message}");
+        }
+        assert_eq!(found(&key, "--follow-symlinks"), Ok(()));
     }
 
     #[test]
@@ -109,7 +184,9 @@ mod tests {
         fs::create_dir_all(&root).unwrap();
         let root = root.canonicalize().unwrap();
         let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&root, &link).unwrap();
+        symlink(&root, &link).unwrap();
+        let dangling = folder.path().join("dangling");
+        symlink(root.join("new/secret"), &dangling).unwrap();
         let (inside, above) = (root.join("new/secret"), root.parent().unwrap());
         let outside = above.join("secret");
         for options in [
@@ -125,7 +202,7 @@ mod tests {
                 let spec = serve_spec(&format!("{options} {}", path.display())).unwrap();
                 refuse_served(&spec, &root).map_err(|failure| failure.message)
             };
-            for path in [&inside, &link.join("secret")] {
+            for path in [&inside, &link.join("secret"), &dangling] {
                 let message = found(path).unwrap_err();
                 let named = format!("{option} {}: in the directory", path.display());
                 assert!(message.starts_with(&named), "{message}");

@@ -18,7 +18,7 @@
 //! that could still be received. Of TLS that shows only in what it has sealed: once the peer sends no
 //! more, that is read from the socket, and kept until it is received.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -42,6 +42,7 @@ use loadline_load::secure_link::UnfitServer;
 use loadline_load::{Control, Message, Plan, Recorder, Share, ThreadReport};
 
 use self::in_flight::InFlight;
+use self::preparing::EarlyConnection;
 use self::queue::StartQueue;
 use self::user_state::{Activity, UserState};
 use crate::timers::Timers;
@@ -72,6 +73,8 @@ pub(super) struct Executor<'p> {
     opening: StartQueue,
     /// Users that prepare before the start.
     preparing: StartQueue,
+    /// Their last connections, by user: what the start finds open is counted.
+    early_connections: HashMap<u32, EarlyConnection>,
     /// Why there will be no start.
     failure: Option<String>,
     /// Something has come through a layer, so that the server fits.
@@ -136,6 +139,7 @@ impl<'p> Executor<'p> {
             in_flight: InFlight::new(groups),
             opening: StartQueue::default(),
             preparing: StartQueue::default(),
+            early_connections: HashMap::new(),
             failure: None,
             is_proven: false,
             unfit: None,

@@ -119,6 +119,24 @@ impl Cells {
         Ok(all)
     }
 
+    /// The levels of all cells that a series would have without its exceptions.
+    ///
+    /// # Errors
+    /// Two factors set the same, or the cells are too many.
+    pub(crate) fn combinations(plan: &Plan, index: usize) -> Result<Vec<Levels>, PlanError> {
+        let series = &plan.series[index];
+        let maker = Maker {
+            plan,
+            series,
+            index,
+            cpus: &[],
+            left_out: &[],
+        };
+        let wrong = |problem: SpecError| Wrong::whole(problem).of_series(&series.name);
+        let drafts = maker.drafts().map_err(wrong)?;
+        Ok(drafts.into_iter().map(|draft| draft.levels).collect())
+    }
+
     /// Whether the server whose capacity a rate is a multiple of is run as well.
     fn check_capacities(&self, plan: &Plan) -> Result<(), PlanError> {
         let lost = |cell: &&Cell| cell.capacity_cell(&self.cells).is_none();
@@ -202,22 +220,8 @@ struct Draft {
 impl Maker<'_> {
     /// The cells whose servers are there.
     fn make(&self, files: &mut BTreeMap<String, u64>) -> Result<Vec<Cell>, Wrong> {
-        let is_decided = |factor: &Factor| {
-            let mut levels = factor.levels.iter();
-            levels.all(|level| level.sets.server.is_some())
-        };
-        let mut servers = self.series.servers.as_slice();
-        if self.series.factors.iter().any(is_decided) {
-            servers = &servers[..1];
-        }
-        let mut drafts = Vec::new();
-        for server in servers {
-            drafts.extend(self.drafts(server).map_err(Wrong::whole)?);
-        }
         let mut cells = Vec::new();
-        for mut draft in drafts {
-            let server = Level::Text(draft.server.clone());
-            draft.levels.insert("server".to_owned(), server);
+        for draft in self.drafts().map_err(Wrong::whole)? {
             let has = |levels: &Levels| {
                 let mut some = levels.iter();
                 some.all(|(name, level)| draft.levels.get(name) == Some(level))
@@ -246,8 +250,29 @@ impl Maker<'_> {
         servers.any(|server| self.left_out.contains(server))
     }
 
-    /// All combinations of one server, before exceptions.
-    fn drafts(&self, server: &str) -> Result<Vec<Draft>, SpecError> {
+    /// All combinations, before exceptions.
+    fn drafts(&self) -> Result<Vec<Draft>, SpecError> {
+        let is_decided = |factor: &Factor| {
+            let mut levels = factor.levels.iter();
+            levels.all(|level| level.sets.server.is_some())
+        };
+        let mut servers = self.series.servers.as_slice();
+        if self.series.factors.iter().any(is_decided) {
+            servers = &servers[..1];
+        }
+        let mut drafts = Vec::new();
+        for server in servers {
+            drafts.extend(self.drafts_of(server)?);
+        }
+        for draft in &mut drafts {
+            let server = Level::Text(draft.server.clone());
+            draft.levels.insert("server".to_owned(), server);
+        }
+        Ok(drafts)
+    }
+
+    /// Those of one server.
+    fn drafts_of(&self, server: &str) -> Result<Vec<Draft>, SpecError> {
         let series = self.series;
         let first = Draft {
             levels: Levels::new(),

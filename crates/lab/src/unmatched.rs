@@ -50,9 +50,8 @@ pub fn unmatched(plan: &Plan, cpus: &[usize]) -> Result<Vec<Unmatched>, PlanErro
     };
     for (place, series) in plan.series.iter().enumerate() {
         let own: Vec<&Cell> = cells.iter().filter(|cell| cell.series == place).collect();
-        let excepted = series.except.iter();
-        let excepted = excepted.flat_map(|levels| missing("except", series, levels));
-        let problems = excepted.chain(in_comparison(series, &own)).collect();
+        let mut problems = in_exceptions(plan, place)?;
+        problems.extend(in_comparison(series, &own));
         add(place, format!("series {}", series.name), problems);
     }
     for (place, goal) in (plan.series.len()..).zip(&plan.goals) {
@@ -63,6 +62,27 @@ pub fn unmatched(plan: &Plan, cpus: &[usize]) -> Result<Vec<Unmatched>, PlanErro
         add(place, format!("goal {}", goal.name), problems);
     }
     Ok(found)
+}
+
+/// Exceptions of levels that a series does not have, or not together: each level of a factor stands with
+/// each of the others, but one that names a server stands with that server alone.
+fn in_exceptions(plan: &Plan, place: usize) -> Result<Vec<Problem>, PlanError> {
+    let series = &plan.series[place];
+    let mut problems = Vec::new();
+    if series.except.is_empty() {
+        return Ok(problems);
+    }
+    let combinations = Cells::combinations(plan, place)?;
+    for named in &series.except {
+        let missing = missing("except", series, named);
+        let mut all = combinations.iter();
+        if missing.is_empty() && !all.any(|levels| has_all(levels, named)) {
+            let problem = format!("except: no combination has {}", levels_text(named));
+            problems.push((problem, "levels that stand together".to_owned()));
+        }
+        problems.extend(missing);
+    }
+    Ok(problems)
 }
 
 /// Levels that a series does not have.
@@ -87,7 +107,7 @@ fn in_comparison(series: &Series, cells: &[&Cell]) -> Vec<Problem> {
         return missing;
     }
     let all = cells.iter().copied();
-    let beside: Vec<&Cell> = all.filter(|cell| has_all(cell, with)).collect();
+    let beside: Vec<&Cell> = all.filter(|cell| has_all(&cell.levels, with)).collect();
     let is_compared = |cell: &&Cell| {
         let mut levels = cell.levels.clone();
         levels.extend(with.clone());
@@ -106,8 +126,9 @@ fn in_goal(key: &str, wanted: &CellLevels, plan: &Plan, cells: &[Cell]) -> Optio
     let name = &wanted.series;
     let all = plan.series.iter();
     let of_name: Vec<&Series> = all.filter(|series| series.name == *name).collect();
-    let is_it =
-        |cell: &&Cell| plan.series[cell.series].name == *name && has_all(cell, &wanted.levels);
+    let is_it = |cell: &&Cell| {
+        plan.series[cell.series].name == *name && has_all(&cell.levels, &wanted.levels)
+    };
     let found: Vec<&Cell> = cells.iter().filter(is_it).collect();
     let named = levels_text(&wanted.levels);
     match found.as_slice() {
@@ -143,9 +164,9 @@ fn in_goal(key: &str, wanted: &CellLevels, plan: &Plan, cells: &[Cell]) -> Optio
     }
 }
 
-fn has_all(cell: &Cell, named: &Levels) -> bool {
+fn has_all(levels: &Levels, named: &Levels) -> bool {
     let mut named = named.iter();
-    named.all(|(factor, level)| cell.levels.get(factor) == Some(level))
+    named.all(|(factor, level)| levels.get(factor) == Some(level))
 }
 
 /// The levels of a factor in some series, each once.
@@ -237,6 +258,29 @@ mod tests {
         let sound = "except = [{ server = \"one\", connections = 2 }]\n".to_owned();
         let found = said(&(sound + &compare("{ server = \"one\" }")), "");
         assert_eq!(found, [""; 0]);
+    }
+
+    #[test]
+    fn exceptions_of_levels_that_never_stand_together_are_found() {
+        let said = |except: &str| -> Vec<String> {
+            let text = format!(
+                "name = \"t\"\n[servers.one]\nkind = \"loadline\"\n[servers.two]\nkind = \"loadline\"\n\
+                 [[series]]\nname = \"s\"\nservers = [\"one\"]\nexcept = [{except}]\n\
+                 [series.factors]\nconnections = [1, 2]\nmodel = [\n\
+                 {{ level = \"a\", server = \"one\" }},\n{{ level = \"b\", server = \"two\" }},\n]\n"
+            );
+            let plan = Plan::parse(&text, "plan", Path::new("/")).unwrap();
+            let found = unmatched(&plan, &[0, 1]).unwrap();
+            found.iter().map(Unmatched::to_string).collect()
+        };
+        let sound = "{ model = \"b\", server = \"two\", connections = 1 }";
+        assert_eq!(said(sound), [""; 0]);
+        let right = "series s: except: no combination has { model = \"a\", server = \"two\" }; right \
+                     would be levels that stand together";
+        let apart = format!("{sound}, {{ model = \"a\", server = \"two\" }}");
+        assert_eq!(said(&apart), [right]);
+        // One that another one covers is a combination all the same.
+        assert_eq!(said(&format!("{{ model = \"b\" }}, {sound}")), [""; 0]);
     }
 
     #[test]

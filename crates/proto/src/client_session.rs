@@ -230,13 +230,6 @@ impl ClientSession {
         }
     }
 
-    /// Whether the first byte of the answer has come, or of an interim answer before it.
-    #[inline]
-    #[must_use]
-    pub const fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
     /// Bytes of content that are known to come, at least one; `None` while none are, or their
     /// number is not known.
     #[inline]

@@ -64,6 +64,13 @@ pub trait Handler: Send + Sync + 'static {
             port.answer(exchange);
         })
     }
+
+    /// Called on event loops a minute after a request, and every minute from then on while it returns
+    /// `true`: gives back what no request has asked for lately (open files, say), also if no more come.
+    /// Says whether anything is left that a later call could give back. Must not block.
+    fn release_unused(&self, _cx: &Context<'_>) -> bool {
+        false
+    }
 }
 
 /// A handler that others look into while it serves: the status page, say.
@@ -98,5 +105,9 @@ impl<H: Handler> Handler for std::sync::Arc<H> {
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         (**self).start(exchange, port)
+    }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        (**self).release_unused(cx)
     }
 }

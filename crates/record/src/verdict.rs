@@ -1,7 +1,7 @@
 //! Whether a trial is to be trusted: was the client the limit, and does Little's law hold? A pure
 //! function of what was measured; every bound has its source beside it.
 
-use crate::{LittleRecord, Verdict};
+use crate::{LittleRecord, ThreadRecord, Verdict};
 
 /// A client thread that is busier than this was, or soon would have been, the limit. Usual in
 /// load testing; with random arrivals, waiting for a server that is busy four fifths of the time
@@ -60,7 +60,9 @@ pub const CYCLES_MIN: f64 = 3.0;
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// The client's threads.
-    pub threads: Vec<ThreadEvidence>,
+    pub threads: Vec<ThreadRecord>,
+    /// Those of the plain clients wait without sleeping, so their CPU time says nothing.
+    pub spins: bool,
     /// Lag of all threads together below which 99 % were; `None`: not enough samples.
     pub lag_p99_us: Option<u64>,
     /// The same for 90 %, which fewer samples say.
@@ -91,23 +93,6 @@ pub struct ClosedEvidence {
     pub completed_per_s: f64,
     /// Time that each lets pass between an answer and its next request.
     pub think_s: f64,
-}
-
-/// What a thread did, in parts of its time.
-#[derive(Clone, Debug, Default)]
-pub struct ThreadEvidence {
-    /// "engine 0".
-    pub name: String,
-    /// CPU time.
-    pub cpu_share: f64,
-    /// Not waiting for something to do.
-    pub busy_share: f64,
-    /// It waits without sleeping, so its CPU time says nothing.
-    pub spins: bool,
-    /// Ready to run, and not let.
-    pub run_delay_share: f64,
-    /// How late it read answers is in the evidence.
-    pub is_stamped: bool,
 }
 
 /// What was planned and what was sent.
@@ -176,7 +161,7 @@ fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
         && verdict.late.is_none()
         && verdict.read_late.is_none();
     for thread in &evidence.threads {
-        let share = match thread.spins {
+        let share = match evidence.spins && thread.group == 0 {
             true => thread.busy_share,
             false => thread.busy_share.max(thread.cpu_share),
         };
@@ -197,7 +182,7 @@ fn judge_threads(evidence: &Evidence, verdict: &mut Verdict) {
             let delay = percent(thread.run_delay_share);
             reason += &format!(", kept from running {delay}");
         }
-        let is_in_time = is_in_time && thread.is_stamped;
+        let is_in_time = is_in_time && thread.read_lag.count() > 0;
         if is_in_time && share <= BUSY_SHARE_LIMIT {
             verdict.notes.push(format!(
                 "{reason}); requests were sent and responses read in time all the same."

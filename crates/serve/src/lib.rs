@@ -139,4 +139,12 @@ impl Handler for Content {
             Self::SlowFiles(files) => files.handle_blocking(exchange),
         }
     }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Files(files) => files.release_unused(cx),
+            Self::SlowFiles(files) => files.release_unused(cx),
+        }
+    }
 }

@@ -261,6 +261,15 @@ impl<H: Handler> Config<H> {
             .inspect_err(|panic| log_panic("a handler", panic.as_ref()))
             .unwrap_or(false)
     }
+
+    /// The handler gives back what no request has asked for lately; whether anything is left.
+    #[cold]
+    pub(crate) fn release_unused(&self, cx: &Context<'_>) -> bool {
+        let release = AssertUnwindSafe(|| self.handler.release_unused(cx));
+        catch_unwind(release)
+            .inspect_err(|panic| log_panic("a handler", panic.as_ref()))
+            .unwrap_or(false)
+    }
 }
 
 #[cold]

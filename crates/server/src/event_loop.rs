@@ -10,6 +10,8 @@
 //! 5. accept, a bounded batch
 //! 6. expired deadlines
 //! 7. connections that used up their share in an earlier round
+//!
+//! A minute after a request the handler gives back what nobody has asked for since.
 
 mod accepting;
 mod costs;
@@ -44,7 +46,7 @@ use crate::overload::{TurnBegin, TurnControl};
 use crate::shutdown::Stage;
 use crate::site::Site;
 use crate::telemetry::counters::Role;
-use crate::thread::context::ThreadContext;
+use crate::thread::context::{Borrowed, ThreadContext};
 use crate::transport::socket::Readiness;
 use crate::transport::{Driver, DriverEvent, LoopTransport, Reported};
 use crate::worker::dispatcher::{Dispatcher, LoopTasks};
@@ -68,6 +70,11 @@ const TURN_MAX_US: u64 = 5000;
 /// Events between two looks at the clock in a long turn: often enough for a goal of milliseconds, and
 /// less than 1 % of what small requests cost.
 const EVENTS_PER_TICK: u32 = 16;
+
+/// How long after a request, in milliseconds, the handler is asked to give back what is not in use, and how
+/// long after that again. A minute: a loop without requests then wakes up rarely, and twice at most if
+/// nothing is left.
+const RELEASE_AFTER_MS: u64 = 60_000;
 
 /// What a slot holds.
 struct Slot<T> {
@@ -151,6 +158,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     is_reporting: bool,
     /// Who gives up what while memory is short.
     plan: Plan,
+    /// When the handler gives back what is not in use; `None`: nothing has come since it has.
+    releases_at: Option<Millis>,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -177,12 +186,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 false => Interest::Listener,
             };
             let log_after = &site.descriptor_log_after;
-            Some(ListenerSet::open(
-                listeners,
-                interest,
-                &mut driver,
-                log_after,
-            )?)
+            let set = ListenerSet::open(listeners, interest, &mut driver, log_after)?;
+            Some(set)
         };
         Ok(Self {
             index,
@@ -222,6 +227,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             is_cut_short: false,
             is_reporting: false,
             plan: Plan::default(),
+            releases_at: None,
         })
     }
 
@@ -244,11 +250,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn work(&mut self) -> io::Result<bool> {
         let began_us = self.begin_turn();
         self.follow_shutdown()?;
+        let has_events = self.driver.left() > 0;
         let is_accept_ready = self.sockets();
         self.drain_mailbox();
         self.accept(is_accept_ready)?;
         self.expire();
         self.drive_queued();
+        self.release_unused(has_events);
         let is_last = self.is_finished();
         self.end_turn(began_us);
         Ok(is_last)
@@ -282,7 +290,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let cut = self.site.shutdown.cut_at();
         let workers = self.dispatcher.workers.as_ref();
         let deadline = workers.and_then(|workers| workers.wake_expired(now));
-        let moments = [reopening, cut, deadline].into_iter().flatten();
+        let moments = [reopening, cut, deadline, self.releases_at];
+        let moments = moments.into_iter().flatten();
         let until = moments.map(|at| at.since(now));
         until.chain(self.timers.wait_ms(now)).min()
     }
@@ -463,6 +472,20 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
             }
         }
+    }
+
+    /// The handler gives back what no request has asked for lately, also if no more come.
+    fn release_unused(&mut self, has_events: bool) {
+        let now = self.thread.now();
+        let again = match self.releases_at {
+            Some(at) if at <= now => {
+                let Borrowed { config, cx, .. } = self.thread.borrow();
+                config.release_unused(&cx)
+            }
+            None => has_events,
+            Some(_) => return,
+        };
+        self.releases_at = again.then_some(Millis(now.0 + RELEASE_AFTER_MS));
     }
 
     /// Those who used up their share in an earlier round.

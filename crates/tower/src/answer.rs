@@ -52,6 +52,11 @@ where
             exchange.response.error(Status::INTERNAL_SERVER_ERROR);
             return port.answer(exchange);
         }
+        First::Missing => {
+            exchange.response.body = AnswerBody::Stream { len };
+            port.answer(exchange);
+            return port.produce(Piece::End); // less than it says: to be broken off
+        }
         First::Streams(first) => first,
     };
     exchange.response.body = AnswerBody::Stream { len };
@@ -122,6 +127,8 @@ fn give_head(mut exchange: Box<Exchange>, stated: Option<u64>, len: Option<u64>,
 enum First<D> {
     /// All of it.
     Whole(Vec<u8>),
+    /// It is over without a byte, though a length was stated. A body must not be polled behind its end.
+    Missing,
     /// Perhaps a part.
     Streams(Option<Frame<D>>),
     Failed(BoxError),
@@ -140,14 +147,14 @@ where
     if body.is_end_stream() {
         return match len {
             None | Some(0) => First::Whole(Vec::new()),
-            Some(_) => First::Streams(None), // less than it says: to be broken off
+            Some(_) => First::Missing,
         };
     }
     let polled = core::future::poll_fn(|context| Poll::Ready(body.as_mut().poll_frame(context)));
     match polled.await {
         Poll::Pending => First::Streams(None),
         Poll::Ready(None) if len.is_none_or(|len| len == 0) => First::Whole(Vec::new()),
-        Poll::Ready(None) => First::Streams(None),
+        Poll::Ready(None) => First::Missing,
         Poll::Ready(Some(Err(error))) => First::Failed(error.into()),
         Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
             Ok(data) => {

@@ -77,13 +77,6 @@ impl<E: Weighty> Index<E> {
         }
     }
 
-    /// Keeps only the entries that are worth it.
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(&E) -> bool) {
-        self.old.retain(|_, entry| is_kept(entry));
-        self.young.retain(|_, entry| is_kept(entry));
-        self.young_weight = self.young.values().map(|entry| entry.weight()).sum();
-    }
-
     fn put(&mut self, path: Box<[u8]>, entry: Arc<E>) -> Option<&Arc<E>> {
         let weight = entry.weight();
         let generation_max = self.space.share() / 2;

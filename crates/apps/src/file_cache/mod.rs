@@ -3,7 +3,8 @@
 //!
 //! Both are bounded by weight. The weight of an entry is its memory plus a share of the whole for
 //! being an entry, and one for each descriptor it keeps open: so one number bounds bytes, entries
-//! and open files at once.
+//! and open files at once. What keeps files open is in the shared cache alone: a thread without requests
+//! would never close them.
 
 mod index;
 mod shared;
@@ -14,8 +15,8 @@ pub(crate) use shared::SharedCache;
 /// Shards of the shared cache. More than threads that miss their index at the same moment.
 const SHARDS_MAX: usize = 16;
 
-/// The bounds of the cache. Half of each is for the shared cache, half for the indexes of all
-/// threads together, which may hold on to what the shared cache has let go.
+/// The bounds of the cache. Half of the memory and of the entries is for the shared cache, half for the
+/// indexes of all threads together, which may hold on to what the shared cache has let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
     /// Memory, in bytes; 0 turns the cache off.
@@ -59,7 +60,7 @@ impl CacheLimits {
 
     /// What an entry weighs.
     pub(crate) fn weight(&self, bytes: usize, open_files: usize) -> u64 {
-        let share = |count_max: usize| match count_max as u64 / 2 {
+        let share = |count_max: usize| match count_max as u64 {
             0 => u64::MAX / 8, // more than there is: never kept
             count => self.weight_max().div_ceil(count),
         };
@@ -67,7 +68,7 @@ impl CacheLimits {
             0 => 0,
             count => share(self.open_files_max).saturating_mul(count),
         };
-        share(self.entries_max)
+        share(self.entries_max / 2)
             .saturating_add(bytes as u64)
             .saturating_add(open)
             .min(u64::MAX / 4)

@@ -1,7 +1,7 @@
 //! The cache that all threads share: found by the decoded path.
 
 use std::hash::RandomState;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadline_base::Millis;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -16,7 +16,12 @@ pub(crate) struct SharedCache<E> {
     entries: Kept<Box<[u8]>, Arc<E>, ByWeight>,
     /// Until when a miss is taken for granted.
     misses: Kept<Box<[u8]>, Millis, UnitWeighter>,
+    /// One for each shard of the entries.
+    locks: [Mutex<()>; SHARDS_MAX],
 }
+
+/// Entries that had to make room. To be dropped without a lock: closing a file may wait.
+pub(crate) type Evicted<E> = [Option<(Box<[u8]>, Arc<E>)>; 2];
 
 #[derive(Clone)]
 struct ByWeight;
@@ -42,16 +47,30 @@ impl<E: Weighty> SharedCache<E> {
                 SHARDS_MAX,
                 UnitWeighter,
             ),
+            locks: Default::default(),
         }
+    }
+
+    /// Whoever looks at what is known of `path` and then changes it holds this meanwhile. Event loops wait
+    /// for it, so nothing that waits is done under it.
+    pub(crate) fn lock(&self, path: &[u8]) -> MutexGuard<'_, ()> {
+        let shard = self.entries.shard_index(path) % SHARDS_MAX;
+        self.locks[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn find(&self, path: &[u8]) -> Option<Arc<E>> {
         self.entries.get(path)
     }
 
-    pub(crate) fn insert(&self, path: &[u8], entry: &Arc<E>) {
+    #[must_use]
+    pub(crate) fn insert(&self, path: &[u8], entry: &Arc<E>) -> Evicted<E> {
         self.misses.remove(path);
-        self.entries.insert(path.into(), Arc::clone(entry));
+        let mut evicted = [None, None];
+        self.entries
+            .insert_with_lifecycle(path.into(), Arc::clone(entry), &mut evicted);
+        evicted
     }
 
     pub(crate) fn remove(&self, path: &[u8]) {

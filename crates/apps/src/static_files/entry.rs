@@ -36,6 +36,8 @@ pub(super) struct Entry {
     probes: Box<[Probe]>,
     /// It can be looked at without waiting for another machine: by any thread.
     pub(super) is_local: bool,
+    /// How many loads began before the one that found it.
+    load_number: u64,
     /// Since when a thread waits for the file system to know how it is, on the server's clock; 0:
     /// none does.
     checked_since: AtomicU64,
@@ -80,6 +82,7 @@ impl Entry {
         is_local: bool,
         limits: &CacheLimits,
         now: Millis,
+        load_number: u64,
     ) -> Self {
         let mut held = (size_of::<Self>(), 0);
         if let Target::File(resource) = &target {
@@ -99,6 +102,7 @@ impl Entry {
             fresh_until: AtomicU64::new(now.0.saturating_add(FRESH_MS)),
             probes: probes.into(),
             is_local,
+            load_number,
             checked_since: AtomicU64::new(0),
         }
     }
@@ -123,6 +127,7 @@ impl Entry {
             self.is_local,
             limits,
             Millis(0),
+            self.load_number,
         );
         let until = self.fresh_until.load(Ordering::Relaxed);
         with.fresh_until.store(until, Ordering::Relaxed);
@@ -163,6 +168,11 @@ impl Entry {
         }
     }
 
+    /// Whether it was found by a load that began later than the one with this number.
+    pub(super) fn is_newer_than(&self, load_number: u64) -> bool {
+        self.load_number > load_number
+    }
+
     /// For how long a thread has been waiting for the file system to know how it is.
     pub(super) fn checked_ms(&self, now: Millis) -> Option<u64> {
         match self.checked_since.load(Ordering::Relaxed) {
@@ -192,10 +202,15 @@ impl Entry {
         now.0.saturating_sub(until.saturating_sub(FRESH_MS))
     }
 
+    /// Whether it keeps files open.
+    pub(super) fn has_open_files(&self) -> bool {
+        self.open_files > 0
+    }
+
     /// Whether it may be kept: a file is not kept open forever because of one request,
     /// for its space is not free before it is closed.
     pub(super) fn is_kept(&self, now: Millis) -> bool {
-        self.open_files == 0 || self.unseen_ms(now) < OPEN_UNSEEN_MS_MAX
+        !self.has_open_files() || self.unseen_ms(now) < OPEN_UNSEEN_MS_MAX
     }
 
     /// Takes the check of a stale entry upon this thread; false if another was quicker.
@@ -215,7 +230,7 @@ impl Entry {
     /// is good as it is, but a file that was changed cannot be sent under the length of before.
     pub(super) fn files_hold(&self) -> bool {
         match &self.target {
-            Target::File(resource) if self.open_files > 0 => {
+            Target::File(resource) if self.has_open_files() => {
                 resource.all().all(Representation::file_holds)
             }
             _ => true,

@@ -73,6 +73,8 @@ pub(super) struct Loader<'l> {
     pub(super) wall: SystemTime,
     /// What was known of the path.
     pub(super) before: Option<Arc<Entry>>,
+    /// How many loads began before this one.
+    pub(super) number: u64,
     /// All that was looked at lies on the mount of a root that is local.
     pub(super) is_local: Cell<bool>,
 }
@@ -123,7 +125,8 @@ impl Loader<'_> {
     /// An entry; without probes it is made anew each second.
     fn entry(&self, target: Target, probes: Vec<Probe>) -> Entry {
         let is_local = self.is_local.get();
-        Entry::new(target, probes, is_local, &self.options.cache, self.now)
+        let limits = &self.options.cache;
+        Entry::new(target, probes, is_local, limits, self.now, self.number)
     }
 
     /// What was found, having noted where it lies. What was not found lies nowhere, so it is where

@@ -122,6 +122,7 @@ impl StaticFiles {
     /// Puts a variant beside those that are known by now.
     fn keep(&self, entry: &Arc<Entry>, key: &[u8], made: Representation) -> Option<Arc<Entry>> {
         let limits = &self.options.cache;
+        let lock = self.cache.lock(key);
         let known = self.cache.find(key);
         let base = match &known {
             Some(known) if known.is_of_same(entry) => known,
@@ -131,9 +132,11 @@ impl StaticFiles {
         // Of a file that has changed meanwhile it is for this client alone, and so is what is too heavy.
         let has_changed = known.as_ref().is_some_and(|known| !known.is_of_same(entry));
         if !has_changed && with.weight() <= limits.entry_weight_max() {
-            self.cache.insert(key, &with);
+            let evicted = self.cache.insert(key, &with);
             entry.retire(); // for threads that have it in their own index
             base.retire();
+            drop(lock);
+            drop(evicted);
         }
         Some(with)
     }

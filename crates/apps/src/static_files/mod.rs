@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   index of the thread's own ── fresh ──────────────────────────► answer   no lock, no allocation
-//!        │ unknown or stale
+//!        │ unknown, stale, or kept open
 //!   cache of all threads ── fresh, or as it was by `stat` ───────► answer
 //!        │ unknown or changed
 //!   open and read, without waiting ── all in the kernel's caches ─► answer
@@ -79,9 +79,11 @@ pub struct StaticFiles {
     swept_ms: AtomicU64,
     /// The latest time on the server's clock that a loop has seen.
     seen_ms: AtomicU64,
+    /// Loads that have begun.
+    loads: AtomicU64,
 }
 
-/// What a thread keeps of its own: the entries it used last, by the path as it came.
+/// What a thread keeps of its own: the files in memory that it used last, by the path as it came.
 pub struct LocalFiles {
     index: Index<Entry>,
     /// Memory for a decoded path, and for its name in the shared cache.
@@ -114,6 +116,7 @@ impl StaticFiles {
             makers: Makers::default(),
             swept_ms: AtomicU64::new(0),
             seen_ms: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
             options,
         })
     }
@@ -150,7 +153,6 @@ impl StaticFiles {
         self.note_time(now);
         if now.since(local.swept) >= OPEN_UNSEEN_MS_MAX {
             local.swept = now;
-            local.index.retain(|entry| entry.is_kept(now));
             self.sweep(now);
         }
         let (index, buffer, key) = (&mut local.index, &mut local.path, &mut local.key);
@@ -161,7 +163,6 @@ impl StaticFiles {
         if let Some(entry) = index.find(asked)
             && entry.is_fresh(cx.now)
             && let Target::File(resource) = &entry.target
-            && entry.files_hold()
         {
             return self.serve_file(resource, exchange, ServeMode::NonBlocking(cx));
         }
@@ -174,11 +175,12 @@ impl StaticFiles {
         };
         match self.look_up(&path, key, Access::Cached, cx.now) {
             Ok(entry) => {
-                let is_known = |known: &Arc<Entry>| Arc::ptr_eq(known, &entry);
-                if matches!(entry.target, Target::File(_))
-                    && !index.find(asked).is_some_and(is_known)
-                {
-                    index.insert(asked, &entry);
+                let is_file = matches!(entry.target, Target::File(_));
+                match index.find(asked) {
+                    Some(known) if Arc::ptr_eq(known, &entry) => {}
+                    _ if is_file && !entry.has_open_files() => index.insert(asked, &entry),
+                    Some(_) => index.remove(asked),
+                    None => {}
                 }
                 self.serve(&entry, &path, exchange, ServeMode::NonBlocking(cx))
             }
@@ -204,14 +206,24 @@ impl StaticFiles {
             .max(Millis(self.seen_ms.load(Ordering::Relaxed)))
     }
 
-    /// Closes files without requests; once a minute, by the first thread that comes by.
-    fn sweep(&self, now: Millis) {
+    /// Closes files without requests; once a minute, by the first thread that comes by. Whether files may
+    /// be left open.
+    fn sweep(&self, now: Millis) -> bool {
         let is_due = |last: u64| now.since(Millis(last)) >= OPEN_UNSEEN_MS_MAX;
         let order = Ordering::Relaxed;
         let next = |last: u64| is_due(last).then_some(now.0);
-        if self.swept_ms.fetch_update(order, order, next).is_ok() {
-            self.cache.retain(|entry| entry.is_kept(now));
+        if self.swept_ms.fetch_update(order, order, next).is_err() {
+            return true;
         }
+        let is_left_open = Cell::new(false);
+        self.cache.retain(|entry| {
+            let is_kept = entry.is_kept(now);
+            if is_kept && entry.has_open_files() {
+                is_left_open.set(true);
+            }
+            is_kept
+        });
+        is_left_open.get()
     }
 
     /// The entry for `path`: as remembered, if it is fresh or still holds, else made anew.
@@ -283,7 +295,7 @@ impl StaticFiles {
         made
     }
 
-    /// Makes the entry for `path` anew.
+    /// Makes the entry for `path` anew, unless a load that began later has done so meanwhile.
     fn load(
         &self,
         path: &SitePath<'_>,
@@ -291,6 +303,7 @@ impl StaticFiles {
         access: Access,
         now: Millis,
     ) -> Result<Arc<Entry>, Failure> {
+        let number = self.loads.fetch_add(1, Ordering::Relaxed);
         let loader = Loader {
             root: &self.root,
             options: &self.options,
@@ -298,12 +311,21 @@ impl StaticFiles {
             now,
             wall: (self.options.wall_clock)(),
             before: self.cache.find(key),
+            number,
             is_local: Cell::new(false),
         };
-        match loader.load(path) {
+        let loaded = loader.load(path);
+        let lock = self.cache.lock(key);
+        let known = self.cache.find(key);
+        if let Some(newer) = known.filter(|known| known.is_newer_than(number)) {
+            return Ok(newer);
+        }
+        match loaded {
             Ok(entry) => {
                 let entry = Arc::new(entry);
-                self.cache.insert(key, &entry);
+                let evicted = self.cache.insert(key, &entry);
+                drop(lock);
+                drop(evicted);
                 Ok(entry)
             }
             Err(failure) => {
@@ -436,6 +458,10 @@ impl Handler for StaticFiles {
             Err(failure) => self.fail(failure, &path, exchange, ServeMode::Blocking),
         };
         debug_assert_eq!(outcome, Outcome::Ready);
+    }
+
+    fn release_unused(&self, cx: &Context<'_>) -> bool {
+        self.sweep(cx.now)
     }
 }
 

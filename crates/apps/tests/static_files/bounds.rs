@@ -87,6 +87,43 @@ fn a_file_that_nobody_asks_for_is_closed() {
     assert_eq!(open_files(&site), 1, "only the one that is asked for");
 }
 
+/// The index of a thread without requests kept them open for as long as it had none.
+#[test]
+fn a_thread_without_requests_keeps_no_file_open() {
+    let options = StaticOptions {
+        memory_bytes_max: 0,
+        ..limited(100 << 20, 1000, 100)
+    };
+    let mut site = Site::new(&[("once", "1"), ("often", "2")], options);
+    for _ in 0..2 {
+        site.get("/once");
+    }
+    let mut quiet = site.handler.local();
+    std::mem::swap(&mut site.local, &mut quiet);
+    for _ in 0..130 {
+        site.pass(1000);
+        assert_eq!(site.get("/often").text(), "2");
+    }
+    assert_eq!(open_files(&site), 1, "only the one that is asked for");
+    drop(quiet);
+}
+
+/// They stayed open until the next request.
+#[test]
+fn without_any_request_files_are_closed_as_well() {
+    let options = StaticOptions {
+        memory_bytes_max: 0,
+        ..limited(100 << 20, 1000, 100)
+    };
+    let mut site = Site::new(&[("once", "1")], options);
+    site.get("/once");
+    assert!(site.release_unused());
+    assert_eq!(open_files(&site), 1);
+    site.pass(60_000);
+    assert!(!site.release_unused(), "nothing is left");
+    assert_eq!(open_files(&site), 0);
+}
+
 #[test]
 fn open_files_are_bounded() {
     for (open_files_max, at_least) in [(64, 16), (0, 0)] {

@@ -141,6 +141,18 @@ impl Site {
         parse(&bytes, method == "HEAD")
     }
 
+    /// What an event loop has the handler do without requests; whether anything is left.
+    pub(crate) fn release_unused(&self) -> bool {
+        let cx = Context {
+            now: self.now,
+            date: &HttpDate::at(0),
+            pool: &mut Pool::new(),
+            counters: &Counters::default(),
+            log: None,
+        };
+        self.handler.release_unused(&cx)
+    }
+
     /// Runs one request through a session and the handler; returns the answer's bytes.
     pub(crate) fn exchange(&mut self, head: Vec<u8>) -> Vec<u8> {
         let (handler, local) = (&self.handler, &mut self.local);

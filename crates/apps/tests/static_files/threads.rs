@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::Millis;
 use loadline_proto::Handler;
 
-use crate::site::{Answer, Site, answer_of, settled};
+use crate::site::{Answer, Site, answer_of, set_ahead, settled};
 
 const VERSIONS: u64 = 150;
 const READERS: usize = 4;
@@ -125,4 +127,64 @@ fn a_crowd_has_a_file_compressed_once() {
             .sum()
     });
     assert_eq!(blocked, 1, "the others got it as it is meanwhile");
+}
+
+/// Where the first load of `slow.txt` is.
+#[derive(PartialEq, Eq)]
+enum FirstLoad {
+    Begun,
+    /// It has read the file, and waits before it looks for the neighbour.
+    Held,
+    GoesOn,
+}
+
+static FIRST_LOAD: Mutex<FirstLoad> = Mutex::new(FirstLoad::Begun);
+static FIRST_LOAD_CHANGED: Condvar = Condvar::new();
+
+fn hold_the_first(path: &[u8]) {
+    let mut first = FIRST_LOAD.lock().unwrap();
+    if path == b"slow.txt.gz" && *first == FirstLoad::Begun {
+        *first = FirstLoad::Held;
+        FIRST_LOAD_CHANGED.notify_all();
+        let is_held = |first: &mut FirstLoad| *first == FirstLoad::Held;
+        drop(FIRST_LOAD_CHANGED.wait_while(first, is_held).unwrap());
+    }
+}
+
+/// The older state was kept, and sent for up to a second after the newer one.
+#[test]
+fn a_load_that_ends_late_does_not_replace_a_newer_one() {
+    let options = StaticOptions {
+        before_looking: hold_the_first,
+        ..settled()
+    };
+    let mut site = Site::new(&[("slow.txt", "old")], options);
+    // With it the loop would find the file by itself, where nothing waits.
+    site.handler = site.handler.without_openat2();
+    let handler = &site.handler;
+    let get = |at_ms: u64| {
+        set_ahead(60);
+        let head = b"GET /slow.txt HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+        let (answer, _) = answer_of(handler, &mut handler.local(), Millis(at_ms), head);
+        answer.text().to_owned()
+    };
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| get(5_000));
+        let first = FIRST_LOAD.lock().unwrap();
+        let limit = Duration::from_secs(60);
+        let (first, timeout) = FIRST_LOAD_CHANGED
+            .wait_timeout_while(first, limit, |first| *first == FirstLoad::Begun)
+            .unwrap();
+        assert!(!timeout.timed_out(), "nobody looks for the neighbour");
+        drop(first);
+        site.write("next.txt", "new");
+        fs::rename(site.path("next.txt"), site.path("slow.txt")).unwrap();
+        let meanwhile = get(5_001);
+        *FIRST_LOAD.lock().unwrap() = FirstLoad::GoesOn;
+        FIRST_LOAD_CHANGED.notify_all();
+        let late = slow.join().unwrap();
+        assert_eq!(meanwhile, "new");
+        assert_eq!(late, "new", "what is known by then");
+        assert_eq!(get(5_002), "new");
+    });
 }

@@ -8,6 +8,7 @@ use loadline_sys::{Interest, connect};
 
 use super::Executor;
 use super::drive::GoesOn;
+use super::preparing::EarlyConnection;
 use super::user_state::{Activity, Link};
 use crate::{Event, Order};
 
@@ -94,8 +95,16 @@ impl Executor<'_> {
         self.time.look_at_clock();
         let (phase, now_ns) = (self.time.calendar.phase(), self.time.now_ns);
         let took_ns = now_ns.saturating_sub(link.begun_ns);
-        let recorder = self.recorder.group(user.group);
-        recorder.connected(phase, took_ns);
+        match user.virtual_user.prepares() {
+            true => {
+                let connection = EarlyConnection {
+                    took_ns,
+                    handshake: None,
+                };
+                self.early_connections.insert(index, connection);
+            }
+            false => self.recorder.group(user.group).connected(phase, took_ns),
+        }
         let user_group = &self.user_groups[usize::from(user.user_group)];
         let connector = self.plan.connectors.get(usize::from(user_group.server));
         match connector.and_then(Option::as_ref) {
@@ -120,8 +129,10 @@ impl Executor<'_> {
         match user.link.as_mut()?.shake(&mut self.buffer, now_ns) {
             Ok(Some(handshake)) => {
                 let phase = self.time.calendar.phase();
-                let recorder = self.recorder.group(user.group);
-                recorder.handshake(phase, handshake);
+                match self.early_connections.get_mut(&index) {
+                    Some(early) => early.handshake = Some(handshake),
+                    None => self.recorder.group(user.group).handshake(phase, handshake),
+                }
                 self.usable(index)
             }
             Ok(None) if is_late => self.not_connected(index, ErrorKind::ConnectTimeout),

@@ -317,6 +317,20 @@ fn what_is_done_before_the_start_is_not_counted() {
     assert_eq!(facts.len(), 40 * 5);
 }
 
+/// They were, so that a run had more connections than its users had opened.
+#[test]
+fn a_connection_that_is_closed_before_the_start_is_not_counted() {
+    let mut orders = early();
+    orders.insert(3, Order::Connect);
+    orders.insert(3, Order::Close { reset: false });
+    let (user_group, facts, _) = one(orders);
+    let outcome = TestRun::begin(plan(echo(), user_group, AGES)).end();
+    let facts = facts.lock().unwrap();
+    let opened = facts.iter().filter(|fact| **fact == Fact::Connected);
+    assert_eq!((opened.count(), outcome.tally.connections), (2, 1));
+    assert_eq!(outcome.tally.bytes_sent, 5);
+}
+
 #[test]
 fn a_connection_that_ends_before_the_start_is_reported_at_the_start() {
     let address = server::each(|_, mut stream| {

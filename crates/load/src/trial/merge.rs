@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use loadline_base::sorting::{sort_by_key, to_map};
 use loadline_record::distribution::decompressed;
-use loadline_record::verdict::{
-    ClosedEvidence, Evidence, LittleEvidence, PlanEvidence, ThreadEvidence, judge,
-};
+use loadline_record::verdict::{ClosedEvidence, Evidence, LittleEvidence, PlanEvidence, judge};
 use loadline_record::{
     Distribution, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord, Snapshot,
-    Tally, ThreadRecord, TrialRecord, Verdict, latencies,
+    Tally, ThreadRecord, TrialRecord, latencies,
 };
 
 use loadline_spec::Table;
@@ -156,11 +154,10 @@ impl Merger {
             .into_iter()
             .map(|group| group.into_record(&phases, counted_s, ran_s))
             .collect();
-        let verdict = self.verdict(&groups, &phases, counted_s, &ending);
+        let evidence = self.evidence(&groups, &phases, counted_s, &ending);
+        let verdict = judge(&evidence);
         let mut limits = ending.limits;
         limits.extend(self.streams_limit());
-        let spins = self.run.spins;
-        let threads = self.threads.into_iter().map(|report| thread(report, spins));
         let mut watched = ending.watched;
         let completed: u64 = groups
             .iter()
@@ -188,7 +185,7 @@ impl Merger {
             phases,
             groups,
             everything: self.everything,
-            threads: threads.collect(),
+            threads: evidence.threads,
             verdict,
             limits,
             watched,
@@ -226,13 +223,14 @@ impl Merger {
         ran_ns.unwrap_or(0).min(planned_ns)
     }
 
-    fn verdict(
+    /// What the verdict rests on.
+    fn evidence(
         &self,
         groups: &[GroupRecord],
         phases: &[PhaseRecord],
         counted_s: f64,
         ending: &Ending,
-    ) -> Verdict {
+    ) -> Evidence {
         let plain = &groups[0];
         let (mut lag, mut read_lag) = (latencies(), latencies());
         for report in &self.threads {
@@ -242,12 +240,9 @@ impl Merger {
         let lag = Distribution::new(lag);
         let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
         let headline = groups.iter().find(|group| group.total.tally.offered > 0);
-        judge(&Evidence {
-            threads: self
-                .threads
-                .iter()
-                .map(|report| evidence(report, self.run.spins))
-                .collect(),
+        Evidence {
+            threads: self.threads.iter().map(thread).collect(),
+            spins: self.run.spins,
             lag_p99_us: lag.percentile_us(99.0),
             lag_p90_us: lag.percentile_us(90.0),
             read_lag_p99_us: Distribution::new(read_lag).percentile_us(99.0),
@@ -264,7 +259,7 @@ impl Merger {
             seconds: counted_s,
             little: self.little(plain, phases, counted_s),
             closed: self.closed(plain),
-        })
+        }
     }
 
     /// A closed loop that time ended.
@@ -516,36 +511,24 @@ fn mean(sum_ns: u128, wall_ns: u64) -> f64 {
 
 /// A thread that waits for events and is then kept from running takes that time for waiting: so the
 /// delay comes off the wait.
-fn evidence(report: &ThreadReport, spins: bool) -> ThreadEvidence {
+fn thread(report: &ThreadReport) -> ThreadRecord {
     let idle_ns = report.waited_ns.saturating_sub(report.run_delay_ns);
-    ThreadEvidence {
+    ThreadRecord {
         name: report.name.clone(),
+        group: report.group,
+        wall_s: seconds(report.wall_ns),
         cpu_share: share(report.cpu_ns, report.wall_ns),
         busy_share: match report.wall_ns {
             0 => 0.0,
             wall_ns => 1.0 - share(idle_ns, wall_ns).min(1.0),
         },
-        spins: spins && report.group == 0, // the others' threads sleep
         run_delay_share: share(report.run_delay_ns, report.wall_ns),
-        is_stamped: !report.read_lag.is_empty(),
-    }
-}
-
-fn thread(report: ThreadReport, spins: bool) -> ThreadRecord {
-    let evidence = evidence(&report, spins);
-    ThreadRecord {
-        group: report.group,
-        wall_s: seconds(report.wall_ns),
-        cpu_share: evidence.cpu_share,
-        busy_share: evidence.busy_share,
-        run_delay_share: evidence.run_delay_share,
         after_end_s: seconds(report.after_end_ns),
         turns: report.turns,
         batch: report.events as f64 / report.turns.max(1) as f64,
-        in_flight: in_flight(&report),
-        lag: Distribution::new(report.lag.0),
-        read_lag: Distribution::new(report.read_lag.0),
-        name: report.name,
+        in_flight: in_flight(report),
+        lag: Distribution::new(report.lag.0.clone()),
+        read_lag: Distribution::new(report.read_lag.0.clone()),
     }
 }
 

@@ -10,6 +10,9 @@ pub(super) const WINDOW_BYTES: u32 = WINDOW_BYTES_MAX;
 pub(super) const WINDOW_UPDATE_BYTES: u32 = WINDOW_BYTES / 2;
 /// Field blocks of a response, compressed: that of the heads of HTTP/1.
 pub(super) const BLOCK_BYTES_MAX: usize = 32 << 10;
+/// Frames of one field block: what fits into the bound above fits into three. A server that sends empty
+/// ones would never end the block, and they cost it nothing.
+pub(super) const BLOCK_FRAMES_MAX: u32 = 16;
 /// A buffer that a frame or a block in pieces has made larger than this is not kept.
 pub(super) const KEPT_BYTES_MAX: usize = 2 << 10;
 /// Output that waits for the socket, beyond which no further content of requests is added: two of what

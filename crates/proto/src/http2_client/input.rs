@@ -3,7 +3,7 @@
 
 use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, flags};
 
-use super::bounds::{BLOCK_BYTES_MAX, KEPT_BYTES_MAX};
+use super::bounds::{BLOCK_BYTES_MAX, BLOCK_FRAMES_MAX, KEPT_BYTES_MAX};
 
 /// A piece of the server's bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -178,6 +178,7 @@ fn split<'b>(bytes: &mut &'b [u8], most: usize) -> &'b [u8] {
 pub(super) struct PartialBlock {
     /// The frame that it began with; `None`: none has begun.
     begun: Option<FrameHead>,
+    frames: u32,
     bytes: Vec<u8>,
 }
 
@@ -190,13 +191,14 @@ impl PartialBlock {
 
     pub(super) fn begin(&mut self, head: FrameHead, piece: &[u8]) {
         self.begun = Some(head);
+        self.frames = 1;
         self.bytes.extend_from_slice(piece);
     }
 
     /// Takes the next frame; returns the block and the frame that it began with, once it is whole.
     ///
     /// # Errors
-    /// Another frame, or a block that is too large.
+    /// Another frame, or a block that is too large or comes in too many frames.
     pub(super) fn go_on(
         &mut self,
         head: FrameHead,
@@ -206,7 +208,8 @@ impl PartialBlock {
             .begun
             .filter(|begun| head.kind == Kind::Continuation && head.stream == begun.stream);
         let begun = begun.ok_or(ErrorCode::Protocol)?;
-        if self.bytes.len() + piece.len() > BLOCK_BYTES_MAX {
+        self.frames += 1;
+        if self.bytes.len() + piece.len() > BLOCK_BYTES_MAX || self.frames > BLOCK_FRAMES_MAX {
             return Err(ErrorCode::EnhanceYourCalm);
         }
         self.bytes.extend_from_slice(piece);
@@ -312,5 +315,11 @@ mod tests {
         block.begin(begun, &[0; 16_384]);
         assert_eq!(block.go_on(more, &[0; 16_384]), Ok(None));
         assert_eq!(block.go_on(more, b"x"), Err(ErrorCode::EnhanceYourCalm));
+        let mut block = PartialBlock::default();
+        block.begin(begun, b"a");
+        for _ in 1..BLOCK_FRAMES_MAX {
+            assert_eq!(block.go_on(more, b""), Ok(None));
+        }
+        assert_eq!(block.go_on(more, b""), Err(ErrorCode::EnhanceYourCalm));
     }
 }

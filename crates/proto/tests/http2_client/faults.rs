@@ -28,6 +28,7 @@ fn what_no_server_may_send() {
     let wide = frame(Kind::WindowUpdate, 0, 0, &[0x7f, 0xff, 0xff, 0xff]);
     let open_block = frame(Kind::Headers, 0, 1, &block(":status: 200"));
     let long = frame(Kind::Continuation, 0, 1, &[0; 16_384]);
+    let empty = frame(Kind::Continuation, 0, 1, b"").repeat(16);
     for (bytes, code) in [
         (headers(0, 2, ":status: 200"), Protocol),
         (headers(0, 5, ":status: 200"), Protocol),
@@ -53,6 +54,7 @@ fn what_no_server_may_send() {
             [open_block.clone(), headers(0, 1, ":status: 200")].concat(),
             Protocol,
         ),
+        ([open_block.clone(), empty].concat(), EnhanceYourCalm),
         ([open_block, long.repeat(2)].concat(), EnhanceYourCalm),
         (
             frame(Kind::Headers, flags::END_HEADERS, 1, &[0xff]),

@@ -1,11 +1,13 @@
 //! What is judged how, at the bounds.
 
 use super::*;
+use crate::{Distribution, latencies};
 
 /// A client that is not the limit in any way.
 fn sound() -> Evidence {
     Evidence {
         threads: vec![thread("engine 0", 0.4), thread("engine 1", 0.3)],
+        spins: false,
         lag_p99_us: Some(60),
         lag_p90_us: Some(30),
         read_lag_p99_us: None,
@@ -25,14 +27,16 @@ fn sound() -> Evidence {
     }
 }
 
-fn thread(name: &str, share: f64) -> ThreadEvidence {
-    ThreadEvidence {
+/// One that knows how late it has read a response.
+fn thread(name: &str, share: f64) -> ThreadRecord {
+    let mut read_lag = latencies();
+    read_lag.record(1).unwrap();
+    ThreadRecord {
         name: name.to_owned(),
         cpu_share: share,
         busy_share: share,
-        spins: false,
-        run_delay_share: 0.0,
-        is_stamped: true,
+        read_lag: Distribution::new(read_lag),
+        ..ThreadRecord::default()
     }
 }
 
@@ -149,7 +153,7 @@ fn lag_is_noted_before_the_client_is_the_limit() {
 fn a_thread_that_spins_is_judged_by_what_it_does_between() {
     let spinning = |busy_share| {
         judged(|e| {
-            e.threads[0].spins = true;
+            e.spins = true;
             e.threads[0].cpu_share = 1.0;
             e.threads[0].busy_share = busy_share;
         })

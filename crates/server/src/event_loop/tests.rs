@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
 use loadline_sys::Accepted;
@@ -11,6 +12,7 @@ use super::*;
 use crate::ServerOptions;
 use crate::admission::{EVICTION_TRIES_MAX, Handoff, Verdict};
 use crate::connection::tests::GET;
+use crate::site::Clock;
 use crate::site::tests::{config_of, site_of};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
@@ -278,4 +280,59 @@ fn events_of_an_earlier_connection_miss() {
     new.write_all(GET).unwrap();
     event_loop.turn().unwrap();
     assert_eq!(event_loop.thread.stats.core.requests(), 1);
+}
+
+/// Has something to give back when it is asked twice.
+struct Untidy(AtomicUsize);
+
+impl Handler for Untidy {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Ready
+    }
+
+    fn release_unused(&self, _: &Context<'_>) -> bool {
+        self.0.fetch_add(1, Relaxed) == 0
+    }
+}
+
+/// Files that nobody asked for stayed open until the next request.
+#[test]
+fn a_loop_without_requests_has_the_handler_give_back_what_is_left() {
+    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let options = ServerOptions {
+        loops: 1,
+        ..ServerOptions::default()
+    };
+    let site = site_of(config_of(Untidy(AtomicUsize::new(0))), options);
+    let site = Arc::new(Site {
+        clock: Clock::simulated(now_us),
+        ..Arc::into_inner(site).unwrap()
+    });
+    let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+    let mut event_loop: EventLoop<Untidy, Epoll> =
+        EventLoop::new(0, &site, &group, None, Vec::new()).unwrap();
+    let mut client = connect(&mut event_loop);
+    client.write_all(GET).unwrap();
+    while event_loop.thread.stats.core.requests() == 0 {
+        event_loop.turn().unwrap();
+    }
+    for (at_ms, asked, next_ms) in [
+        (0, 0, Some(60_000)),
+        (59_999, 0, Some(60_000)),
+        (60_000, 1, Some(120_000)),
+        (120_000, 2, None),
+        (180_000, 2, None),
+    ] {
+        now_us.store(at_ms * 1000, Relaxed);
+        event_loop.begin_wait();
+        event_loop.wake_and_work().unwrap();
+        let handler = &event_loop.thread.config().handler;
+        assert_eq!(handler.0.load(Relaxed), asked, "at {at_ms} ms");
+        assert_eq!(event_loop.releases_at, next_ms.map(Millis), "at {at_ms} ms");
+    }
+    assert_eq!(event_loop.begin_wait(), None, "it sleeps on");
 }

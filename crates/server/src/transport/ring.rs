@@ -341,9 +341,12 @@ impl LoopTransport<RingDriver> for RingSocket {
         }
     }
 
+    /// It was idle, and a receive was armed. One is again, also if the session wants no bytes by now: it
+    /// shows that the client has gone.
     fn stay(&mut self, driver: &mut RingDriver) {
-        if std::mem::take(&mut self.known.leaving) && self.known.wanted {
-            self.ask(true, false, &mut driver.ring);
+        let was_leaving = std::mem::take(&mut self.known.leaving);
+        if let Some(id) = self.id().filter(|_| was_leaving && !self.known.ended) {
+            driver.ring.receive(id);
         }
     }
 
@@ -372,4 +375,49 @@ impl LoopTransport<RingDriver> for RingSocket {
     }
 
     fn read_by_event(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::transport::{Driver, DriverEvent};
+
+    /// A request came while its connection was about to go to another loop: nobody noticed any more that
+    /// the client left while that request was carried out.
+    #[test]
+    fn a_connection_that_stays_after_all_notices_that_its_client_has_gone() {
+        if let Err(error) = loadline_sys::ring::available() {
+            let _ = writeln!(io::stderr(), "\nskipped: {error}");
+            return;
+        }
+        let mut driver = RingDriver::new().unwrap();
+        let (client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut socket = RingSocket::new(server.into(), false);
+        let token = Token {
+            index: 0,
+            generation: 0,
+        };
+        socket.adopt(token, &mut driver);
+        socket.ask(true, false, &mut driver.ring);
+        driver.wait(Some(0)).unwrap();
+        let Err(mut socket) = socket.detach(&mut driver) else {
+            panic!("its receive is in flight");
+        };
+        socket.ask(false, false, &mut driver.ring);
+        socket.stay(&mut driver);
+        drop(client);
+        for _ in 0..100 {
+            driver.wait(Some(100)).unwrap();
+            while let Some(event) = driver.next() {
+                if matches!(event, DriverEvent::To(_, RingEvent::Ended { .. })) {
+                    return;
+                }
+            }
+        }
+        panic!("nothing says so");
+    }
 }

@@ -196,21 +196,26 @@ impl Ring {
     }
 
     /// The kernel watches for the end of what the peer sends in any case, which says nothing here: that
-    /// waits behind bytes that are not read yet.
+    /// waits behind bytes that are not read yet. The kernel may end a poll before anything has happened,
+    /// when completions have overflowed for instance.
     fn hung_up(&mut self, index: u32, taken: Taken) -> CompletionOutcome {
-        let Some((_, socket)) = self.sockets.at(index) else {
+        let Some((id, socket)) = self.sockets.at(index) else {
             return CompletionOutcome::Nothing;
         };
         let owner = (!socket.closing).then_some(socket.owner);
+        let broke = (libc::POLLHUP | libc::POLLERR) as i32;
+        let has_broken = taken.result >= 0 && taken.result & broke != 0;
         if !taken.goes_on() {
             socket.watching_hang_up = false;
+            let has_failed = taken.result < 0 && !taken.is_errno(libc::ECANCELED);
+            let is_wanted = socket.wants_hang_up && !has_broken && !has_failed;
             self.landed(index);
-        }
-        let broke = (libc::POLLHUP | libc::POLLERR) as i32;
-        match owner {
-            Some(token) if taken.result >= 0 && taken.result & broke != 0 => {
-                CompletionOutcome::Other(Completion::HungUp { token })
+            if is_wanted {
+                self.watch_hang_up(id);
             }
+        }
+        match owner {
+            Some(token) if has_broken => CompletionOutcome::Other(Completion::HungUp { token }),
             _ => CompletionOutcome::Nothing,
         }
     }

@@ -114,8 +114,11 @@ impl Ring {
     /// reported.
     pub fn stop(&mut self, id: SocketId) {
         self.stop_receiving(id);
-        let socket = self.sockets.open(id);
-        if socket.is_some_and(|socket| socket.watching_hang_up) {
+        let Some(socket) = self.sockets.open(id) else {
+            return;
+        };
+        socket.wants_hang_up = false;
+        if socket.watching_hang_up {
             self.cancel(user_data(OperationKind::HangUp, id.0.index));
         }
     }
@@ -148,8 +151,9 @@ impl Ring {
         let Some(socket) = self.sockets.open(id) else {
             return;
         };
+        socket.wants_hang_up = true;
         if socket.watching_hang_up {
-            return;
+            return; // if it is being cancelled, it is armed again after its last completion
         }
         let Some(fd) = socket.raw() else { return };
         socket.watching_hang_up = true;

@@ -53,6 +53,8 @@ pub(super) struct Socket {
     pub(super) closing: bool,
     /// A poll for the peer's hang-up is armed.
     pub(super) watching_hang_up: bool,
+    /// It is to be: one that ends is armed again.
+    pub(super) wants_hang_up: bool,
     /// A poll for room to write is armed.
     pub(super) awaiting_room: bool,
     /// A file that is being read ahead.

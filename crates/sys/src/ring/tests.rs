@@ -296,6 +296,45 @@ fn paused_means_paused_and_a_broken_connection_shows_all_the_same() {
     drive(&mut ring, |_, one| *one == Seen::HungUp(token));
 }
 
+/// What is being stopped and wanted again must not be forgotten.
+#[test]
+fn a_hang_up_that_is_watched_for_again_at_once_shows() {
+    let Some(mut ring) = large_ring() else { return };
+    let (ours, id, token) = adopted(&mut ring);
+    ring.pause(id);
+    turn(&mut ring, 0);
+    ring.stop(id);
+    ring.pause(id);
+    turn(&mut ring, 0);
+    crate::connect::reset_on_close(ours.as_fd());
+    drop(ours);
+    drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+}
+
+#[test]
+fn a_poll_for_a_hang_up_that_the_kernel_ends_is_armed_again() {
+    let Some(mut ring) = large_ring() else { return };
+    let (ours, id, token) = adopted(&mut ring);
+    ring.pause(id);
+    turn(&mut ring, 0);
+    let poll = user_data(OperationKind::HangUp, id.0.index);
+    ring.cancel(poll);
+    loop {
+        ring.wait(Some(1_000_000_000)).unwrap();
+        let mut taken = ring.taken.iter_mut();
+        if let Some(last) = taken.find(|taken| taken.user_data == poll) {
+            assert_eq!(last.result, -libc::ECANCELED);
+            last.result = 0; // as if the kernel had ended it by itself
+            break;
+        }
+        while ring.next_completion().is_some() {}
+    }
+    assert!(ring.next_completion().is_none());
+    crate::connect::reset_on_close(ours.as_fd());
+    drop(ours);
+    drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+}
+
 /// A client that has sent all it wants and waits for the answers has not gone.
 #[test]
 fn the_peer_s_regular_end_waits_behind_its_bytes_while_paused() {

@@ -169,6 +169,8 @@ struct Frames {
     pending_first: bool,
     /// It does not say that it is over.
     has_no_end: bool,
+    /// It says how long its content is.
+    is_sized: bool,
 }
 
 impl http_body::Body for Frames {
@@ -190,7 +192,12 @@ impl http_body::Body for Frames {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
+        if !self.is_sized {
+            return SizeHint::default();
+        }
+        let frames = self.frames.as_slice().iter().flatten();
+        let lens = frames.filter_map(Frame::data_ref).map(Bytes::len);
+        SizeHint::with_exact(lens.sum::<usize>() as u64)
     }
 }
 
@@ -202,7 +209,7 @@ async fn form(Path(form): Path<String>) -> Response {
         Ok(Frame::trailers(trailers))
     };
     let (frames, len) = match &*form {
-        "trailers" => {
+        "trailers" | "trailers-of-known-length" => {
             let frames = vec![data("content"), trailers("x-sum", "7")];
             (frames, None)
         }
@@ -225,6 +232,7 @@ async fn form(Path(form): Path<String>) -> Response {
         frames,
         pending_first,
         has_no_end: form == "trailers-without-an-end",
+        is_sized: form == "trailers-of-known-length",
     }));
     if let Some(len) = len {
         response

@@ -11,6 +11,7 @@ every_model! {
     to_http_1_0,
     to_head,
     trailers,
+    trailers_behind_a_length_of_http_1,
     lengths_that_do_not_hold,
     timers_sockets_and_tasks,
     a_panic_is_a_500,
@@ -128,6 +129,21 @@ pub fn trailers(model: Model) {
     assert_eq!((&answer.body[..], answer.trailers.len()), (&b"x"[..], 1));
     let answer = client.get("/form/trailers-alone", "TE: trailers\r\n");
     assert_eq!((answer.body.len(), answer.trailers.len()), (0, 1));
+}
+
+/// Nothing may follow content of a stated length: they are dropped, as by hyper.
+fn trailers_behind_a_length_of_http_1(model: Model) {
+    let server = Running::start(model);
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let answer = client.get("/form/trailers-of-known-length", "TE: trailers\r\n");
+        assert_eq!(answer.field("content-length"), Some("7"));
+        assert_eq!(answer.body, b"content");
+        assert_eq!(answer.trailers, []);
+    }
+    // Nor do they come behind the next response.
+    let answer = client.get("/unknown/10", "TE: trailers\r\n");
+    assert_eq!((answer.body.len(), answer.trailers.len()), (10, 0));
 }
 
 pub fn lengths_that_do_not_hold(model: Model) {
