@@ -21,9 +21,11 @@ use crate::sampler::{Sample, Sampler};
 use crate::section::{Figure, Metric, Section};
 use crate::stations::Stations;
 
-/// Threads of one kind that Prometheus is shown one by one. Beyond it only the sum: each
-/// label value is a time series that has to be stored.
-const SERIES_PER_ROLE_MAX: usize = 128;
+/// Threads of one kind that are shown one by one. Beyond it only the sum: for Prometheus each label value is a
+/// time series that has to be stored, and 10,000 threads were 14 MB of JSON.
+const SHOWN_PER_ROLE_MAX: usize = 128;
+
+const ROLES: [Role; 4] = [Role::Acceptor, Role::Loop, Role::Worker, Role::Thread];
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const BLAMES: [&str; 4] = ["peer", "local", "limit", "timeout"];
@@ -174,12 +176,6 @@ impl Status {
 impl StatusSource for Status {
     fn json(&self) -> String {
         let snapshot = self.snapshot();
-        let threads = snapshot.per_thread.iter().map(|thread| {
-            let mut object = counts_json(&thread.counts);
-            object.insert("name".into(), thread.to_string().into());
-            object.insert("role".into(), thread.role.name().into());
-            Value::Object(object)
-        });
         let shown = self.shown.get();
         let timings = shown.map(|shown| shown.control.timings());
         let labelled = shown.zip(timings.as_ref());
@@ -190,7 +186,7 @@ impl StatusSource for Status {
             "memory_budget_bytes": snapshot.memory_budget_bytes,
             "memory_used_bytes": snapshot.memory_used_bytes,
             "socket_buffers_estimated_bytes": snapshot.socket_buffers_estimated_bytes,
-            "threads": threads.collect::<Vec<_>>(),
+            "threads": threads_json(&snapshot),
             "latencies": labelled.map(|(shown, timings)| latency::json(&shown.labels, timings)),
             "job_times": timings.as_ref().and_then(latency::jobs_json),
             "last": self.with_newest(|_, sample| live::last_json(sample)),
@@ -217,7 +213,7 @@ impl StatusSource for Status {
         text.single("up_seconds", "gauge", "Time since the server began", up_s);
         let help = "Threads that there are, by what they do";
         text.family("threads", "gauge", help);
-        for role in [Role::Acceptor, Role::Loop, Role::Worker, Role::Thread] {
+        for role in ROLES {
             let labels = format!("{{role=\"{}\"}}", role.name());
             text.sample("threads", &labels, snapshot.threads(role) as f64);
         }
@@ -290,13 +286,39 @@ impl Shown {
 fn shown_threads(snapshot: &Snapshot) -> Vec<(String, &Counts)> {
     let threads = || snapshot.per_thread.iter();
     let of_role = |role: Role| threads().filter(move |thread| thread.role == role);
-    let has_too_many = threads().any(|thread| of_role(thread.role).count() > SERIES_PER_ROLE_MAX);
+    let has_too_many = threads().any(|thread| of_role(thread.role).count() > SHOWN_PER_ROLE_MAX);
     if has_too_many {
         return vec![("thread=\"all\"".to_owned(), &snapshot.total)];
     }
     threads()
         .map(|thread| (format!("thread=\"{thread}\""), &thread.counts))
         .collect()
+}
+
+/// The threads as the JSON shows them: if a role has too many, one entry for all of them.
+fn threads_json(snapshot: &Snapshot) -> Vec<Value> {
+    let entry = |counts: &Counts, role: Role, name: String, count: usize| {
+        let mut object = counts_json(counts);
+        object.insert("name".into(), name.into());
+        object.insert("role".into(), role.name().into());
+        object.insert("count".into(), count.into());
+        Value::Object(object)
+    };
+    let mut shown = Vec::new();
+    for role in ROLES {
+        let of_role = || snapshot.per_thread.iter().filter(move |it| it.role == role);
+        let count = of_role().count();
+        if count <= SHOWN_PER_ROLE_MAX {
+            shown.extend(of_role().map(|it| entry(&it.counts, role, it.to_string(), 1)));
+            continue;
+        }
+        let mut sum = Counts::default();
+        for thread in of_role() {
+            sum += &thread.counts;
+        }
+        shown.push(entry(&sum, role, format!("{}s", role.name()), count));
+    }
+    shown
 }
 
 fn counts_json(counts: &Counts) -> Map<String, Value> {
