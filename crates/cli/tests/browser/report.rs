@@ -1,6 +1,7 @@
 //! Reports of the lab, opened from the disk: what is drawn and listed is what the journal says.
 
 use std::fs;
+use std::io::{self, Write as _};
 
 use loadline_capacity::stats::Interval;
 use loadline_lab::analysis::{Metric, Run};
@@ -450,4 +451,47 @@ fn it_is_used_by_keyboard_and_by_ear() {
     ));
     browser.press("ArrowRight");
     assert_ne!(browser.evaluate(&eye), before, "it was turned");
+}
+
+/// `cargo test --release -p loadline --test browser how_soon -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, for a quiet machine"]
+fn how_soon_a_report_of_a_thousand_trials_is_open() {
+    let mut browser = Browser::start();
+    for times in [1, 3] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let trials = fixture::write_long_run(folder.path(), times).len();
+        let run = Run::read(folder.path()).expect("a run");
+        let plan = Plan::parse(fixture::PLAN, "made-up.toml", folder.path()).expect("a plan");
+        let report = Report::new(&run, &plan.charts, claims());
+        let html = page(&report).expect("a page");
+        let path = folder.path().join(REPORT);
+        fs::write(&path, &html).expect("a file");
+        let [mut painted, mut loaded, mut drawn] = [const { Vec::new() }; 3];
+        for _ in 0..7 {
+            browser.visit(&format!("file://{}", path.display()));
+            draw(&mut browser, &report.figures[0].id);
+            let at_ms = browser.evaluate(
+                "[performance.getEntriesByName('first-contentful-paint')[0].startTime,
+                  performance.getEntriesByType('navigation')[0].loadEventEnd,
+                  performance.now()]",
+            );
+            for (index, into) in [&mut painted, &mut loaded, &mut drawn]
+                .into_iter()
+                .enumerate()
+            {
+                into.push(at_ms[index].as_f64().expect("milliseconds"));
+            }
+        }
+        let [painted, loaded, drawn] = [painted, loaded, drawn].map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            format!("{:.0} ({:.0} to {:.0})", all[3], all[0], all[6])
+        });
+        let _ = writeln!(
+            io::stderr(),
+            "{trials} trials, {} KiB: painted after {painted} ms, loaded after {loaded} ms, \
+             the first chart drawn after {drawn} ms",
+            html.len() / 1024
+        );
+    }
 }

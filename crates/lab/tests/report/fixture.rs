@@ -131,8 +131,13 @@ impl Lot {
 
 /// Writes the run into `folder` and returns its trials as the journal has them.
 pub(crate) fn write_run(folder: &Path) -> Vec<Trial> {
+    write_long_run(folder, 1)
+}
+
+/// The same with so many times as many replicates.
+pub(crate) fn write_long_run(folder: &Path, times: u32) -> Vec<Trial> {
     let mut lot = Lot(2026);
-    let mut trials = planned();
+    let mut trials = planned(times);
     for (number, trial) in trials.iter_mut().enumerate() {
         trial.number = number as u32;
         trial.start_unix_ms = START_UNIX_MS + number as u64 * 11_000;
@@ -219,9 +224,9 @@ fn trial(series: &str, replicate: u32, levels: &[(&str, Level)]) -> Trial {
     }
 }
 
-fn planned() -> Vec<Trial> {
+fn planned(times: u32) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for replicate in 1..=5 {
+    for replicate in 1..=5 * times {
         for architecture in [
             "thread-pool",
             "reactor",
@@ -244,7 +249,7 @@ fn planned() -> Vec<Trial> {
         again.is_a_a = true;
         trials.push(again);
     }
-    for replicate in 1..=3 {
+    for replicate in 1..=3 * times {
         for loops in [1.0, 2.0, 4.0, 8.0, 16.0, 50.0] {
             for workers in [1.0, 2.0, 4.0, 8.0, 16.0, 50.0] {
                 for service_us in [0.0, 200.0] {
@@ -258,7 +263,7 @@ fn planned() -> Vec<Trial> {
             }
         }
     }
-    for replicate in 1..=5 {
+    for replicate in 1..=5 * times {
         for server in ["loadline", "nginx-tuned", "apache-event"] {
             for file_bytes in [1024.0, 1_048_576.0] {
                 let levels = [
