@@ -38,8 +38,20 @@ impl Ring {
         let receive = user_data(OperationKind::Receive, id.0.index);
         let unreported = &self.taken[self.reported..];
         unreported.iter().any(|taken| taken.user_data == receive)
-            || !self.uring.completion().is_empty()
+            || self.has_unread(receive)
             || self.socket(id).is_some_and(crate::socket::has_input)
+    }
+
+    /// Whether a completion of this operation lies in the queue, which stays as it is; `true` if the kernel
+    /// keeps some back.
+    fn has_unread(&mut self, user_data: u64) -> bool {
+        if self.uring.submission().cq_overflow() {
+            return true;
+        }
+        let mut queue = self.uring.completion();
+        let has = queue.any(|entry| entry.user_data() == user_data);
+        std::mem::forget(queue); // dropped, it would tell the kernel that its entries were taken
+        has
     }
 
     /// Sockets that are adopted, those included whose last completions have not come.

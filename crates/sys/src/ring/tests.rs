@@ -335,6 +335,33 @@ fn a_poll_for_a_hang_up_that_the_kernel_ends_is_armed_again() {
     drive(&mut ring, |_, one| *one == Seen::HungUp(token));
 }
 
+/// While completions of others were unread, none was certain to be idle, so that none made room for others.
+#[test]
+fn what_others_have_sent_is_no_input_and_is_not_lost() {
+    let Some(mut ring) = large_ring() else { return };
+    let (mut first, first_id, _) = adopted(&mut ring);
+    let (mut second, second_id, second_token) = adopted(&mut ring);
+    let (_idle, idle_id, _) = adopted(&mut ring);
+    for id in [first_id, second_id, idle_id] {
+        ring.receive(id);
+    }
+    first.write_all(b"one").unwrap();
+    while ring.left() == 0 {
+        ring.wait(Some(1_000_000_000)).unwrap();
+    }
+    second.write_all(b"two").unwrap();
+    while ring.uring.completion().is_empty() {
+        ring.wait(Some(0)).unwrap(); // takes nothing before all was reported
+    }
+    assert!(ring.has_input(first_id) && ring.has_input(second_id));
+    assert!(!ring.has_input(idle_id));
+    let mut came = Vec::new();
+    drive(&mut ring, |_, one| {
+        came.extend(received(std::slice::from_ref(one), second_token));
+        came == b"two"
+    });
+}
+
 /// A client that has sent all it wants and waits for the answers has not gone.
 #[test]
 fn the_peer_s_regular_end_waits_behind_its_bytes_while_paused() {
