@@ -48,12 +48,14 @@ fn ends() -> &'static Ends {
     })
 }
 
-fn stub(options: StubOptions) -> Stub {
+/// A stub that speaks TLS.
+pub(crate) fn stub(options: StubOptions) -> Stub {
     let tls = Some(ends().stub.clone());
     run::stub(StubOptions { tls, ..options })
 }
 
-fn secured(plan: Plan, resumes: bool) -> Plan {
+/// A plan whose connections are to such a stub.
+pub(crate) fn secured(plan: Plan, resumes: bool) -> Plan {
     Plan {
         connectors: vec![Some(Arc::clone(&ends().clients[usize::from(resumes)]))],
         ..plan

@@ -16,10 +16,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use loadline_proto::Limits;
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, write_frame};
 use loadline_server::{Architecture, ServerOptions};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use crate::shared::{Server, TestHandler, UPLOAD_BYTES, is_offered};
+use crate::shared::{Server, TestHandler, UPLOAD_BYTES, is_offered, request_by_stream};
 
 fn start(options: ServerOptions) -> Server {
     Server::start(options, TestHandler::default(), Limits::default())
@@ -47,31 +48,56 @@ enum Manner {
     SlowReader,
     /// Asks for this again and again.
     Expensive(&'static str),
+    /// The same over HTTP/2, by [`STREAMS`] at once.
+    Streams(&'static str),
 }
+
+const STREAMS: u32 = 100;
+/// Room for all responses of a connection.
+const WINDOW: u32 = 0x7fff_0000;
 
 fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
 }
 
+/// The beginning of a connection of HTTP/2.
+fn requests_by_streams(path: &str) -> Vec<u8> {
+    let mut out = PREFACE.to_vec();
+    write_frame(Kind::Settings, 0, 0, &[], &mut out);
+    write_frame(Kind::WindowUpdate, 0, 0, &WINDOW.to_be_bytes(), &mut out);
+    (0..STREAMS).for_each(|index| request_by_stream(2 * index + 1, path, &mut out));
+    out
+}
+
 struct Held {
     manner: Manner,
     stream: TcpStream,
+    /// Of HTTP/2: frames that came in part, and the next stream.
+    unread: Vec<u8>,
+    next_stream: u32,
 }
 
 impl Held {
     fn open(manner: Manner, to: SocketAddr) -> io::Result<Self> {
         let mut stream = connect(GREEDY, to)?;
         let begin = match manner {
-            Manner::SlowHead => "GET / HTTP/1.1\r\nX: ".to_owned(),
+            Manner::SlowHead => b"GET / HTTP/1.1\r\nX: ".to_vec(),
             Manner::SlowContent => format!(
                 "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
-            ),
-            Manner::SlowReader => "GET /big HTTP/1.1\r\nHost: h\r\n\r\n".into(),
-            Manner::Expensive(path) => request(path),
+            )
+            .into_bytes(),
+            Manner::SlowReader => request("/big").into_bytes(),
+            Manner::Expensive(path) => request(path).into_bytes(),
+            Manner::Streams(path) => requests_by_streams(path),
         };
         stream.set_nonblocking(true)?;
-        stream.write_all(begin.as_bytes())?;
-        Ok(Self { manner, stream })
+        stream.write_all(&begin)?;
+        Ok(Self {
+            manner,
+            stream,
+            unread: Vec::new(),
+            next_stream: 2 * STREAMS + 1,
+        })
     }
 
     /// Goes on as slowly as it may. `Err`: it has been closed.
@@ -89,7 +115,40 @@ impl Held {
                 Ok(_) => self.stream.write_all(request(path).as_bytes()),
                 Err(error) => Err(error),
             },
+            Manner::Streams(path) => self.ask_again(path),
         }
+    }
+
+    /// Opens a stream for each that has ended.
+    fn ask_again(&mut self, path: &str) -> io::Result<()> {
+        let mut bytes = [0; 16 << 10];
+        match self.stream.read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.unread.extend_from_slice(&bytes[..count]),
+            Err(error) => return Err(error),
+        }
+        let (mut used, mut frames) = (0, Vec::new());
+        while let Some((head, rest)) = self.unread[used..].split_first_chunk::<HEAD_BYTES>() {
+            let head = FrameHead::parse(head);
+            if rest.len() < head.len {
+                break;
+            }
+            used += HEAD_BYTES + head.len;
+            match head.kind {
+                Kind::Settings if !head.has(flags::ACK) => {
+                    write_frame(Kind::Settings, flags::ACK, 0, &[], &mut frames);
+                }
+                Kind::Headers | Kind::Data if head.has(flags::END_STREAM) => {
+                    request_by_stream(self.next_stream, path, &mut frames);
+                    self.next_stream += 2;
+                }
+                Kind::GoAway => return Err(io::ErrorKind::ConnectionAborted.into()),
+                _ => {}
+            }
+        }
+        self.unread.drain(..used);
+        self.stream.write_all(&frames)
     }
 }
 
@@ -97,7 +156,7 @@ impl Held {
 fn greedy(
     connections: usize,
     new_a_second: u32,
-    expensive: &'static str,
+    expensive: Manner,
     to: SocketAddr,
     stop: &Arc<AtomicBool>,
 ) -> Vec<JoinHandle<()>> {
@@ -108,7 +167,7 @@ fn greedy(
             Manner::SlowHead,
             Manner::SlowContent,
             Manner::SlowReader,
-            Manner::Expensive(expensive),
+            expensive,
         ];
         let mut held: Vec<Option<Held>> = (0..connections).map(|_| None).collect();
         while !is_over(&holds) {
@@ -247,7 +306,7 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
         });
         let to = server.address;
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = greedy(64, 100, "/work", to, &stop);
+        let threads = greedy(64, 100, Manner::Expensive("/work"), to, &stop);
         while server.handle.snapshot().total.connections < 60 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -264,6 +323,28 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
     }
 }
 
+/// How the greedy client asks for what takes long.
+#[derive(Clone, Copy)]
+struct By {
+    name: &'static str,
+    /// A quarter of them asks for it, by 500 requests at once in all.
+    connections: usize,
+    expensive: Manner,
+}
+
+const BY: [By; 2] = [
+    By {
+        name: "HTTP/1.1",
+        connections: 2000,
+        expensive: Manner::Expensive("/long-work"),
+    },
+    By {
+        name: "HTTP/2",
+        connections: 20,
+        expensive: Manner::Streams("/long-work"),
+    },
+];
+
 /// Alone and beside the greedy client by turns; ends with a table.
 #[test]
 #[ignore = "by hand: takes minutes on a machine that is quiet"]
@@ -278,16 +359,17 @@ fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() 
     };
     let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
     let mut table =
-        "| architecture | `--fairness on` | `--fairness off` |\n|---|---|---|\n".to_owned();
+        "| greedy client | `--fairness on` | `--fairness off` |\n|---|---|---|\n".to_owned();
     let mut fair = Vec::new();
-    for architecture in ARCHITECTURES.into_iter().filter(is_chosen) {
-        let [on, off] = [true, false].map(|fairness| compare(architecture, fairness));
+    let chosen_ones = ARCHITECTURES.into_iter().filter(is_chosen);
+    for (architecture, by) in chosen_ones.flat_map(|it| BY.map(|by| (it, by))) {
+        let [on, off] = [true, false].map(|fairness| compare(architecture, fairness, by));
         fair.push(mean(&on));
         let [on, off] = [on, off].map(|ratios| {
             let all: Vec<_> = ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
             format!("{:.3} ({})", mean(&ratios), all.join(", "))
         });
-        table += &format!("| {} | {on} | {off} |\n", architecture.name());
+        table += &format!("| {}, {} | {on} | {off} |\n", architecture.name(), by.name);
     }
     println!("\n{table}");
     assert!(!fair.is_empty(), "no such architecture: {chosen:?}");
@@ -295,7 +377,7 @@ fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() 
 }
 
 /// Goodput of others beside the greedy client, as shares of theirs without it.
-fn compare(architecture: Architecture, fairness: bool) -> Vec<f64> {
+fn compare(architecture: Architecture, fairness: bool, by: By) -> Vec<f64> {
     let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
     let server = start(ServerOptions {
         fairness,
@@ -309,13 +391,13 @@ fn compare(architecture: Architecture, fairness: bool) -> Vec<f64> {
             seen.good, seen.by_second, seen.late, seen.refused, seen.failed, p99_ms,
         );
     };
-    println!("{architecture:?}, fairness {fairness}");
+    println!("{architecture:?}, {}, fairness {fairness}", by.name);
     let mut ratios = Vec::new();
     for _ in 0..4 {
         let alone = run(to, 50, interval, lasts);
         show("alone", &alone);
         let stop = Arc::new(AtomicBool::new(false));
-        let threads = greedy(2000, 2000, "/long-work", to, &stop);
+        let threads = greedy(by.connections, 2000, by.expensive, to, &stop);
         thread::sleep(Duration::from_secs(3));
         let beside = run(to, 50, interval, lasts);
         show("beside", &beside);

@@ -12,12 +12,14 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 use crate::app::{self, Shared};
+use crate::client::Client;
 use crate::fixture::Running;
 use crate::model::Model;
 
 every_model! {
     what_may_be_changed_is_compressed,
     events_leave_as_they_are_written,
+    events_leave_in_chunks_as_they_are_written,
 }
 
 /// Neither what must not be changed, nor what a strong entity tag stands for byte by byte.
@@ -170,4 +172,53 @@ fn events_leave_as_they_are_written(model: Model) {
     }
     drop(client);
     server.await_hanging(0);
+}
+
+/// The same by HTTP/1.1; over HTTP/2, in frames, each of which the client gives back as a chunk.
+pub fn events_leave_in_chunks_as_they_are_written(model: Model) {
+    let server = Running::start_router(model, router);
+    let mut client = server.connect();
+    client.send("GET /events HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n");
+    let mut decoder = flate2::write::GzDecoder::new(Vec::new());
+    for n in 0..20 {
+        server.shared.events.send(n.to_string()).unwrap();
+        if n == 0 {
+            let head = head(&mut client);
+            assert!(head.contains("content-encoding: gzip"), "{head}");
+        }
+        let event = format!("data: {n}\n\n");
+        while !decoder.get_ref().ends_with(event.as_bytes()) {
+            decoder.write_all(&chunk(&mut client)).unwrap();
+            decoder.flush().unwrap();
+        }
+    }
+    drop(client);
+    server.await_hanging(0);
+}
+
+/// The head of a response, in small letters.
+fn head(client: &mut Client) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        head += &line(client);
+    }
+    head.to_lowercase()
+}
+
+/// The content of the next chunk.
+fn chunk(client: &mut Client) -> Vec<u8> {
+    let size = line(client);
+    let len = usize::from_str_radix(size.trim_end(), 16).unwrap();
+    assert!(len > 0, "the end instead of an event");
+    let content = client.bytes(len);
+    assert_eq!(client.bytes(2), b"\r\n");
+    content
+}
+
+fn line(client: &mut Client) -> String {
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        line.extend(client.bytes(1));
+    }
+    String::from_utf8(line).unwrap()
 }

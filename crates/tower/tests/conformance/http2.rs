@@ -49,6 +49,7 @@ some_models_over_http2! {
     ends::an_app_that_takes_too_long,
     ends::requests_that_wait_hold_no_worker,
     compression::what_may_be_changed_is_compressed,
+    compression::events_leave_in_chunks_as_they_are_written,
     http2::a_request_as_it_was_sent_by_streams,
 }
 

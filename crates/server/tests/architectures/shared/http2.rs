@@ -133,7 +133,7 @@ impl Http2Client {
 }
 
 /// A request on a stream.
-pub(super) fn request(stream: u32, path: &str, out: &mut Vec<u8>) {
+pub(crate) fn request(stream: u32, path: &str, out: &mut Vec<u8>) {
     // Indexed fields, and literals of known names (RFC 7541 section 6 and appendix A): GET, http.
     let (get, http, authority, path_name) = (0x82, 0x86, 0x01, 0x04);
     let mut block = vec![get, http, authority, 1, b'h', path_name, path.len() as u8];

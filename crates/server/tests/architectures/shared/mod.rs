@@ -20,7 +20,7 @@ use loadline_server::{
 pub(crate) use child::{ChildServer, as_child, test_in};
 pub(crate) use client::{Answer, Client, reset};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
-pub(crate) use http2::Http2Client;
+pub(crate) use http2::{Http2Client, request as request_by_stream};
 
 /// The address of a proxy that a server may trust.
 pub(crate) const PROXY: [u8; 4] = [127, 0, 0, 99];
