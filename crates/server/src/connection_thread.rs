@@ -354,10 +354,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Next::Run {
                     mut exchange,
                     steps,
-                    waited_us,
+                    waited,
                 } => {
                     let (mut placement, _, thread) = self.parts();
-                    let has_run = placement.run(&mut exchange, Some(&*steps), waited_us, thread);
+                    let has_run = placement.run(&mut exchange, Some(&*steps), waited, thread);
                     let now_us = self.thread.now_us();
                     if has_run {
                         (self.streams).done(now_us, now_us.saturating_sub(began_us));

@@ -17,7 +17,7 @@ mod turn;
 #[cfg(test)]
 mod simulation;
 
-pub(crate) use in_progress::{InProgress, Permit};
+pub(crate) use in_progress::{InProgress, Permit, Waited};
 pub(crate) use lanes::{LaneControl, Refusal};
 pub(crate) use queue::{Beside, QueueControl};
 pub(crate) use retry_after::RETRY_AFTER_LEFT_S;

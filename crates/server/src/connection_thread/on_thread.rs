@@ -7,12 +7,12 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{Exchange, Handler};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
-use super::stream_queue::{StreamQueue, Waited};
+use super::stream_queue::StreamQueue;
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{FlowKey, Lane};
-use crate::overload::{Permit, RETRY_AFTER_LEFT_S};
+use crate::overload::{Permit, RETRY_AFTER_LEFT_S, Waited};
 use crate::site::Site;
 use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
@@ -43,16 +43,16 @@ pub(super) fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_u
 }
 
 impl OnThread<'_> {
-    /// Carries out a blocking step that has waited for so long for a CPU, by the present handler unless it is
-    /// another's; `false`: it was refused.
+    /// Carries out a blocking step that has waited for so long, by the present handler unless it is another's;
+    /// `false`: it was refused.
     pub(super) fn run<H: Handler>(
         &mut self,
         exchange: &mut Exchange,
         steps: Option<&dyn Steps>,
-        waited_us: u64,
+        waited: Waited,
         thread: &mut ThreadContext<H>,
     ) -> bool {
-        let begun = self.begin(waited_us, thread, exchange, Lane::Files);
+        let begun = self.begin(waited, thread, exchange, Lane::Files);
         if begun.is_ok() {
             match steps {
                 Some(steps) => steps.handle_blocking(exchange),
@@ -68,7 +68,7 @@ impl OnThread<'_> {
     /// them first.
     fn begin<H: Handler>(
         &mut self,
-        waited_us: u64,
+        waited: Waited,
         thread: &ThreadContext<H>,
         exchange: &mut Exchange,
         lane: Lane,
@@ -86,7 +86,7 @@ impl OnThread<'_> {
             },
             false => FlowKey::default(),
         };
-        match in_progress.begin(flow, waited_us, || site.clock.now_us()) {
+        match in_progress.begin(flow, waited, || site.clock.now_us()) {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
                 *self.permit = Some(permit);
@@ -113,12 +113,13 @@ impl OnThread<'_> {
     }
 
     /// How long a request has waited for a CPU, as far as that is to be found out.
-    fn waited_if_wanted<H: Handler>(&self, thread: &ThreadContext<H>) -> u64 {
+    fn waited_if_wanted<H: Handler>(&self, thread: &ThreadContext<H>) -> Waited {
         let in_progress = thread.site.in_progress.as_ref();
-        match in_progress.is_some_and(|it| it.wants_waits(thread.now_us())) {
+        let us = match in_progress.is_some_and(|it| it.wants_waits(thread.now_us())) {
             true => self.waited(thread.site.clock.now_us()).for_cpu_us,
             false => 0,
-        }
+        };
+        Waited::for_cpu(us)
     }
 
     /// How long ago its bytes came, as far as the kernel knows; 0: not known.
@@ -157,14 +158,14 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if exchange.is_multiplexed() {
             return self.queue(exchange, thread);
         }
-        let waited_us = self.waited_if_wanted(thread);
-        self.run(&mut exchange, None, waited_us, thread);
+        let waited = self.waited_if_wanted(thread);
+        self.run(&mut exchange, None, waited, thread);
         Blocked::Done(exchange)
     }
 
     fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
-        let waited_us = self.waited_if_wanted(thread);
-        let begun = self.begin(waited_us, thread, &mut exchange, Lane::Apps);
+        let waited = self.waited_if_wanted(thread);
+        let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
             return TaskStart::Refused(exchange);
         }

@@ -12,15 +12,7 @@ use std::time::Duration;
 
 use loadline_proto::Exchange;
 
-use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S};
-
-/// How long a request has waited before its thread has received it, in microseconds; 0: not known.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waited {
-    pub(super) in_all_us: u64,
-    /// Of it, while the thread waited for a CPU.
-    pub(super) for_cpu_us: u64,
-}
+use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S, Waited};
 
 /// Requests that wait, with what carries out their steps. No more than the connection may have streams
 /// (`Limits::streams_max`).
@@ -49,11 +41,11 @@ impl<S> Waiting<S> {
 /// What becomes of the next request.
 #[derive(Debug)]
 pub(super) enum Next<S> {
-    /// Its step is to be carried out. It had waited for so long for a CPU.
+    /// Its step is to be carried out. It had waited for so long.
     Run {
         exchange: Box<Exchange>,
         steps: S,
-        waited_us: u64,
+        waited: Waited,
     },
     /// It has waited for too long, and has its 503.
     Late(Box<Exchange>),
@@ -109,16 +101,20 @@ impl<S> StreamQueue<S> {
             mut exchange,
             steps,
             since_us,
-            for_cpu_us: waited_us,
+            for_cpu_us,
         } = self.waiting.pop_front()?;
+        let wait_us = now_us.saturating_sub(since_us);
+        let waited = Waited {
+            in_all_us: wait_us,
+            for_cpu_us,
+        };
         let Some(control) = &mut self.control else {
             return Some(Next::Run {
                 exchange,
                 steps,
-                waited_us,
+                waited,
             });
         };
-        let wait_us = now_us.saturating_sub(since_us);
         let taken = control.take(now_us, wait_us, self.waiting.len());
         Some(match taken {
             _ if exchange.hang_up.has_left(control.is_long(wait_us)) => {
@@ -132,7 +128,7 @@ impl<S> StreamQueue<S> {
             Ok(()) => Next::Run {
                 exchange,
                 steps,
-                waited_us,
+                waited,
             },
         })
     }
@@ -227,7 +223,10 @@ mod tests {
         }
         assert!(matches!(queue.next(2_000_000), Some(Next::Late(_))));
         let last = queue.next(2_000_000);
-        assert!(matches!(last, Some(Next::Run { waited_us: 7, .. })));
+        let Some(Next::Run { waited, .. }) = last else {
+            panic!("{last:?}");
+        };
+        assert_eq!((waited.in_all_us, waited.for_cpu_us), (995_000, 7));
     }
 
     #[test]

@@ -42,6 +42,24 @@ pub(crate) struct InProgress {
     pressed_until_us: AtomicU64,
 }
 
+/// How long a request has waited before it would begin, in microseconds; 0: not known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waited {
+    pub(crate) in_all_us: u64,
+    /// Of it, until its thread had a CPU. What waits for others of its connection says nothing of the CPUs.
+    pub(crate) for_cpu_us: u64,
+}
+
+impl Waited {
+    /// For nothing but a CPU.
+    pub(crate) fn for_cpu(us: u64) -> Self {
+        Self {
+            in_all_us: us,
+            for_cpu_us: us,
+        }
+    }
+}
+
 /// What a thread waits for whose request is to begin later.
 #[derive(Debug, Default)]
 struct Ticket {
@@ -69,26 +87,27 @@ impl InProgress {
         asked.is_multiple_of(WAITS_APART) || now_us < self.pressed_until_us.load(Relaxed)
     }
 
-    /// A request would begin that has waited for so long (0: not known). This thread waits until it may.
+    /// A request would begin that has waited for so long. This thread waits until it may.
     /// `Err`: it would not end in time, and its client is to come back after this many seconds.
     pub(crate) fn begin(
         &self,
         flow: FlowKey,
-        waited_us: u64,
+        waited: Waited,
         now_us: impl Fn() -> u64,
     ) -> Result<Permit, u32> {
         let came_us = now_us();
         let mut state = self.lock();
-        if state.all.delay.is_wait(waited_us) {
+        if state.all.delay.is_wait(waited.for_cpu_us) {
             self.press(came_us);
         }
-        let begin = state.begin(flow, waited_us, came_us);
+        let begin = state.begin(flow, waited, came_us);
         drop(state);
         let begun = match begin {
             Begin::Now(permit) => Ok(permit),
             Begin::Never(retry_after_s) => Err(retry_after_s),
             Begin::Later(ticket) => {
-                let last_us = came_us.saturating_add(self.goal_us.saturating_sub(waited_us));
+                let left_us = self.goal_us.saturating_sub(waited.in_all_us);
+                let last_us = came_us.saturating_add(left_us);
                 self.wait(flow, &ticket, last_us, &now_us)
             }
         };
@@ -206,7 +225,7 @@ mod tests {
         waited_us: u64,
         now_us: u64,
     ) -> Result<Permit, u32> {
-        in_progress.begin(flow(client), waited_us, || now_us)
+        in_progress.begin(flow(client), Waited::for_cpu(waited_us), || now_us)
     }
 
     /// Requests begin until one is refused; how many.
@@ -343,6 +362,31 @@ mod tests {
         assert_eq!(asked.count(), 10);
     }
 
+    #[test]
+    fn what_its_connection_has_kept_too_long_is_refused_and_is_no_overload() {
+        let in_progress = InProgress::new(GOAL, None);
+        let begin = |in_all_us, now_us| {
+            let waited = Waited {
+                in_all_us,
+                for_cpu_us: 0,
+            };
+            in_progress.begin(flow(CLIENT), waited, || now_us)
+        };
+        let first = begin(0, 0).unwrap();
+        in_progress.end(10_000, &first);
+        let held = [0, 0].map(|in_all_us| begin(in_all_us, 20_000).unwrap());
+        for now_us in (30_000..430_000).step_by(10_000) {
+            assert!(begin(971_000, now_us).is_err(), "three of 10 ms");
+        }
+        assert!(!in_progress.lock().all.delay.is_lasting());
+        let third = begin(970_000, 430_000).unwrap();
+        held.iter()
+            .chain([&third])
+            .for_each(|permit| in_progress.end(440_000, permit));
+        let alone = begin(1_100_000, 450_000).unwrap();
+        in_progress.end(460_000, &alone);
+    }
+
     /// While nothing is known, two begin for each CPU. The others wait instead of being refused.
     #[test]
     fn who_waits_begins_when_one_has_ended() {
@@ -364,7 +408,7 @@ mod tests {
     #[test]
     fn who_gives_up_is_refused_and_leaves_nothing() {
         let mut state = State::new(GOAL, Some(1.0));
-        let mut begin = |now_us| state.begin(FlowKey::default(), 0, now_us);
+        let mut begin = |now_us| state.begin(FlowKey::default(), Waited::default(), now_us);
         let (Begin::Now(first), Begin::Now(second)) = (begin(0), begin(0)) else {
             panic!("two begin");
         };

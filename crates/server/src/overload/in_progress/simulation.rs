@@ -82,7 +82,10 @@ impl Simulation {
 
     fn come(&mut self, came_us: u64) {
         self.seen.came += 1;
-        match self.state.begin(FlowKey::default(), 0, came_us) {
+        match self
+            .state
+            .begin(FlowKey::default(), Waited::default(), came_us)
+        {
             Begin::Now(permit) => self.start(came_us, permit),
             Begin::Later(ticket) => self.waiting.push((came_us, ticket)),
             Begin::Never(_) => self.seen.refused += 1,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use loadline_sys::usage::ThreadUsage;
 
-use super::Ticket;
+use super::{Ticket, Waited};
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Charge, FlowKey, Lanes};
 use crate::overload::at_once::{AtOnce, Used};
@@ -71,7 +71,7 @@ struct Waiter {
     is_single: bool,
     /// Since then, in microseconds, and for so long before.
     since_us: u64,
-    waited_us: u64,
+    waited: Waited,
 }
 
 /// A request in progress; to be given back with `end`.
@@ -123,8 +123,9 @@ impl State {
         }
     }
 
-    /// A request would begin that has waited for so long (0: not known).
-    pub(super) fn begin(&mut self, flow: FlowKey, waited_us: u64, now_us: u64) -> Begin {
+    /// A request would begin that has waited for so long.
+    pub(super) fn begin(&mut self, flow: FlowKey, waited: Waited, now_us: u64) -> Begin {
+        let waited_us = waited.for_cpu_us;
         let client = flow.client;
         if self.waiting.len() > 0 && now_us >= self.looked_us + LOOK_US {
             self.look(now_us);
@@ -152,6 +153,12 @@ impl State {
         if waited_us.saturating_add(takes_us) > control.delay.accepted_us() {
             return Begin::Never(self.refuse(is_single, now_us));
         }
+        let is_late = waited.in_all_us.saturating_add(takes_us) > control.delay.goal_us();
+        if is_late && takes_us > 0 {
+            // For others of its connection, which is no overload of the CPUs.
+            let each_us = control.each_us as u64;
+            return Begin::Never(self.retry_after.next_s(now_us, each_us));
+        }
         *self.clients.entry(client).or_default() += 1;
         self.singles += u32::from(is_single);
         if self.waiting.len() == 0 && self.has_room() {
@@ -165,7 +172,7 @@ impl State {
             ticket: Arc::clone(&ticket),
             is_single,
             since_us: now_us,
-            waited_us,
+            waited,
         };
         self.waiting.push(flow, waiter);
         Begin::Later(ticket)
@@ -257,7 +264,8 @@ impl State {
             let Some((waiter, charge)) = self.waiting.pop(now_us) else {
                 return;
             };
-            let waited_us = now_us.saturating_sub(waiter.since_us) + waiter.waited_us;
+            let here_us = now_us.saturating_sub(waiter.since_us);
+            let waited_us = here_us + waiter.waited.for_cpu_us;
             let client = charge.flow.client;
             let is_single = waiter.is_single;
             let is_only_single = is_single && self.singles == 1;
@@ -266,7 +274,8 @@ impl State {
                 true => 0,
                 false => control.each_us as u64,
             };
-            let is_late = waited_us.saturating_add(takes_us) > control.delay.goal_us();
+            let in_all_us = here_us + waiter.waited.in_all_us;
+            let is_late = in_all_us.saturating_add(takes_us) > control.delay.goal_us();
             let decided = match is_late && self.waiting.len() > 0 {
                 true => {
                     self.waiting.done(charge, 0);
