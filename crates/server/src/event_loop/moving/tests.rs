@@ -150,7 +150,7 @@ fn moves_lose_nothing<D: Driver>() {
     );
     assert_eq!(
         total.requests(),
-        clients.iter().map(|it| it.asked as u64).sum()
+        clients.iter().map(|it| it.asked as u64).sum::<u64>()
     );
     until(&mut loops, || {
         site.registry.snapshot(0).total.connections == CLIENTS as u64

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Ticket;
+use super::{Ticket, Waited};
 use super::state::{Begin, Permit, State};
 use crate::fairness::lanes::FlowKey;
 
