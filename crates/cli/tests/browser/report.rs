@@ -455,8 +455,8 @@ fn it_is_used_by_keyboard_and_by_ear() {
 
 /// `cargo test --release -p loadline --test browser how_soon -- --ignored --nocapture`
 #[test]
-#[ignore = "a measurement, for a quiet machine"]
-fn how_soon_a_report_of_a_thousand_trials_is_open() {
+#[ignore = "by hand: how soon, on a quiet machine"]
+fn how_soon_a_report_of_a_thousand_trials_is_open_by_hand() {
     let mut browser = Browser::start();
     for times in [1, 3] {
         let folder = tempfile::tempdir().expect("a folder");

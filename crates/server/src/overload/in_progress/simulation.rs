@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Ticket, Waited};
 use super::state::{Begin, Permit, State};
+use super::{Ticket, Waited};
 use crate::fairness::lanes::FlowKey;
 
 const GOAL: Duration = Duration::from_secs(1);
