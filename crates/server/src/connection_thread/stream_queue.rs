@@ -4,8 +4,8 @@
 //! the latency goal is refused when it comes, by how many wait before it and how long they take, or when its
 //! turn comes, by how long it has waited. It is pure: times are arguments.
 //!
-//! Between two steps the thread reads its socket. So what waits in the kernel is no older than one step, or
-//! than what the kernel says of the last bytes that came.
+//! Between two steps the thread reads its socket. What it finds has come during the last step: the kernel
+//! says how long ago the last bytes came, and requests are taken to have come evenly until then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub(super) struct StreamQueue<S> {
     waiting: VecDeque<Waiting<S>>,
     /// `None`: there is no goal.
     control: Option<QueueControl>,
+    /// When the last step began; `None`: the thread has waited for its client since.
+    busy_since_us: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,8 @@ struct Waiting<S> {
     steps: S,
     since_us: u64,
     for_cpu_us: u64,
+    /// It has come since the last one was taken.
+    is_new: bool,
 }
 
 impl<S> Waiting<S> {
@@ -58,6 +62,7 @@ impl<S> StreamQueue<S> {
         Self {
             waiting: VecDeque::new(),
             control: goal.map(|goal| QueueControl::new(goal, 1)),
+            busy_since_us: None,
         }
     }
 
@@ -85,13 +90,33 @@ impl<S> StreamQueue<S> {
             steps,
             since_us: now_us.saturating_sub(waited.in_all_us),
             for_cpu_us: waited.for_cpu_us,
+            is_new: true,
         });
         None
+    }
+
+    /// The thread waits for its client: what comes from now on has waited for no step.
+    pub(super) fn rest(&mut self) {
+        self.busy_since_us = None;
+    }
+
+    /// Those that were read after a step have come one after the other since it began.
+    fn spread(&mut self) {
+        let count = self.waiting.iter().filter(|it| it.is_new).count() as u64;
+        let new = self.waiting.iter_mut().filter(|it| it.is_new);
+        for (place, one) in (1..).zip(new) {
+            one.is_new = false;
+            if let Some(from_us) = self.busy_since_us {
+                let came_us = from_us + one.since_us.saturating_sub(from_us) * place / count;
+                one.since_us = one.since_us.min(came_us);
+            }
+        }
     }
 
     /// The next one. Those that were reset come first: each counts as a stream of its client's until it is
     /// given back.
     pub(super) fn next(&mut self, now_us: u64) -> Option<Next<S>> {
+        self.spread();
         if let Some(at) = self.waiting.iter().position(Waiting::is_gone) {
             let Waiting { mut exchange, .. } = self.waiting.remove(at)?;
             exchange.refuse(RETRY_AFTER_LEFT_S);
@@ -102,6 +127,7 @@ impl<S> StreamQueue<S> {
             steps,
             since_us,
             for_cpu_us,
+            ..
         } = self.waiting.pop_front()?;
         let wait_us = now_us.saturating_sub(since_us);
         let waited = Waited {
@@ -135,6 +161,7 @@ impl<S> StreamQueue<S> {
 
     /// A step is done, which has kept the thread for so long.
     pub(super) fn done(&mut self, now_us: u64, took_us: u64) {
+        self.busy_since_us = Some(now_us.saturating_sub(took_us));
         if let Some(control) = &mut self.control {
             control.done(now_us, took_us);
         }
@@ -174,6 +201,7 @@ mod tests {
             assert!(matches!(queue.next(now_us), Some(Next::Run { .. })));
             queue.done(now_us + SERVICE_US, SERVICE_US);
         }
+        queue.rest();
         queue
     }
 
@@ -230,6 +258,24 @@ mod tests {
     }
 
     #[test]
+    fn what_came_during_a_step_has_come_one_after_the_other() {
+        let mut queue = after_some_steps();
+        let waits = |queue: &mut StreamQueue, now_us| -> Vec<u64> {
+            (0..4).for_each(|_| assert!(offer(queue, now_us)));
+            let nexts = std::iter::from_fn(|| queue.next(now_us));
+            let waits = nexts.map(|next| match next {
+                Next::Run { waited, .. } => waited.in_all_us,
+                other => panic!("{other:?}"),
+            });
+            waits.collect()
+        };
+        queue.done(1_080_000, 80_000);
+        assert_eq!(waits(&mut queue, 1_080_000), [60_000, 40_000, 20_000, 0]);
+        queue.rest();
+        assert_eq!(waits(&mut queue, 1_200_000), [0; 4]);
+    }
+
+    #[test]
     fn without_a_goal_all_of_them_wait() {
         let mut queue = StreamQueue::new(None);
         assert!((0..128).all(|_| offer(&mut queue, 0)));
@@ -278,7 +324,10 @@ mod tests {
                 let Some(first_us) = arrivals.front() else {
                     return seen;
                 };
-                now_us = now_us.max(*first_us);
+                if *first_us > now_us {
+                    queue.rest();
+                    now_us = *first_us;
+                }
             }
             let new = arrivals.partition_point(|at_us| *at_us <= now_us);
             let new: Vec<u64> = arrivals.drain(..new).collect();
