@@ -276,6 +276,13 @@ fn few_buffers_are_enough_for_many_who_send_at_once() {
     }
 }
 
+/// The peer resets its connection.
+fn assert_break_shows(ring: &mut Ring, ours: TcpStream, token: Token) {
+    crate::connect::reset_on_close(ours.as_fd());
+    drop(ours);
+    drive(ring, |_, one| *one == Seen::HungUp(token));
+}
+
 #[test]
 fn paused_means_paused_and_a_broken_connection_shows_all_the_same() {
     let Some(mut ring) = large_ring() else { return };
@@ -291,9 +298,7 @@ fn paused_means_paused_and_a_broken_connection_shows_all_the_same() {
     assert_eq!(received(&seen, token), b"later");
     ring.pause(id);
     turn(&mut ring, 0);
-    crate::connect::reset_on_close(ours.as_fd());
-    drop(ours);
-    drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+    assert_break_shows(&mut ring, ours, token);
 }
 
 /// What is being stopped and wanted again must not be forgotten.
@@ -306,9 +311,7 @@ fn a_hang_up_that_is_watched_for_again_at_once_shows() {
     ring.stop(id);
     ring.pause(id);
     turn(&mut ring, 0);
-    crate::connect::reset_on_close(ours.as_fd());
-    drop(ours);
-    drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+    assert_break_shows(&mut ring, ours, token);
 }
 
 #[test]
@@ -330,9 +333,7 @@ fn a_poll_for_a_hang_up_that_the_kernel_ends_is_armed_again() {
         while ring.next_completion().is_some() {}
     }
     assert!(ring.next_completion().is_none());
-    crate::connect::reset_on_close(ours.as_fd());
-    drop(ours);
-    drive(&mut ring, |_, one| *one == Seen::HungUp(token));
+    assert_break_shows(&mut ring, ours, token);
 }
 
 /// While completions of others were unread, none was certain to be idle, so that none made room for others.
