@@ -15,6 +15,7 @@ use crate::fixture;
 
 struct Shown {
     _folder: tempfile::TempDir,
+    trials: usize,
     report: Report,
     url: String,
 }
@@ -25,8 +26,13 @@ fn made() -> Shown {
 
 /// With charts that are not those of the plan.
 fn made_with(change: impl FnOnce(&mut [Chart])) -> Shown {
+    made_of(1, change)
+}
+
+/// With so many times as many trials.
+fn made_of(times: u32, change: impl FnOnce(&mut [Chart])) -> Shown {
     let folder = tempfile::tempdir().expect("a folder");
-    fixture::write_run(folder.path());
+    let trials = fixture::write_long_run(folder.path(), times).len();
     let run = Run::read(folder.path()).expect("a run");
     let mut plan = Plan::parse(fixture::PLAN, "made-up.toml", folder.path()).expect("a plan");
     change(&mut plan.charts);
@@ -36,6 +42,7 @@ fn made_with(change: impl FnOnce(&mut [Chart])) -> Shown {
     Shown {
         url: format!("file://{}", path.display()),
         report,
+        trials,
         _folder: folder,
     }
 }
@@ -459,18 +466,11 @@ fn it_is_used_by_keyboard_and_by_ear() {
 fn how_soon_a_report_of_a_thousand_trials_is_open_by_hand() {
     let mut browser = Browser::start();
     for times in [1, 3] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let trials = fixture::write_long_run(folder.path(), times).len();
-        let run = Run::read(folder.path()).expect("a run");
-        let plan = Plan::parse(fixture::PLAN, "made-up.toml", folder.path()).expect("a plan");
-        let report = Report::new(&run, &plan.charts, claims());
-        let html = page(&report).expect("a page");
-        let path = folder.path().join(REPORT);
-        fs::write(&path, &html).expect("a file");
+        let shown = made_of(times, |_| ());
         let [mut painted, mut loaded, mut drawn] = [const { Vec::new() }; 3];
         for _ in 0..7 {
-            browser.visit(&format!("file://{}", path.display()));
-            draw(&mut browser, &report.figures[0].id);
+            browser.visit(&shown.url);
+            draw(&mut browser, &shown.report.figures[0].id);
             let at_ms = browser.evaluate(
                 "[performance.getEntriesByName('first-contentful-paint')[0].startTime,
                   performance.getEntriesByType('navigation')[0].loadEventEnd,
@@ -489,9 +489,9 @@ fn how_soon_a_report_of_a_thousand_trials_is_open_by_hand() {
         });
         let _ = writeln!(
             io::stderr(),
-            "{trials} trials, {} KiB: painted after {painted} ms, loaded after {loaded} ms, \
+            "{} trials: painted after {painted} ms, loaded after {loaded} ms, \
              the first chart drawn after {drawn} ms",
-            html.len() / 1024
+            shown.trials
         );
     }
 }
