@@ -37,6 +37,8 @@ WORK = "--service-time 200us --service-kind spin"
 LONG_WORK = "--service-time 1500ms --service-kind sleep"
 # More than there are responses in a second: none waits for a connection.
 CONNECTIONS = 10_000
+# Clients that wait for each other: enough to keep the server busy.
+FEW = 64
 
 ARCHITECTURES = {
     "reactor": "--loops 1 --workers 2",
@@ -78,16 +80,15 @@ def load(rig: Rig, pid: int, url: str, seconds: float, options: str) -> dict:
 
 
 def alone(
-    rig: Rig, architecture: str, work: str, args: argparse.Namespace, connections: int = 64
+    rig: Rig, architecture: str, work: str, args: argparse.Namespace, connections: int = FEW
 ) -> dict:
     """What so many clients come to, each of which waits for its response."""
     with rig.running(server(architecture, work), SCENARIO) as (proc, url):
         if work == LONG_WORK:  # until it knows how long its requests take
             load(rig, proc.pid, url, 3.2, "--connections 2 --timeout 5s")
-        warm_up = "500ms" if connections == 64 else "2s"
-        return load(
-            rig, proc.pid, url, args.seconds, f"--connections {connections} --warm-up {warm_up}"
-        )
+        warm_up = "500ms" if connections == FEW else "2s"
+        options = f"--connections {connections} --warm-up {warm_up}"
+        return load(rig, proc.pid, url, args.seconds, options)
 
 
 def cpu_s_each(found: dict, count: int, share_min: float, what: str) -> float:
@@ -109,7 +110,7 @@ def refusal_s_over(
 def measured(rig: Rig, architecture: str, args: argparse.Namespace) -> Found:
     capacity_per_s = alone(rig, architecture, WORK, args)["total"]["rates"]["good_per_s"]
     refusal_s = refusal_s_over(CONNECTIONS, rig, architecture, args)
-    warm_s = refusal_s_over(64, rig, architecture, args)
+    warm_s = refusal_s_over(FEW, rig, architecture, args)
     caching = alone(rig, architecture, "", args)
     good = caching["total"]["tally"]["good"]
     cached_s = cpu_s_each(caching, good, 1, f"{architecture}: good responses of cached files")
@@ -119,7 +120,8 @@ def measured(rig: Rig, architecture: str, args: argparse.Namespace) -> Found:
         total = load(rig, proc.pid, url, args.seconds, options)["total"]
     good = total["tally"]["good"]
     in_goal_share = total["tally"]["in_goal"] / good if good else 0
-    return Found(capacity_per_s, refusal_s, warm_s, cached_s, total["rates"]["good_per_s"], in_goal_share)
+    good_per_s = total["rates"]["good_per_s"]
+    return Found(capacity_per_s, refusal_s, warm_s, cached_s, good_per_s, in_goal_share)
 
 
 def row(architecture: str, blocks: list[Found]) -> list[str]:
