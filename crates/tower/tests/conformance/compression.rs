@@ -196,7 +196,7 @@ pub fn events_leave_in_chunks_as_they_are_written(model: Model) {
     server.await_hanging(0);
 }
 
-/// The head of a response, in small letters.
+/// The head of a response, in lower case.
 fn head(client: &mut Client) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
