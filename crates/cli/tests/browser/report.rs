@@ -460,7 +460,7 @@ fn it_is_used_by_keyboard_and_by_ear() {
     assert_ne!(browser.evaluate(&eye), before, "it was turned");
 }
 
-/// `cargo test --release -p loadline --test browser how_soon -- --ignored --nocapture`
+/// `cargo test -p loadline --test browser how_soon -- --ignored --nocapture`
 #[test]
 #[ignore = "by hand: how soon, on a quiet machine"]
 fn how_soon_a_report_of_a_thousand_trials_is_open_by_hand() {
