@@ -168,7 +168,9 @@ impl TlsLayer {
             return self.refuse();
         };
         self.steps += 1;
-        let input = std::mem::take(&mut self.input);
+        // Whether a record is whole is seen at its head: half of one stays here with it.
+        let rest = self.input.split_off(whole_records_len(&self.input));
+        let input = std::mem::replace(&mut self.input, rest);
         let alive = Arc::new(());
         let weak = Arc::downgrade(&alive);
         let handshake = Handshake::new(server, connection, input, permit, weak);
@@ -442,6 +444,15 @@ fn check_record(input: &[u8]) -> Result<(), Fault> {
 /// Whether there is a whole record: half of one is not worth a worker's time.
 fn has_record(input: &[u8]) -> bool {
     record_len(input).is_some_and(|len| input.len() >= len)
+}
+
+/// How long the records are that are whole, together.
+fn whole_records_len(input: &[u8]) -> usize {
+    let mut rest = input;
+    while let Some(behind) = record_len(rest).and_then(|len| rest.get(len..)) {
+        rest = behind;
+    }
+    input.len() - rest.len()
 }
 
 #[cfg(test)]

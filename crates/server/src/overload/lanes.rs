@@ -88,7 +88,7 @@ impl LaneControl {
         let index = charge.flow.lane as usize;
         if charge.is_only {
             // Judged by its like alone: the others' overload is not its own.
-            self.lanes[index].moved_after(now_us, wait_us);
+            self.lanes[index].moved_after(now_us, wait_us, depth);
             return self.single[index].take(now_us, wait_us, depth);
         }
         self.single[index].moved(now_us);

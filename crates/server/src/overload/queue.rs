@@ -139,8 +139,7 @@ impl QueueControl {
     /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
     /// late for it.
     pub(crate) fn take(&mut self, now_us: u64, wait_us: u64, depth: usize) -> Result<(), u32> {
-        self.moved_at_us = now_us;
-        self.delay.waited(wait_us);
+        self.moved_after(now_us, wait_us, depth);
         let service_us = self.service.mean_us().unwrap_or(0);
         // The last one keeps nobody from being in time.
         if depth == 0 || wait_us <= self.longest_wait_us(service_us) {
@@ -165,10 +164,14 @@ impl QueueControl {
         self.moved_at_us = self.moved_at_us.max(now_us);
     }
 
-    /// The same, after that job has waited for `wait_us`.
-    pub(super) fn moved_after(&mut self, now_us: u64, wait_us: u64) {
+    /// The same, after that job has waited for `wait_us`; `depth` others still wait. Clients have turns, so
+    /// one that has hardly waited says nothing of those.
+    pub(super) fn moved_after(&mut self, now_us: u64, wait_us: u64, depth: usize) {
         self.moved(now_us);
-        self.delay.waited(wait_us);
+        match depth {
+            0 => self.delay.waited(wait_us),
+            _ => self.delay.waited_in_no_order(wait_us, now_us),
+        }
     }
 
     /// A worker was busy with `jobs` for `took_us` in all.

@@ -65,7 +65,13 @@ fn whoami(exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
 
 /// Whom the server takes the client for; `None`: there is no connection.
 fn ask(server: &TlsServer, client: &TlsClient) -> Option<String> {
+    ask_in_pieces(server, client, usize::MAX)
+}
+
+/// The same with everything cut into pieces of so many bytes.
+fn ask_in_pieces(server: &TlsServer, client: &TlsClient, piece: usize) -> Option<String> {
     let mut pair = Pair::handling(server, client, "localhost", whoami);
+    pair.piece = piece;
     pair.settle().ok()?;
     if pair.server.is_closed() {
         return None;
@@ -104,6 +110,10 @@ fn the_subject_reaches_apps() {
     assert_eq!(ask(&optional, &stranger), None);
     assert_eq!(ask(&required, &stranger), None);
     assert_eq!(ask(&required, &nobody), None);
+    for piece in [1, 2, 7, 44, 100, 500] {
+        let seen = ask_in_pieces(&required, &with(&certificate_of_ada), piece);
+        assert_eq!(seen.as_deref(), Some("CN=ada,O=Example"), "by {piece}");
+    }
 }
 
 /// A ticket says who its client is, so that one of a server that did not ask is worth nothing to others.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use loadline_proto::{CloseReason, Limits};
 use loadline_tls::{Certificates, TlsOptions, TlsServer};
-use rustls::version::TLS12;
+use rustls::crypto::aws_lc_rs;
+use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, ConnectionTrafficSecrets};
 
 use crate::drive::{Driver, config, echo};
 use crate::pair::{
-    Pair, certificate, client_of, connection, cut_records, ends, exchange, receive, sent_by,
+    Pair, certificate, client_of, client_with, connection, cut_records, ends, exchange, receive,
+    sent_by,
 };
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -79,6 +81,45 @@ fn ends_of_tls_1_2() -> (TlsServer, ClientConfig) {
     let certificates = Arc::new(Certificates::new(vec![own]));
     let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
     (server, client)
+}
+
+/// A handshake whose client's flights are cut into pieces of so many bytes, which are no records.
+fn hand_shake_in_pieces(server: &TlsServer, client: &Arc<ClientConfig>, piece: usize) {
+    let (mut client, mut driver, mut seen) = (connection(client), driver(server), 0);
+    while client.is_handshaking() {
+        let out = sent_by(&mut client);
+        assert!(!out.is_empty(), "by {piece}: the server waits for more");
+        out.chunks(piece).for_each(|piece| driver.feed(piece));
+        receive(&mut client, &driver, &mut seen);
+    }
+    // The end of it, and tickets.
+    (sent_by(&mut client).chunks(piece)).for_each(|piece| driver.feed(piece));
+    receive(&mut client, &driver, &mut seen);
+    assert!(!driver.is_closed(), "by {piece}");
+}
+
+#[test]
+fn handshakes_of_several_computations_whatever_the_cuts() {
+    for piece in [1, 2, 7, 44, 48, 53, 100] {
+        let (server, client) = ends_of_tls_1_2();
+        let client = Arc::new(client);
+        for resumed in 0..2 {
+            hand_shake_in_pieces(&server, &client, piece);
+            assert_eq!(
+                (server.counts().full, server.counts().resumed),
+                (1, resumed)
+            );
+        }
+        // A group that the server does not have comes first: it asks for another (RFC 8446 section 4.1.4).
+        let own = certificate(&["localhost"]);
+        let mut provider = aws_lc_rs::default_provider();
+        provider.kx_groups = vec![aws_lc_rs::kx_group::MLKEM768, aws_lc_rs::kx_group::X25519];
+        let client = Arc::new(client_with(&own, provider, &[&TLS13]));
+        let certificates = Arc::new(Certificates::new(vec![own]));
+        let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+        hand_shake_in_pieces(&server, &client, piece);
+        assert_eq!(server.counts().full, 1, "by {piece}");
+    }
 }
 
 #[test]
