@@ -106,6 +106,9 @@ pub struct Tally {
     pub offered: u64,
     /// Requests of which the first byte was given to the kernel.
     pub sent: u64,
+    /// Requests that failed before that by what the server did: it refused or did not accept their
+    /// connection, or ended it, in the handshake for instance.
+    pub not_accepted: u64,
     /// Complete answers, of any status.
     pub completed: u64,
     /// Complete answers that were as expected and in time.
@@ -249,6 +252,7 @@ impl Tally {
         let counts = [
             (&mut self.offered, other.offered),
             (&mut self.sent, other.sent),
+            (&mut self.not_accepted, other.not_accepted),
             (&mut self.completed, other.completed),
             (&mut self.good, other.good),
             (&mut self.in_goal, other.in_goal),

@@ -446,10 +446,15 @@ impl Engine<'_> {
         self.drop_request(index);
         let client = &self.clients[index as usize];
         let (phase, after_ns) = (client.phase, now_ns.saturating_sub(client.attempt_due_ns));
-        match self.is_tried_again(index, kind, None) {
-            true => self.recorder.attempt_failed(phase, after_ns),
-            false => self.recorder.failed(phase, kind, after_ns),
+        let is_unsent = client.sent_bytes == 0;
+        if self.is_tried_again(index, kind, None) {
+            return self.recorder.attempt_failed(phase, after_ns);
         }
+        // Ports and descriptors that are missing are the client's own.
+        if is_unsent && kind != ErrorKind::ConnectFailed {
+            self.recorder.tally(phase).not_accepted += 1;
+        }
+        self.recorder.failed(phase, kind, after_ns);
     }
 
     /// The client has no request any more.
