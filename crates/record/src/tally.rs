@@ -106,8 +106,8 @@ pub struct Tally {
     pub offered: u64,
     /// Requests of which the first byte was given to the kernel.
     pub sent: u64,
-    /// Requests that failed before that by what the server did: it refused or did not accept their
-    /// connection, or ended it, in the handshake for instance.
+    /// Requests that were tried and not sent, by what the server did: it refused or did not accept
+    /// their connections, or ended them, in the handshake for instance.
     pub not_accepted: u64,
     /// Complete answers, of any status.
     pub completed: u64,
@@ -115,7 +115,7 @@ pub struct Tally {
     pub good: u64,
     /// Those of them that came within the latency goal after their attempt was due; 0 without a goal.
     pub in_goal: u64,
-    /// Further attempts of requests that had failed before, of which the first byte was sent.
+    /// Further attempts of requests that had been sent before, of which the first byte was sent.
     pub retries: u64,
     /// Complete answers by the first digit of their status; `[0]` is 1xx.
     pub statuses: [u64; 5],
