@@ -79,23 +79,9 @@ pub(super) fn divided(
     }
     let group = u16::try_from(plan.groups.len()).unwrap_or(u16::MAX);
     plan.groups.push("http2".to_owned());
-    let requests = plan
-        .requests_max
-        .map(|count| (count as f64 * part).round() as u64);
-    let own = Plan {
-        connections,
-        requests_max: requests,
-        load: part_of(&plan.load, part),
-        ..plan.clone()
-    };
+    let own = take_part(plan, connections, part);
     plan.http2 = None;
     plan.connectors = tls::connectors(&spec.tls, destinations, HTTP_1)?;
-    plan.connections = rest;
-    plan.requests_max = plan
-        .requests_max
-        .zip(requests)
-        .map(|(all, part)| all - part);
-    plan.load = part_of(&plan.load, 1.0 - part);
     Ok(Some(ExtraThread {
         name: "http2",
         run: Arc::new(move |plan, share, control, out| {
@@ -108,6 +94,28 @@ pub(super) fn divided(
     }))
 }
 
+/// Takes out of a plan these connections, and a part of its requests and of its rate. Their thread does not
+/// spin: no CPU is set aside for it.
+fn take_part(plan: &mut Plan, connections: u32, part: f64) -> Plan {
+    let requests = plan
+        .requests_max
+        .map(|count| (count as f64 * part).round() as u64);
+    let own = Plan {
+        connections,
+        requests_max: requests,
+        load: part_of(&plan.load, part),
+        spins: false,
+        ..plan.clone()
+    };
+    plan.connections -= connections;
+    plan.requests_max = plan
+        .requests_max
+        .zip(requests)
+        .map(|(all, part)| all - part);
+    plan.load = part_of(&plan.load, 1.0 - part);
+    own
+}
+
 /// The same at a part of the rate.
 fn part_of(load: &Loop, part: f64) -> Loop {
     let mut load = load.clone();
@@ -118,4 +126,37 @@ fn part_of(load: &Loop, part: f64) -> Loop {
         }
     }
     load
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_load::{Phase, Prepared};
+
+    use super::*;
+
+    /// Eight connections.
+    fn plan(load: Loop, phases: Vec<Phase>) -> Plan {
+        let server = ([127, 0, 0, 1], 80).into();
+        Plan {
+            load,
+            connections: 8,
+            ..Plan::new(server, Prepared::get("a", "/"), phases)
+        }
+    }
+
+    /// It was judged as a busy thread, and could share a CPU with another one that spun.
+    #[test]
+    fn the_thread_of_http2_does_not_spin() {
+        let closed = Loop::Closed {
+            think_ns: 0,
+            coalesces: false,
+        };
+        let mut plan = plan(closed, Vec::new());
+        (plan.spins, plan.requests_max) = (true, Some(1000));
+        let own = take_part(&mut plan, 2, 0.25);
+        assert!(plan.spins && !own.spins);
+        assert_eq!((plan.connections, own.connections), (6, 2));
+        let requests = (plan.requests_max, own.requests_max);
+        assert_eq!(requests, (Some(750), Some(250)));
+    }
 }
