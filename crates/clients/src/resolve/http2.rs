@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_load::load_threads::ExtraThread;
 use loadline_load::requests::Destination;
-use loadline_load::{Http2Plan, Loop, Mix, Plan, engine};
+use loadline_load::{Http2Plan, Loop, Mix, Phase, Plan, engine};
 use loadline_spec::SpecError;
 use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
 use loadline_spec::values::Count;
@@ -104,6 +104,7 @@ fn take_part(plan: &mut Plan, connections: u32, part: f64) -> Plan {
         connections,
         requests_max: requests,
         load: part_of(&plan.load, part),
+        phases: phases_at(&plan.phases, part),
         spins: false,
         ..plan.clone()
     };
@@ -113,6 +114,7 @@ fn take_part(plan: &mut Plan, connections: u32, part: f64) -> Plan {
         .zip(requests)
         .map(|(all, part)| all - part);
     plan.load = part_of(&plan.load, 1.0 - part);
+    plan.phases = phases_at(&plan.phases, 1.0 - part);
     own
 }
 
@@ -128,9 +130,21 @@ fn part_of(load: &Loop, part: f64) -> Loop {
     load
 }
 
+/// The same phases at a part of the rate.
+fn phases_at(phases: &[Phase], part: f64) -> Vec<Phase> {
+    let mut phases = phases.to_vec();
+    for phase in &mut phases {
+        phase.rate = phase.rate.map(|rate| rate * part);
+    }
+    phases
+}
+
 #[cfg(test)]
 mod tests {
-    use loadline_load::{Phase, Prepared};
+    use std::time::Duration;
+
+    use loadline_load::schedule::Split;
+    use loadline_load::{Arrivals, Overflow, Prepared, Schedule};
 
     use super::*;
 
@@ -158,5 +172,26 @@ mod tests {
         assert_eq!((plan.connections, own.connections), (6, 2));
         let requests = (plan.requests_max, own.requests_max);
         assert_eq!(requests, (Some(750), Some(250)));
+    }
+
+    /// The rate of both was shown as planned for each.
+    #[test]
+    fn each_protocol_has_its_part_of_the_planned_rate() {
+        let schedule = Schedule::constant(400.0, Duration::from_secs(1)).unwrap();
+        let phases = schedule.phases(Duration::ZERO, Split::Whole);
+        let open = Loop::Open {
+            schedule,
+            arrivals: Arrivals::Poisson,
+            overflow: Overflow::Queue,
+        };
+        let mut plan = plan(open, phases);
+        let own = take_part(&mut plan, 2, 0.25);
+        for (plan, rate) in [(plan, 300.0), (own, 100.0)] {
+            assert_eq!(plan.phases[0].rate, Some(rate));
+            let Loop::Open { schedule, .. } = plan.load else {
+                panic!("it is due by the clock");
+            };
+            assert_eq!(schedule.segments[0].rate_begin, rate);
+        }
     }
 }
