@@ -204,7 +204,8 @@ fn demand<'d>(spec: &'d LoadSpec, counts: Counts, servers: &'d [SocketAddr]) -> 
     let machine = &spec.machine;
     Demand {
         clients: counts.total(),
-        is_churning: spec.clients.new_connection || spec.hostile.vanishing.is_some(),
+        is_churning: requests_per_connection(&spec.clients).is_some()
+            || spec.hostile.vanishing.is_some(),
         servers,
         sources: sources(machine),
         source_per_client: spec.users.source_per_client,
@@ -290,6 +291,9 @@ mod tests {
     fn the_papers_commands() {
         let webbench = planned("--connections 10000 --duration 5s --new-connection");
         assert_eq!(webbench.plan.requests_per_connection, Some(1));
+        assert_eq!(webbench.plan.sources.len(), 8);
+        // The same in other words.
+        let webbench = planned("--connections 10000 --duration 5s --requests-per-connection 1");
         assert_eq!(webbench.plan.sources.len(), 8);
         let wrk2 = planned("--rate 20000 --connections 2000 --duration 30s");
         assert!(matches!(wrk2.plan.load, Loop::Open { .. }));

@@ -31,7 +31,7 @@ mod start;
 mod tests;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 pub(crate) use child::Bounds;
@@ -118,6 +118,9 @@ pub struct Runner<'a> {
     store: &'a mut Store,
     /// The last of each number.
     recorded: BTreeMap<u32, Recorded>,
+    /// Blocks with trials that are missing, and the last one that was begun. What was disturbed in others
+    /// is not run again: it would be far from the trials that it is compared with.
+    open_blocks: BTreeSet<u32>,
     /// Trials that were run again.
     repeats: usize,
     /// How long they took, and what was waited for an idle machine since the run was begun or gone on
@@ -146,6 +149,7 @@ impl<'a> Runner<'a> {
             expansion,
             store,
             recorded: BTreeMap::new(),
+            open_blocks: BTreeSet::new(),
             repeats: 0,
             took_s: 0.0,
             overhead_s: 0.0,
@@ -158,6 +162,11 @@ impl<'a> Runner<'a> {
         for trial in recorded {
             runner.count(trial);
         }
+        let is_missing = |trial: &&PlannedTrial| !runner.recorded.contains_key(&trial.number);
+        let missing = expansion.trials.iter().filter(is_missing);
+        let last_begun = recorded.iter().map(|trial| trial.block).max();
+        let open_blocks = missing.map(|trial| trial.block).chain(last_begun).collect();
+        runner.open_blocks = open_blocks;
         runner
     }
 
@@ -246,7 +255,8 @@ impl<'a> Runner<'a> {
     fn disturbed(&self) -> impl Iterator<Item = &PlannedTrial> {
         self.expansion.trials.iter().filter(|trial| {
             let recorded = self.recorded.get(&trial.number);
-            recorded.is_some_and(|it| it.disturbed && it.repeat < REPEATS_MAX)
+            let is_disturbed = recorded.is_some_and(|it| it.disturbed && it.repeat < REPEATS_MAX);
+            is_disturbed && self.open_blocks.contains(&trial.block)
         })
     }
 

@@ -106,13 +106,16 @@ pub struct Tally {
     pub offered: u64,
     /// Requests of which the first byte was given to the kernel.
     pub sent: u64,
+    /// Requests that were tried and not sent, by what the server did: it refused or did not accept
+    /// their connections, or ended them, in the handshake for instance.
+    pub not_accepted: u64,
     /// Complete answers, of any status.
     pub completed: u64,
     /// Complete answers that were as expected and in time.
     pub good: u64,
     /// Those of them that came within the latency goal after their attempt was due; 0 without a goal.
     pub in_goal: u64,
-    /// Further attempts of requests that had failed before, of which the first byte was sent.
+    /// Further attempts of requests that had been sent before, of which the first byte was sent.
     pub retries: u64,
     /// Complete answers by the first digit of their status; `[0]` is 1xx.
     pub statuses: [u64; 5],
@@ -249,6 +252,7 @@ impl Tally {
         let counts = [
             (&mut self.offered, other.offered),
             (&mut self.sent, other.sent),
+            (&mut self.not_accepted, other.not_accepted),
             (&mut self.completed, other.completed),
             (&mut self.good, other.good),
             (&mut self.in_goal, other.in_goal),

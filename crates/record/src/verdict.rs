@@ -102,7 +102,8 @@ pub struct PlanEvidence {
     pub offered: u64,
     /// Requests that were sent.
     pub sent: u64,
-    /// Requests whose connections the server refused, or did not accept within the timeout or before the end.
+    /// Requests that were not sent since the server refused their connections, did not accept them
+    /// within the timeout or before the end, or ended them first.
     pub not_accepted: u64,
     /// Connections that there could be.
     pub connections: u32,

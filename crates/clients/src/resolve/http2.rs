@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loadline_load::load_threads::ExtraThread;
 use loadline_load::requests::Destination;
-use loadline_load::{Http2Plan, Loop, Mix, Plan, engine};
+use loadline_load::{Http2Plan, Loop, Mix, Phase, Plan, engine};
 use loadline_spec::SpecError;
 use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
 use loadline_spec::values::Count;
@@ -79,23 +79,9 @@ pub(super) fn divided(
     }
     let group = u16::try_from(plan.groups.len()).unwrap_or(u16::MAX);
     plan.groups.push("http2".to_owned());
-    let requests = plan
-        .requests_max
-        .map(|count| (count as f64 * part).round() as u64);
-    let own = Plan {
-        connections,
-        requests_max: requests,
-        load: part_of(&plan.load, part),
-        ..plan.clone()
-    };
+    let own = take_part(plan, connections, part);
     plan.http2 = None;
     plan.connectors = tls::connectors(&spec.tls, destinations, HTTP_1)?;
-    plan.connections = rest;
-    plan.requests_max = plan
-        .requests_max
-        .zip(requests)
-        .map(|(all, part)| all - part);
-    plan.load = part_of(&plan.load, 1.0 - part);
     Ok(Some(ExtraThread {
         name: "http2",
         run: Arc::new(move |plan, share, control, out| {
@@ -108,6 +94,30 @@ pub(super) fn divided(
     }))
 }
 
+/// Takes out of a plan these connections, and a part of its requests and of its rate. Their thread does not
+/// spin: no CPU is set aside for it.
+fn take_part(plan: &mut Plan, connections: u32, part: f64) -> Plan {
+    let requests = plan
+        .requests_max
+        .map(|count| (count as f64 * part).round() as u64);
+    let own = Plan {
+        connections,
+        requests_max: requests,
+        load: part_of(&plan.load, part),
+        phases: phases_at(&plan.phases, part),
+        spins: false,
+        ..plan.clone()
+    };
+    plan.connections -= connections;
+    plan.requests_max = plan
+        .requests_max
+        .zip(requests)
+        .map(|(all, part)| all - part);
+    plan.load = part_of(&plan.load, 1.0 - part);
+    plan.phases = phases_at(&plan.phases, 1.0 - part);
+    own
+}
+
 /// The same at a part of the rate.
 fn part_of(load: &Loop, part: f64) -> Loop {
     let mut load = load.clone();
@@ -118,4 +128,70 @@ fn part_of(load: &Loop, part: f64) -> Loop {
         }
     }
     load
+}
+
+/// The same phases at a part of the rate.
+fn phases_at(phases: &[Phase], part: f64) -> Vec<Phase> {
+    let mut phases = phases.to_vec();
+    for phase in &mut phases {
+        phase.rate = phase.rate.map(|rate| rate * part);
+    }
+    phases
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use loadline_load::schedule::Split;
+    use loadline_load::{Arrivals, Overflow, Prepared, Schedule};
+
+    use super::*;
+
+    /// Eight connections.
+    fn plan(load: Loop, phases: Vec<Phase>) -> Plan {
+        let server = ([127, 0, 0, 1], 80).into();
+        Plan {
+            load,
+            connections: 8,
+            ..Plan::new(server, Prepared::get("a", "/"), phases)
+        }
+    }
+
+    /// It was judged as a busy thread, and could share a CPU with another one that spun.
+    #[test]
+    fn the_thread_of_http2_does_not_spin() {
+        let closed = Loop::Closed {
+            think_ns: 0,
+            coalesces: false,
+        };
+        let mut plan = plan(closed, Vec::new());
+        (plan.spins, plan.requests_max) = (true, Some(1000));
+        let own = take_part(&mut plan, 2, 0.25);
+        assert!(plan.spins && !own.spins);
+        assert_eq!((plan.connections, own.connections), (6, 2));
+        let requests = (plan.requests_max, own.requests_max);
+        assert_eq!(requests, (Some(750), Some(250)));
+    }
+
+    /// The rate of both was shown as planned for each.
+    #[test]
+    fn each_protocol_has_its_part_of_the_planned_rate() {
+        let schedule = Schedule::constant(400.0, Duration::from_secs(1)).unwrap();
+        let phases = schedule.phases(Duration::ZERO, Split::Whole);
+        let open = Loop::Open {
+            schedule,
+            arrivals: Arrivals::Poisson,
+            overflow: Overflow::Queue,
+        };
+        let mut plan = plan(open, phases);
+        let own = take_part(&mut plan, 2, 0.25);
+        for (plan, rate) in [(plan, 300.0), (own, 100.0)] {
+            assert_eq!(plan.phases[0].rate, Some(rate));
+            let Loop::Open { schedule, .. } = plan.load else {
+                panic!("it is due by the clock");
+            };
+            assert_eq!(schedule.segments[0].rate_begin, rate);
+        }
+    }
 }

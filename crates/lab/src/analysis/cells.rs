@@ -211,13 +211,17 @@ mod tests {
     fn trials_of_late_clients_count_but_for_their_times() {
         let mut late = trial(0, 1.0, 10.0);
         late.values.insert(Metric::P99Us, 900.0);
+        late.values.insert(Metric::InGoalShare, 0.9);
         late.times_discarded = vec!["the client was late".to_owned()];
         let mut sound = trial(1, 1.0, 12.0);
         sound.values.insert(Metric::P99Us, 100.0);
+        sound.values.insert(Metric::InGoalShare, 1.0);
         let run = run(vec![late, sound]);
         let cell = &cells(&run)[0];
         assert_eq!(cell.values(Metric::CompletedPerS), [10.0, 12.0]);
         assert_eq!(cell.values(Metric::P99Us), [100.0]);
+        // Whether a response came within the goal is a matter of time, too.
+        assert_eq!(cell.values(Metric::InGoalShare), [1.0]);
         let discarded: Vec<u32> = cell
             .discarded_for(Metric::P99Us)
             .map(|it| it.number)

@@ -174,7 +174,9 @@ impl Metric {
     /// Whether it is made of times that the client took: a client that is late makes it wrong.
     #[must_use]
     pub fn is_of_times(self) -> bool {
-        self.spectrum().is_some() || matches!(self, Self::MeanUs | Self::InFlight)
+        let is_of_sums = matches!(self, Self::MeanUs | Self::InFlight);
+        let is_of_goal = matches!(self, Self::InGoalPerS | Self::InGoalShare);
+        self.spectrum().is_some() || is_of_sums || is_of_goal
     }
 
     /// Whether trials have it for each of their seconds.

@@ -171,7 +171,8 @@ impl Measured {
         let room = if room <= ROOM_NONE { 1.0 } else { room };
         let (low, high) = match metric {
             Metric::CompletedPerS | Metric::GoodPerS | Metric::BytesPerS => (value, value * room),
-            _ if metric.is_of_times() && metric != Metric::InFlight => (value / room, value),
+            Metric::InFlight | Metric::InGoalPerS | Metric::InGoalShare => (value, value),
+            _ if metric.is_of_times() => (value / room, value),
             _ => (value, value),
         };
         Some(Range { low, value, high })

@@ -142,6 +142,7 @@ pub fn check_load(load: &LoadSpec) -> Result<(), SpecError> {
         "rate",
         "steps",
         "ramp",
+        "replay-timing",
         "connections",
         "duration",
         "requests",
@@ -185,5 +186,19 @@ pub(super) fn warm_up_s(warm_up_s: f64, length: Length) -> f64 {
     match length {
         Length::Short => warm_up_s / 2.0,
         Length::Long => warm_up_s,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message was about --duration, which nobody had written.
+    #[test]
+    fn a_log_with_its_own_times_is_refused_by_its_own_name() {
+        let text = "replay = \"log\"\nreplay-timing = 1";
+        let load = loadline_spec::fill(&toml::from_str(text).unwrap()).unwrap();
+        let message = check_load(&load).unwrap_err().to_string();
+        assert!(message.starts_with("--replay-timing: "), "{message}");
     }
 }

@@ -159,18 +159,17 @@ fn by_cpu(evidence: &Evidence, measured: &Measured) -> Option<(LimiterKind, Stri
         count => count,
     };
     let used = measured.server_cpus.unwrap_or(0.0);
+    let thread = measured.server_thread.unwrap_or(0.0);
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if used >= f64::from(cpus) * BUSY_SHARE_MIN {
         let share = percent(used / f64::from(cpus));
         let why = format!("the server used {share} of the {cpus} CPUs that it has.");
         // With one CPU, the two are the same; a thread that has it to itself is the better answer.
-        let thread = measured.server_thread;
-        let is_one_thread = thread.is_some_and(|share| share >= used * BUSY_SHARE_MIN);
+        let is_one_thread = thread >= BUSY_SHARE_MIN && thread >= used * BUSY_SHARE_MIN;
         if !is_one_thread {
             return Some((LimiterKind::ServerCpus, why));
         }
     }
-    let thread = measured.server_thread.unwrap_or(0.0);
     if thread >= BUSY_SHARE_MIN {
         let share = percent(thread);
         let why = format!("one thread of the server ran for {share} of the time.");
@@ -295,7 +294,7 @@ mod tests {
     fn each_is_named() {
         use LimiterKind::*;
         type Change = fn(&mut Evidence, &mut Measured);
-        let cases: [(LimiterKind, Change); 13] = [
+        let cases: [(LimiterKind, Change); 14] = [
             (Unknown, |_, _| {}),
             (ServerThread, |_, it| it.server_thread = Some(0.97)),
             (CpuQuota, |one, _| one.server.cpu_quota = quota(0.5, 63)),
@@ -318,6 +317,12 @@ mod tests {
                 // One thread on one CPU: the thread.
                 one.server.cpus = "1".to_owned();
                 (it.server_thread, it.server_cpus) = (Some(0.98), Some(0.99));
+            }),
+            (ServerCpus, |one, it| {
+                // Nearly all of one CPU, a part of it by other threads: none of them is at its bound.
+                one.server.cpus = "1".to_owned();
+                (it.server_thread, it.server_cpus) = (Some(0.85), Some(0.92));
+                it.service_p50_us = Some(9000);
             }),
             (SharedCpus, |_, it| {
                 // One thread, which others keep from the one CPU that it can use of two.

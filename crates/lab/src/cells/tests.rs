@@ -89,6 +89,7 @@ fn what_does_not_fit_is_refused() {
     // A series' lines, parted by "; ", and a part of the message.
     let table = r#"
         servers = ["loadline"]; load = { duration = "5s" } => series s: server=loadline: --duration: the lab sets it itself; right would be duration_s
+        servers = ["loadline"]; load = { replay = "log", replay_timing = 1 } => --replay-timing: the lab sets it itself; right would be duration_s
         servers = ["loadline"]; load = { json = "x" } => series s: server=loadline: --json: no such option
         servers = ["loadline"]; load = { connections = "many" } => server=loadline: --connections many: not a number
         servers = ["loadline"]; serve = { listen = "x" } => --listen: the lab sets it itself; right would be nothing: a free port is taken

@@ -7,12 +7,13 @@ use loadline_spec::rules::refuse;
 use loadline_spec::{SpecError, Table, Value, ValueError};
 
 /// Options of a load that the lab sets itself, and what a plan has in their place.
-const OWN: [(&str, &str); 8] = [
+const OWN: [(&str, &str); 9] = [
     ("url", "path"),
     ("duration", "duration_s"),
     ("warm-up", "warm_up_s"),
     ("requests", "duration_s"),
     ("steps", "a factor rate_per_s"),
+    ("replay-timing", "duration_s"),
     ("cpus", "cpus"),
     ("seed", "the plan's seed"),
     ("server-pid", "nothing"),

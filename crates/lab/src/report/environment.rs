@@ -17,7 +17,8 @@ use crate::plan::Plan;
 pub struct Environment {
     /// Name and value, in the order of the page.
     pub facts: Vec<Fact>,
-    /// Servers as they were started, one for each name, version and configuration.
+    /// Servers as their first trials started them, one for each name and version: port, folder and what
+    /// the factors set differ in the others.
     pub servers: Vec<ServerSheet>,
     /// Words of the command that repeats the run.
     pub command: Vec<String>,
@@ -43,7 +44,7 @@ pub struct ServerSheet {
     pub version: String,
     /// How its first trial started it.
     pub command: Vec<String>,
-    /// Its configuration file, if one was written.
+    /// The configuration file of that trial, if one was written.
     pub configuration: Option<String>,
 }
 

@@ -132,8 +132,8 @@ pub(crate) fn run_client(
 
 /// Where requests are due by the clock, and the client has CPUs of its own, it need not sleep on
 /// them: a CPU that sleeps takes 20 to 100 us and more to wake up in a virtual machine, which would
-/// be counted as the server's time. More connections than a process has descriptors for are left out:
-/// the client then has more threads than CPUs.
+/// be counted as the server's time. More connections than a process has descriptors for are left out,
+/// and so are loads of two protocols: the client then has more threads than CPUs.
 fn can_spin(load: &LoadSpec, cpus: &[usize], server_cpus: &[usize]) -> bool {
     let (users, machine) = (&load.users, &load.machine);
     let counts_actors = users.users.is_some() || users.players.is_some();
@@ -143,6 +143,7 @@ fn can_spin(load: &LoadSpec, cpus: &[usize], server_cpus: &[usize]) -> bool {
         && !load.has_actors()
         && !counts_actors
         && !divides_itself
+        && load.requests.http2_share.is_none()
         && connections <= SPIN_CONNECTIONS_MAX
         && !cpus.is_empty()
         && cpus.iter().all(|cpu| !server_cpus.contains(cpu))
@@ -341,6 +342,8 @@ mod tests {
         assert!(!spins("connections = 20000", &[0], &[1]));
         assert!(!spins("threads = 2", &[0], &[1]));
         assert!(!spins("scenario = \"x.toml\"", &[0], &[1]));
+        assert!(spins("http2 = true", &[0], &[1]));
+        assert!(!spins("http2 = true\nhttp2-share = \"50%\"", &[0], &[1]));
         assert!(!can_spin(&load("connections = 2000"), &[0], &[1]));
     }
 

@@ -75,8 +75,13 @@ impl RunObserver for Notes {
 
 /// Three blocks of four trials, of a second of load each.
 fn plan(more: &str) -> Plan {
+    plan_of(3, more)
+}
+
+/// The same of another number of blocks.
+fn plan_of(blocks: u32, more: &str) -> Plan {
     let text = format!(
-        "name = \"t\"\n{more}\n[servers.loadline]\n[[series]]\nname = \"s\"\nreplicates = 3\n\
+        "name = \"t\"\n{more}\n[servers.loadline]\n[[series]]\nname = \"s\"\nreplicates = {blocks}\n\
          duration_s = 0.75\nwarm_up_s = 0.25\nfactors = {{ loops = [1, 2, 3] }}"
     );
     Plan::parse(&text, "plan", Path::new("/")).unwrap()
@@ -267,6 +272,19 @@ fn a_run_that_was_killed_between_repeats_goes_on_with_them() {
     assert_eq!(second.run[..5], [4, 5, 6, 7, 4]);
     let third = run_on(&plan(""), folder.path(), disturbed(&[]));
     assert_eq!(third.run.len(), 0);
+}
+
+/// A run that grew could repeat more trials, and began with those of its first blocks.
+#[test]
+fn blocks_that_are_over_stay_so_when_others_are_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let always = [(0, 9), (1, 9), (2, 9), (3, 9), (7, 9)];
+    let first = run_on(&plan_of(2, ""), folder.path(), disturbed(&always));
+    assert_eq!(first.run, [0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]);
+    // The run may have been stopped before the repetitions of its last block.
+    let second = run_on(&plan_of(12, ""), folder.path(), disturbed(&always));
+    assert_eq!(second.run[..4], [7, 7, 8, 9]);
+    assert_eq!(second.run.len(), 2 + 40);
 }
 
 #[test]

@@ -63,6 +63,8 @@ pub(super) struct Client {
     pub(super) phase: u16,
     /// Attempts that the request in hand has had before this one.
     pub(super) retries: u8,
+    /// Whether the first byte of the request in hand has left, in this attempt or in one before.
+    pub(super) was_sent: bool,
     pub(super) stage: Stage,
     pub(super) has_request: bool,
     /// Whether this connection is opened without a request: the opener counts it.

@@ -60,6 +60,7 @@ impl Engine<'_> {
         client.stamps.due_ns = attempt.due_ns;
         client.attempt_due_ns = attempt.attempt_due_ns;
         client.retries = attempt.retries;
+        client.was_sent = attempt.was_sent;
         client.retry_after_s = 0; // of the request before
         client.phase = attempt.phase;
         client.sent_bytes = 0;
@@ -149,9 +150,9 @@ impl Engine<'_> {
     pub(super) fn begun(&mut self, index: u32) {
         let client = &mut self.clients[index as usize];
         let tally = self.recorder.tally(client.phase);
-        match client.retries {
-            0 => tally.sent += 1,
-            _ => tally.retries += 1,
+        match std::mem::replace(&mut client.was_sent, true) {
+            false => tally.sent += 1,
+            true => tally.retries += 1,
         }
         self.in_flight += 1;
         client.retry_after_s = 0;
@@ -446,10 +447,15 @@ impl Engine<'_> {
         self.drop_request(index);
         let client = &self.clients[index as usize];
         let (phase, after_ns) = (client.phase, now_ns.saturating_sub(client.attempt_due_ns));
-        match self.is_tried_again(index, kind, None) {
-            true => self.recorder.attempt_failed(phase, after_ns),
-            false => self.recorder.failed(phase, kind, after_ns),
+        let is_unsent = !client.was_sent;
+        if self.is_tried_again(index, kind, None) {
+            return self.recorder.attempt_failed(phase, after_ns);
         }
+        // Ports and descriptors that are missing are the client's own.
+        if is_unsent && kind != ErrorKind::ConnectFailed {
+            self.recorder.tally(phase).not_accepted += 1;
+        }
+        self.recorder.failed(phase, kind, after_ns);
     }
 
     /// The client has no request any more.

@@ -364,7 +364,7 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
         for index in 0..self.client_count() {
             let client = self.client(index);
             if client.has_request && client.sent_bytes == 0 {
-                connecting += u64::from(client.stage.is_connecting());
+                connecting += u64::from(client.stage.is_connecting() && !client.was_sent);
                 self.give_up(index);
             }
         }

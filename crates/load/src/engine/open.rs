@@ -202,6 +202,7 @@ impl Engine<'_> {
                 let late_ns = now_ns - attempt.attempt_due_ns;
                 self.recorder
                     .failed(attempt.phase, ErrorKind::Late, late_ns);
+                self.count_if_unsent(&attempt);
             }
             Some(index) => {
                 idle.remove(index);
@@ -212,6 +213,7 @@ impl Engine<'_> {
             None if open.is_dropping => {
                 open.retries.pop();
                 self.recorder.tally(attempt.phase).error(ErrorKind::Dropped);
+                self.count_if_unsent(&attempt);
             }
             None => {
                 open.retries.hold();
@@ -219,6 +221,12 @@ impl Engine<'_> {
             }
         }
         true
+    }
+
+    /// A request that gets no further attempt: it was not sent if none of its connections came to be.
+    fn count_if_unsent(&mut self, attempt: &Attempt) {
+        let tally = self.recorder.tally(attempt.phase);
+        tally.not_accepted += u64::from(!attempt.was_sent);
     }
 
     fn send_on(&mut self, index: u32, request: u32, due_ns: u64) {
@@ -279,8 +287,10 @@ impl Engine<'_> {
     /// Gives up what was to be tried again.
     pub(super) fn give_up_retries(&mut self) {
         if let Driver::Open(open) = &mut self.driver {
-            for phase in open.retries.drain() {
-                self.recorder.tally(phase).unfinished += 1;
+            for attempt in open.retries.drain() {
+                let tally = self.recorder.tally(attempt.phase);
+                tally.unfinished += 1;
+                tally.not_accepted += u64::from(!attempt.was_sent);
             }
         }
     }

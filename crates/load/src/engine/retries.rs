@@ -33,6 +33,8 @@ pub(super) struct Attempt {
     pub(super) phase: u16,
     /// Attempts before this one.
     pub(super) retries: u8,
+    /// Whether the first byte left in one of them.
+    pub(super) was_sent: bool,
 }
 
 impl Attempt {
@@ -45,6 +47,7 @@ impl Attempt {
             request,
             phase,
             retries: 0,
+            was_sent: false,
         }
     }
 }
@@ -107,10 +110,10 @@ impl RetryQueue {
         self.is_held
     }
 
-    /// Takes out all that wait; their phases.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = u16> {
+    /// Takes out all that wait.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Attempt> {
         self.is_held = false;
-        self.waiting.drain().map(|Reverse((one, _))| one.phase)
+        self.waiting.drain().map(|Reverse((one, _))| one)
     }
 
     /// When a request that failed at `now_ns` is tried again; `None`: it has had its attempts.
@@ -158,6 +161,7 @@ impl Engine<'_> {
             request: client.request,
             phase: client.phase,
             retries: retries + 1,
+            was_sent: client.was_sent,
         };
         queue.waiting.push(Reverse((attempt, client.server)));
         open.look_at(at_ns);

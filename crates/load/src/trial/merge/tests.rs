@@ -344,10 +344,10 @@ fn connections_that_the_server_does_not_accept_are_not_free() {
 
 #[test]
 fn requests_whose_connections_are_not_accepted_are_not_missing() {
-    let verdict = |timeouts: u64, connecting: u64| {
+    let verdict = |not_accepted: u64, connecting: u64| {
         let mut interval = interval(2, (1, 1), 100, 1000);
         interval.tally.offered = 200;
-        interval.tally.errors[ErrorKind::ConnectTimeout as usize] = timeouts;
+        interval.tally.not_accepted = not_accepted;
         let report = ThreadReport {
             connecting,
             ..report(0, 4 * S)

@@ -1,16 +1,14 @@
 //! Why requests that were due were not sent: what the server or the connections have to do with it.
 
 use loadline_record::verdict::CONNECTIONS_OUT_SHARE_MIN;
-use loadline_record::{ErrorKind, GroupRecord, PhaseRecord, Tally};
+use loadline_record::{GroupRecord, PhaseRecord, Tally};
 
 use crate::ThreadReport;
 
-/// Requests whose connections the server did not accept: in time, or before the end.
+/// Requests whose connections the server did not accept, or ended first: in time, or before the end.
 pub(super) fn not_accepted(tally: &Tally, threads: &[ThreadReport]) -> u64 {
-    let failed = [ErrorKind::Refused, ErrorKind::ConnectTimeout].into_iter();
-    let failed: u64 = failed.map(|kind| tally.errors_of(kind)).sum();
     let at_end = threads.iter().map(|report| report.connecting);
-    failed + at_end.sum::<u64>()
+    tally.not_accepted + at_end.sum::<u64>()
 }
 
 /// Of all that was missing in the seconds that sent less than was due: the part that was missing

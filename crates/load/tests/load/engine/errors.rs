@@ -1,6 +1,6 @@
 //! Each way in which a request can fail is counted as what it is, and once.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
@@ -178,6 +178,7 @@ fn where_nobody_listens_clients_are_refused_and_do_not_spin() {
     plan.requests_per_connection = Some(1);
     let outcome = run(&plan);
     assert_all(&outcome.tally(), ErrorKind::Refused, 0);
+    assert_eq!(outcome.tally().not_accepted, REQUESTS);
     // Four attempts of each client, so three pauses: 10, 20 and 40 ms.
     assert!(outcome.report.wall_ns >= 70 * MS);
     assert_eq!(outcome.tally().sent, 0);
@@ -234,7 +235,9 @@ fn an_address_that_is_not_ours_cannot_be_a_source() {
     let mut plan = closed(server.address, 3, REQUESTS);
     plan.requests_per_connection = Some(1);
     plan.sources = vec!["192.0.2.1".parse().unwrap()];
-    assert_all(&run(&plan).tally(), ErrorKind::ConnectFailed, 0);
+    let tally = run(&plan).tally();
+    assert_all(&tally, ErrorKind::ConnectFailed, 0);
+    assert_eq!(tally.not_accepted, 0); // it is the client's own fault
     plan.sources = vec!["127.0.0.2".parse().unwrap(), "127.0.0.3".parse().unwrap()];
     assert_eq!(run(&plan).tally().good, REQUESTS);
 }
@@ -333,7 +336,32 @@ fn a_handshake_that_fails_on_a_connection_that_was_reset_is_one_error() {
         ..stubbed::open(address, 1, 1200.0, 10 * MS, Arrivals::Constant)
     };
     for plan in by_both_protocols(&plan, &connector) {
-        assert_all(&run(&plan).tally(), ErrorKind::Handshake, 0);
+        let tally = run(&plan).tally();
+        assert_all(&tally, ErrorKind::Handshake, 0);
+        assert_eq!((tally.sent, tally.not_accepted), (0, REQUESTS));
+    }
+}
+
+/// The client was said to be the limit, as if it had not tried to send them.
+#[test]
+fn requests_whose_connections_are_closed_in_the_handshake_were_not_accepted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read_exact(&mut [0; 5]); // unread, it would have the connection reset
+        }
+    });
+    let (_, connector) = resetting(FailureCause::Other); // nothing comes to its layers
+    let plan = Plan {
+        requests_per_connection: Some(1),
+        ..stubbed::open(address, 1, 1200.0, 10 * MS, Arrivals::Constant)
+    };
+    for plan in by_both_protocols(&plan, &connector) {
+        let tally = run(&plan).tally();
+        assert_all(&tally, ErrorKind::ClosedEarly, 0);
+        assert_eq!((tally.sent, tally.not_accepted), (0, REQUESTS));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use loadline_load::{Overflow, Plan, Retries};
+use loadline_load::{Http2Plan, Overflow, Plan, Retries};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Every, Fault, Listening, Stub, StubOptions};
 
@@ -128,6 +128,49 @@ fn attempts_to_connect_are_attempts() {
     assert_eq!(tally.retried[ErrorKind::Refused as usize], 2 * REQUESTS);
     // Nothing was sent.
     assert_eq!((tally.sent, tally.retries), (0, 0));
+    assert_eq!(tally.not_accepted, REQUESTS);
+}
+
+/// Their later attempts were counted as retries of requests that were never sent, for which the client
+/// was blamed.
+#[test]
+fn a_request_whose_first_attempts_were_not_sent_is_sent_once() {
+    let stub = Stub::start(StubOptions::default()).unwrap();
+    // One client in three has a source address that is not ours.
+    let sources = ["192.0.2.1", "127.0.0.2", "127.0.0.3"];
+    for is_http2 in [false, true] {
+        let before = stub.counts().requests;
+        let mut plan = plan(stub.address(), 3);
+        plan.requests_per_connection = Some(1);
+        plan.sources = sources.map(|source| source.parse().unwrap()).to_vec();
+        plan.http2 = is_http2.then(|| Http2Plan::new(&plan.mix, 1, Vec::new()));
+        let tally = run(&plan).tally();
+        let good = stub.counts().requests - before;
+        check(&tally, good);
+        assert_eq!((tally.sent, tally.retries), (good, 0));
+        // Some succeeded after an attempt that failed.
+        assert!(tally.retried_total() > 2 * tally.errors_total(), "{tally:?}");
+    }
+}
+
+#[test]
+fn requests_without_a_connection_that_wait_at_the_end_were_not_accepted() {
+    let nobody = Stub::start(StubOptions {
+        listening: Listening::Refusing,
+        ..StubOptions::default()
+    });
+    let nobody = nobody.unwrap();
+    let mut plan = plan(nobody.address(), 5);
+    plan.requests_max = None;
+    plan.phases[0].end_ns = 100 * MS;
+    plan.retries = Some(Retries {
+        pause_ns: 60 * SECOND,
+        ..plan.retries.unwrap()
+    });
+    let tally = run(&plan).tally();
+    assert_eq!((tally.offered, tally.sent), (100, 0));
+    let waiting = tally.retried_total();
+    assert!(waiting > 0 && tally.not_accepted >= waiting, "{tally:?}");
 }
 
 #[test]
@@ -165,6 +208,6 @@ fn what_waits_at_the_end_is_unfinished() {
     let tally = run(&plan).tally();
     assert_eq!(tally.offered, 100);
     assert_eq!(tally.errors_total() + tally.unfinished, 100, "{tally:?}");
-    assert_eq!(tally.retries, 0);
+    assert_eq!((tally.retries, tally.not_accepted), (0, 0));
     assert!(tally.unfinished >= tally.retried_total() && tally.retried_total() > 0);
 }
