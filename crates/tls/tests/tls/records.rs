@@ -5,7 +5,8 @@ use std::sync::Arc;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use loadline_proto::{CloseReason, Limits};
 use loadline_tls::{Certificates, TlsOptions, TlsServer};
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto;
+use rustls::crypto::aws_lc_rs::kx_group::{MLKEM768, X25519};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, ConnectionTrafficSecrets};
 
@@ -89,11 +90,14 @@ fn hand_shake_in_pieces(server: &TlsServer, client: &Arc<ClientConfig>, piece: u
     while client.is_handshaking() {
         let out = sent_by(&mut client);
         assert!(!out.is_empty(), "by {piece}: the server waits for more");
-        out.chunks(piece).for_each(|piece| driver.feed(piece));
+        for piece in out.chunks(piece) {
+            driver.feed(piece);
+        }
         receive(&mut client, &driver, &mut seen);
     }
-    // The end of it, and tickets.
-    (sent_by(&mut client).chunks(piece)).for_each(|piece| driver.feed(piece));
+    for piece in sent_by(&mut client).chunks(piece) {
+        driver.feed(piece);
+    }
     receive(&mut client, &driver, &mut seen);
     assert!(!driver.is_closed(), "by {piece}");
 }
@@ -112,8 +116,8 @@ fn handshakes_of_several_computations_whatever_the_cuts() {
         }
         // A group that the server does not have comes first: it asks for another (RFC 8446 section 4.1.4).
         let own = certificate(&["localhost"]);
-        let mut provider = aws_lc_rs::default_provider();
-        provider.kx_groups = vec![aws_lc_rs::kx_group::MLKEM768, aws_lc_rs::kx_group::X25519];
+        let mut provider = crypto::aws_lc_rs::default_provider();
+        provider.kx_groups = vec![MLKEM768, X25519];
         let client = Arc::new(client_with(&own, provider, &[&TLS13]));
         let certificates = Arc::new(Certificates::new(vec![own]));
         let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();

@@ -149,7 +149,10 @@ fn a_request_whose_first_attempts_were_not_sent_is_sent_once() {
         check(&tally, good);
         assert_eq!((tally.sent, tally.retries), (good, 0));
         // Some succeeded after an attempt that failed.
-        assert!(tally.retried_total() > 2 * tally.errors_total(), "{tally:?}");
+        assert!(
+            tally.retried_total() > 2 * tally.errors_total(),
+            "{tally:?}"
+        );
     }
 }
 
