@@ -6,7 +6,7 @@
 use crate::ascii::is_token_byte;
 use crate::http1::{self, HeadFacts};
 use crate::request::{Span, Version};
-use crate::{Fault, FieldName, Limits, Request, Security, Status};
+use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
 const FIELD_BYTES: usize = 32;
@@ -93,6 +93,9 @@ impl RequestFields {
         limits: &Limits,
     ) -> Result<HeadFacts, RequestError> {
         if let Some(error) = self.error {
+            // The response to HEAD has no content, also if it is an error.
+            let method = self.method.map(|span| span.of(&self.pseudo));
+            request.method = method.and_then(Method::from_token).unwrap_or_default();
             return Err(error);
         }
         if !self.has_regular {
@@ -309,7 +312,6 @@ fn push_line(name: &[u8], value: &[u8], head: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FieldName, Method};
 
     const GET: [(&str, &str); 4] = [
         (":method", "GET"),
