@@ -128,6 +128,7 @@ impl StaticFiles {
             let validators = Validators {
                 etag: Some(chosen.etag.as_bytes()),
                 modified_seconds: Some(chosen.modified_seconds),
+                is_date_shared: resource.varies(),
                 now_seconds,
             };
             match evaluate(request, &validators) {
