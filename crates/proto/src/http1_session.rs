@@ -523,7 +523,7 @@ impl Http1Session {
             .unwrap_or_else(|| cx.pool.take_exchange());
         exchange.peer = peer;
         if exchange.request.head.is_empty() {
-            progress.copy_first_line(&mut exchange.request.head);
+            progress.copy_first_line(&mut exchange.request);
             cx.stamp(&mut exchange);
         }
         match status {

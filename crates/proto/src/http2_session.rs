@@ -74,6 +74,8 @@ pub struct Http2Session {
     reading: Reading,
     /// Input of which only a part of a frame has come.
     unread: Buffer,
+    /// When the first byte of that frame came: the bytes behind it buy no time beyond their pace.
+    frame_since: Millis,
     /// A DATA frame of which only a part has come: what is left of it.
     partial: Option<FrameHead>,
     /// A field block that is incomplete.
@@ -168,6 +170,7 @@ impl Http2Session {
             stage: Stage::Open,
             reading: Reading::Preface,
             unread: Buffer::default(),
+            frame_since: cx.now,
             partial: None,
             block: None,
             decoder: Decoder::within(LISTS_MAX * config.limits.head_bytes_max),

@@ -6,7 +6,9 @@ use loadline_base::{Buffer, Millis, Segment};
 use crate::http1::{ChunkedDecoder, Framing, HeadScanner};
 use crate::latency::Timing;
 use crate::stream::Stream;
-use crate::{ClientKey, Exchange, Fault, HangUp, Limits, RECEIVE_BYTES, Status, TaskOptions};
+use crate::{
+    ClientKey, Exchange, Fault, HangUp, Limits, Method, RECEIVE_BYTES, Request, Status, TaskOptions,
+};
 
 /// Room for content that was announced and has not come yet: what one read brings.
 const COLLECT_BYTES_AT_FIRST: usize = 64 << 10;
@@ -134,11 +136,15 @@ impl Progress {
         !self.segments.is_empty() || self.output.len() >= output_bytes_max
     }
 
-    /// Copies the first line of what was kept, for the log of a request that was refused.
-    pub(crate) fn copy_first_line(&self, line: &mut Vec<u8>) {
+    /// Copies the first line of what was kept into a request that was refused: for the log, and since the
+    /// response to HEAD has no content, also if it is an error.
+    pub(crate) fn copy_first_line(&self, request: &mut Request) {
         let unread = &self.unread[self.unread_start..];
         let end = memchr::memchr2(b'\r', b'\n', unread).unwrap_or(unread.len());
-        line.extend_from_slice(&unread[..end.min(1024)]);
+        request.head.extend_from_slice(&unread[..end.min(1024)]);
+        if unread.starts_with(b"HEAD ") {
+            request.method = Method::Head;
+        }
     }
 
     /// Reads chunked content that came with its head, and keeps it: what is malformed is refused

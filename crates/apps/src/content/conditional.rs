@@ -12,6 +12,9 @@ pub struct Validators<'v> {
     pub etag: Option<&'v [u8]>,
     /// When it last changed, in whole seconds since 1970 (rounded down), as Last-Modified says.
     pub modified_seconds: Option<u64>,
+    /// Whether there are, or may be, other representations with the same date: compressed ones, for
+    /// instance. Then the date cannot tell which of them a client has (RFC 9110 section 8.8.1).
+    pub is_date_shared: bool,
     /// The time now, in seconds since 1970, as Date says.
     pub now_seconds: u64,
 }
@@ -91,10 +94,12 @@ fn is_same_version(value: &[u8], validators: &Validators<'_>) -> bool {
                 .etag
                 .is_some_and(|etag| strongly_equal(value, etag));
     }
-    // A date is a strong validator only once its second is over: before, the content may have
-    // changed twice under the same Last-Modified (RFC 9110 section 8.8.2.2).
+    // A date is a strong validator only of one representation alone, and once its second is over: before,
+    // the content may have changed twice under the same Last-Modified (RFC 9110 section 8.8.2.2).
     date_seconds(value).is_some_and(|date| {
-        validators.modified_seconds == Some(date) && date < validators.now_seconds
+        validators.modified_seconds == Some(date)
+            && date < validators.now_seconds
+            && !validators.is_date_shared
     })
 }
 
@@ -191,6 +196,7 @@ mod tests {
         Validators {
             etag: (!etag.is_empty()).then_some(etag.as_bytes()),
             modified_seconds: Some(MODIFIED),
+            is_date_shared: false,
             now_seconds: MODIFIED + 100,
         }
     }
@@ -406,5 +412,15 @@ mod tests {
             };
             assert_eq!(decide(Method::Get, &[(RANGE, AT)], &young), decision);
         }
+        // Part of one form behind part of another would be neither.
+        let shared = Validators {
+            is_date_shared: true,
+            ..validators(ETAG)
+        };
+        for (value, decision) in [(AT, WHOLE), (ETAG, GO)] {
+            let decided = decide(Method::Get, &[(RANGE, value)], &shared);
+            assert_eq!(decided, decision, "{value}");
+        }
+        assert_eq!(decide(Method::Get, &[(SINCE, AT)], &shared), NotModified);
     }
 }

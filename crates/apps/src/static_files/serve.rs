@@ -15,7 +15,7 @@ use super::load::{Failure, read_at};
 use super::representation::Representation;
 use super::root::Access;
 use crate::content::conditional::{Decision, Validators, evaluate};
-use crate::content::encoding::AcceptedCodings;
+use crate::content::encoding::{AcceptedCodings, Coding};
 use crate::content::multipart::{Boundary, Content, body};
 use crate::content::path::{SitePath, directory_location};
 use crate::content::range::{ByteRange, Selection, select, unsatisfied_content_range};
@@ -128,6 +128,7 @@ impl StaticFiles {
             let validators = Validators {
                 etag: Some(chosen.etag.as_bytes()),
                 modified_seconds: Some(chosen.modified_seconds),
+                is_date_shared: resource.varies(),
                 now_seconds,
             };
             match evaluate(request, &validators) {
@@ -153,6 +154,11 @@ impl StaticFiles {
         match select(request.field_values(FieldName::Range), chosen.size) {
             Selection::Whole => self.serve_whole(chosen, exchange, mode),
             Selection::One(range) => serve_ranges(chosen, &[range], exchange, &mode),
+            // Content-Encoding is of the whole message, and a multipart one is in no coding. Range may be
+            // ignored (RFC 9110 section 14.2).
+            Selection::Several(_) if chosen.coding != Coding::Identity => {
+                self.serve_whole(chosen, exchange, mode)
+            }
             Selection::Several(ranges) => serve_ranges(chosen, &ranges, exchange, &mode),
             Selection::Unsatisfiable => {
                 exchange.response.error(Status::RANGE_NOT_SATISFIABLE);

@@ -182,6 +182,14 @@ fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Re
     let Some(method_end) = method_end.filter(|end| *end > 0 && head[*end] == b' ') else {
         return Err(Fault::bad_request("no method and a space in front"));
     };
+    // First: the response to HEAD has no content, whatever else is wrong with the request.
+    request.method = match Method::from_token(&head[..method_end]) {
+        Some(method) => method,
+        None => {
+            opening::check(head)?;
+            Method::Other
+        }
+    };
     let target_start = method_end + 1;
     let target_end = target_end(head, target_start);
     if head.get(target_end) != Some(&b' ') {
@@ -199,13 +207,6 @@ fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Re
             "the target is longer than allowed",
         ));
     }
-    request.method = match Method::from_token(&head[..method_end]) {
-        Some(method) => method,
-        None => {
-            opening::check(head)?;
-            Method::Other
-        }
-    };
     request.target = span(target_start, target_end);
     parse_target(head, request)?;
     Ok(line_end + 2)

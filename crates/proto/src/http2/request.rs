@@ -6,7 +6,7 @@
 use crate::ascii::is_token_byte;
 use crate::http1::{self, HeadFacts};
 use crate::request::{Span, Version};
-use crate::{Fault, FieldName, Limits, Request, Security, Status};
+use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
 const FIELD_BYTES: usize = 32;
@@ -46,7 +46,7 @@ pub(crate) struct RequestFields {
     path: Option<Span>,
     /// Cookies that came in several fields are one (section 8.2.3).
     cookie: Vec<u8>,
-    /// The size of the list so far.
+    /// The size of the list so far, which bounds cookies in many fields.
     list_bytes: usize,
     count: usize,
     has_regular: bool,
@@ -93,6 +93,9 @@ impl RequestFields {
         limits: &Limits,
     ) -> Result<HeadFacts, RequestError> {
         if let Some(error) = self.error {
+            // The response to HEAD has no content, also if it is an error.
+            let method = self.method.map(|span| span.of(&self.pseudo));
+            request.method = method.and_then(Method::from_token).unwrap_or_default();
             return Err(error);
         }
         if !self.has_regular {
@@ -129,7 +132,12 @@ impl RequestFields {
         limits: &Limits,
     ) -> Result<(), RequestError> {
         self.list_bytes += name.len() + value.len() + FIELD_BYTES;
-        self.count += 1;
+        // As in HTTP/1, where a cookie is one field, and the request line none.
+        let is_counted = match name {
+            b"cookie" => self.cookie.is_empty(),
+            _ => !name.starts_with(b":"),
+        };
+        self.count += usize::from(is_counted);
         if self.list_bytes > limits.head_bytes_max || self.count > limits.fields_max {
             let status = Status::REQUEST_HEADER_FIELDS_TOO_LARGE;
             let fault = Fault::limit(status, "more or larger fields than allowed");
@@ -309,7 +317,6 @@ fn push_line(name: &[u8], value: &[u8], head: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FieldName, Method};
 
     const GET: [(&str, &str); 4] = [
         (":method", "GET"),
@@ -466,6 +473,20 @@ mod tests {
             status(&with(&[("content-length", "1"), ("content-length", "2")])),
             Some(Status::BAD_REQUEST)
         );
+    }
+
+    /// Browsers send each cookie in a field of its own, which used up the number of fields.
+    #[test]
+    fn a_cookie_counts_as_one_field_and_pseudo_fields_as_none() {
+        let mut fields = with(&[("cookie", "a=b"); 200]);
+        fields.extend([("a", "b"); 98]);
+        let (whole, _) = request(&fields).unwrap();
+        assert_eq!(whole.fields().count(), 100, "with Host");
+        assert_eq!(whole.field_values(FieldName::Cookie).count(), 1);
+        fields.push(("a", "b"));
+        let too_many = Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        assert_eq!(status(&fields), too_many);
+        assert_eq!(status(&with(&[("cookie", "a=b"); 1_000])), too_many);
     }
 
     #[test]

@@ -55,14 +55,18 @@ impl Http2Session {
             return None;
         }
         if !self.unread.is_empty() {
-            return Some(
-                limits
-                    .head_pace
-                    .deadline(self.since, self.unread.len() as u64),
-            );
+            let since = self.frame_awaited_since();
+            let bytes = self.unread.len() as u64;
+            return Some(limits.head_pace.deadline(since, bytes));
         }
         let timeout_ms = limits.idle_ms(self.peer_is_trusted());
         (timeout_ms < u64::MAX).then(|| Millis(self.since.0.saturating_add(timeout_ms)))
+    }
+
+    /// Since when the rest of a frame is awaited, if there is no stream: not from before the last response
+    /// has left.
+    fn frame_awaited_since(&self) -> Millis {
+        self.since.max(self.frame_since)
     }
 
     /// When time is up for a stream, and for what.
@@ -192,8 +196,10 @@ impl Http2Session {
         });
         let block = self.block.as_ref().map(|block| block.since);
         let is_reading = !self.unread.is_empty() && self.streams.is_empty();
-        let own =
-            (self.sending || is_reading || self.stage == Stage::Lingering).then_some(self.since);
+        let own = match self.sending || self.stage == Stage::Lingering {
+            true => Some(self.since),
+            false => is_reading.then(|| self.frame_awaited_since()),
+        };
         streams.chain(block).chain(own).min()
     }
 }

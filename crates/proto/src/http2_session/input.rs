@@ -52,6 +52,7 @@ impl Http2Session {
     /// Reads what came, and keeps the beginning of a frame.
     pub(super) fn read(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         if self.unread.is_empty() {
+            self.frame_since = cx.now;
             return self.read_from(bytes, cx);
         }
         cx.pool.buffers.reserve(&mut self.unread, bytes.len());
@@ -68,11 +69,11 @@ impl Http2Session {
                 return; // nothing of it concerns anybody
             }
             match self.read_one(rest, cx) {
-                Ok(Some(used)) => rest = &rest[used..],
+                Ok(Some(used)) => {
+                    rest = &rest[used..];
+                    self.frame_since = cx.now; // what is behind it belongs to the next frame
+                }
                 Ok(None) => {
-                    if self.unread.is_empty() && self.is_quiet() {
-                        self.begin_period(cx); // of the frame that has begun
-                    }
                     cx.pool.buffers.reserve(&mut self.unread, rest.len());
                     self.unread.extend_from_slice(rest);
                     return;
@@ -80,10 +81,6 @@ impl Http2Session {
                 Err(Failure(code, text)) => return self.fail(code, text, cx),
             }
         }
-    }
-
-    fn is_quiet(&self) -> bool {
-        self.streams.is_empty() && !self.sending && self.block.is_none()
     }
 
     /// Reads the preface or a frame; says how long it was. `None`: it is incomplete.

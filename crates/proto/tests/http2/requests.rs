@@ -140,6 +140,26 @@ fn head_has_the_length_and_no_content() {
     assert!(Connection::content(&frames, 1).1);
 }
 
+/// Refused before its method was looked at, HEAD got content.
+#[test]
+fn a_head_request_that_is_refused_has_no_content() {
+    let long = format!("/{}", "x".repeat(9_000));
+    let many = [("a", "b"); 101];
+    for (path, more, status) in [
+        ("/", &many[..], "431"),
+        (&*long, &many[..0], "414"),
+        ("/\u{e4}", &many[..0], "400"),
+    ] {
+        let mut connection = Connection::new();
+        let block = connection.request("HEAD", path, more);
+        let flag = flags::END_HEADERS | flags::END_STREAM;
+        let frames = connection.frame(Kind::Headers, flag, 1, &block).take();
+        assert_eq!(Connection::statuses(&frames), [(1, status.to_owned())]);
+        assert_eq!(frames.len(), 1, "{status}: no DATA");
+        assert!(Connection::content(&frames, 1).1, "{status}");
+    }
+}
+
 #[test]
 fn trailers_end_the_content_of_a_request() {
     let mut connection = Connection::new();

@@ -1,7 +1,7 @@
 //! Times that clients and apps have.
 
 use loadline_base::Buffer;
-use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
+use loadline_proto::http2::frame::{ErrorCode, Kind, PREFACE, flags, frame};
 use loadline_proto::{CloseReason, Http2Count, Limits, Piece, Session};
 
 use crate::connection::Connection;
@@ -15,6 +15,70 @@ fn a_client_that_never_begins() {
     assert!(connection.has_finished);
     connection.eof();
     assert_eq!(connection.closes(CloseReason::Slow), 1);
+}
+
+/// Feeds a part before each pause; says after how many milliseconds the connection ends.
+fn drip(connection: &mut Connection, bytes: &[u8], piece_bytes: usize, pause_ms: u64) -> u64 {
+    let begun = connection.now;
+    for piece in bytes.chunks(piece_bytes) {
+        connection.feed(piece).pass(pause_ms);
+        if connection.has_finished {
+            return connection.now.since(begun);
+        }
+    }
+    panic!("a drip holds it open");
+}
+
+/// Each part of a frame gave the rest of it the whole time anew.
+#[test]
+fn a_drip_buys_no_time() {
+    let settings = frame(Kind::Settings, 0, 0, &[0; 60]);
+    let headers = frame(Kind::Headers, flags::END_HEADERS, 1, &[0x82; 16_384]);
+    let preface = PREFACE.to_vec();
+    let begin = [preface.clone(), frame(Kind::Settings, 0, 0, &[])].concat();
+    for (name, before, bytes, piece_bytes, pause_ms, ends_ms) in [
+        ("the preface", &b""[..], &preface, 1, 1_000, 10_000),
+        ("SETTINGS", &preface[..], &settings, 1, 1_000, 11_000),
+        ("HEADERS", &begin[..], &headers, 1, 1_000, 11_000),
+        ("HEADERS at 510 B/s", &begin[..], &headers, 51, 100, 30_000),
+    ] {
+        let mut connection = Connection::silent(Limits::default());
+        connection.feed(before);
+        let ended_ms = drip(&mut connection, bytes, piece_bytes, pause_ms);
+        assert_eq!(ended_ms, ends_ms, "{name}");
+        assert_eq!(connection.faults(), [0, 0, 0, 1], "{name}");
+        connection.eof();
+        assert_eq!(connection.closes(CloseReason::Slow), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_part_behind_a_whole_frame_has_a_time_of_its_own() {
+    let update = frame(Kind::WindowUpdate, 0, 0, &1_u32.to_be_bytes());
+    let (first, rest) = update.split_at(5);
+    let mut connection = Connection::new();
+    connection.feed(first).pass(9_000);
+    connection.feed(&[rest, first].concat()).pass(10_009);
+    assert!(!connection.has_finished);
+    connection.pass(1);
+    assert!(connection.has_finished);
+}
+
+#[test]
+fn a_frame_in_two_parts_prolongs_the_idle_time_no_more_than_a_whole_one() {
+    let update = frame(Kind::WindowUpdate, 0, 0, &1_u32.to_be_bytes());
+    let ping = frame(Kind::Ping, 0, 0, &[0; 8]); // has an answer, with which the time begins anew
+    for (bytes, left_ms) in [(update, 7_500), (ping, 15_000)] {
+        let mut connection = Connection::new();
+        let (first, rest) = bytes.split_at(5);
+        connection.pass(7_000).feed(first).pass(500).feed(rest);
+        connection.pass(left_ms - 1);
+        assert!(!connection.has_finished, "{left_ms}");
+        connection.pass(1);
+        assert!(connection.has_finished, "{left_ms}");
+        connection.eof();
+        assert_eq!(connection.closes(CloseReason::Idle), 1, "{left_ms}");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Malformed request lines and Hosts, and what is too large: refused with the right status, and
 //! the connection ends.
 
-use crate::drive::Driver;
 use crate::drive::refused::{Case, check_all, post, raw};
+use crate::drive::{Driver, parse_answers};
 
 #[test]
 fn malformed_request_lines() {
@@ -312,6 +312,30 @@ fn what_is_too_large() {
         &[413],
     ));
     check_all(&cases);
+}
+
+/// Refused before its method was looked at, HEAD got content.
+#[test]
+fn a_head_request_that_is_refused_has_no_content() {
+    let to = |target: &str| format!("HEAD {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let path = |len| format!("/{}", "a".repeat(len));
+    let many = "A: b\r\n".repeat(101);
+    for (request, status) in [
+        (to("/\u{e4}"), 400),
+        (to("path"), 400),
+        (to(&path(8_000)), 414),
+        (to(&path(9_000)), 414), // as soon as the line is seen to be so long
+        (to("/ HTTP/2.0\r\nA:"), 505),
+        (to("/ HTTP/1.1\nA:"), 400),
+        (format!("HEAD / HTTP/1.1\r\nHost: h\r\n{many}\r\n"), 431),
+    ] {
+        let mut driver = Driver::echo();
+        driver.feed(request.as_bytes());
+        // Reads anything behind the head as another answer, which it is not.
+        let answers = parse_answers(&driver.output, |_| true);
+        let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+        assert_eq!(statuses, [status]);
+    }
 }
 
 #[test]

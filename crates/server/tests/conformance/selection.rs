@@ -200,11 +200,16 @@ pub fn conditions_on_ranges(model: Model) {
         let first = client.get(target, "");
         let tag = first.field("etag").unwrap();
         let modified = first.field("last-modified").unwrap();
+        // A date that several forms share cannot tell them apart.
+        let by_date = match first.field("vary") {
+            Some(_) => 200,
+            None => 206,
+        };
         let table = [
             (format!("If-Range: {tag}\r\n"), 206),
             ("If-Range: \"other\"\r\n".into(), 200),
             (format!("If-Range: W/{tag}\r\n"), 200),
-            (format!("If-Range: {modified}\r\n"), 206),
+            (format!("If-Range: {modified}\r\n"), by_date),
             (format!("If-Range: {PAST}\r\n"), 200),
             (format!("If-Range: {FUTURE}\r\n"), 200),
             (format!("If-None-Match: {tag}\r\n"), 304),
