@@ -251,6 +251,13 @@ impl<'p> Http2Links<'p> {
         link.stage == LinkStage::Open && slot >= link.session.streams_max()
     }
 
+    /// Whether the connection of a client is in the making: no request can be sent over it yet.
+    pub(super) fn is_connecting(&self, index: u32) -> bool {
+        let (number, _) = self.place(index);
+        let stage = self.links[number as usize].stage;
+        matches!(stage, LinkStage::Connecting | LinkStage::Handshaking)
+    }
+
     /// The connection of a client, and its slot there.
     #[inline]
     fn place(&self, index: u32) -> (u32, u32) {

@@ -206,18 +206,21 @@ fn who_is_not_let_in_has_a_connect_timeout() {
         unreachable!("it was asked for TCP");
     };
     let _filled = fill(address);
-    let mut plan: Plan = closed(address, 3, REQUESTS);
+    let mut plan = closed(address, 3, REQUESTS);
     plan.requests_per_connection = Some(1);
-    plan.timeout_ns = 20 * MS;
-    let outcome = run(&plan);
-    assert_all(&outcome.tally(), ErrorKind::ConnectTimeout, 0);
-    assert_eq!(outcome.tally().connections, 0);
+    for http2 in [None, Some(Http2Plan::new(&plan.mix, 1, Vec::new()))] {
+        plan.http2 = http2;
+        plan.timeout_ns = 20 * MS;
+        let outcome = run(&plan);
+        assert_all(&outcome.tally(), ErrorKind::ConnectTimeout, 0);
+        assert_eq!(outcome.tally().connections, 0);
 
-    // What has waited for less than the timeout when the run ends is said apart.
-    plan.timeout_ns = 60_000 * MS;
-    let outcome = run(&open(plan, 1000.0, 50 * MS, Overflow::Queue));
-    assert_eq!(outcome.tally().errors_total(), 0);
-    assert_eq!(outcome.report.connecting, 3);
+        // What has waited for less than the timeout when the run ends is said apart.
+        plan.timeout_ns = 60_000 * MS;
+        let outcome = run(&open(plan.clone(), 1000.0, 50 * MS, Overflow::Queue));
+        assert_eq!(outcome.tally().errors_total(), 0);
+        assert_eq!(outcome.report.connecting, 3);
+    }
 }
 
 /// Connects until the listener's queue is full.
