@@ -16,6 +16,8 @@
 //!   may, or over which nothing has come for as long as a request may take, gets no further request. It
 //!   is opened anew after the last response.
 //! - A request that times out is reset; the connection goes on.
+//! - Where the server does not send its settings, requests that were sent time out, and the connection fails
+//!   after the last of them, with those that wait for it.
 //! - *sent* is just before the kernel was given the request's first byte, perhaps together with others.
 
 mod exchange;

@@ -183,12 +183,16 @@ impl Engine<'_> {
         }
     }
 
-    /// Nothing is out over a connection that gets no further request: it is closed.
+    /// Nothing is out over a connection that gets no further request: it is closed. Without the server's
+    /// settings it has failed, and with it what was not sent.
     pub(super) fn see_to_drained(&mut self, number: u32) {
         let link = self.http2.link(number);
         let fate = link.fate;
         if fate == Fate::Kept || !link.stage.carries() || link.session.open_count() > 0 {
             return;
+        }
+        if link.stage == LinkStage::Greeting {
+            return self.link_failed(number, ErrorKind::ConnectTimeout);
         }
         if fate == Fate::Spent {
             self.part_link(number);
@@ -254,6 +258,12 @@ impl Engine<'_> {
         match link.stage {
             LinkStage::Closed | LinkStage::Open => {}
             _ if link.deadline_ns > now_ns => self.arm_link(number),
+            // Requests that are out have until their own timeouts. The last one ends the connection.
+            LinkStage::Greeting if link.session.open_count() > 0 => {
+                if link.fate == Fate::Kept {
+                    self.drain(number, Fate::Lost);
+                }
+            }
             _ => self.link_failed(number, ErrorKind::ConnectTimeout),
         }
     }
