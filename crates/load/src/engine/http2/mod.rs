@@ -11,7 +11,8 @@
 //!
 //! - A request that is sent while the server takes no more of them, or while its connection is in the
 //!   making, waits for that: its latency counts from when it was due all the same.
-//! - Where the server takes fewer streams than there are clients for a connection, the others do nothing.
+//! - Where the server takes fewer streams than there are clients for a connection, the others do nothing. If
+//!   it takes more later, an open loop uses them; in a closed one, those that have not begun never do.
 //! - A connection that the server is about to close (GOAWAY), that has carried as many requests as it
 //!   may, or over which nothing has come for as long as a request may take, gets no further request. It
 //!   is opened anew after the last response.
