@@ -155,11 +155,12 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         threads: threads(&division, &plan),
         ..division
     };
-    refuse_spinning_in_turns(machine, &division, limits)?;
+    let extra = http2_thread.or_else(|| crate::thread(user_groups));
+    refuse_spinning_in_turns(machine, &division, u32::from(extra.is_some()), limits)?;
     let run = Run {
         plan,
         division,
-        extra: http2_thread.or_else(|| crate::thread(user_groups)),
+        extra,
         cpus: machine.cpus.clone().map_or_else(Vec::new, |list| list.0),
         watched: watched(spec),
         command: typed(),
@@ -180,24 +181,27 @@ fn requests_per_connection(clients: &ClientSpec) -> Option<u32> {
     }
 }
 
-/// A thread that spins keeps another from its CPU.
+/// A thread that spins keeps another from its CPU, also the one of each process that sleeps (`extra`).
 fn refuse_spinning_in_turns(
     machine: &MachineSpec,
     division: &Division,
+    extra: u32,
     limits: &Machine,
 ) -> Result<(), SpecError> {
     let named = machine.cpus.as_ref();
     let cpus = named.map_or(limits.cpus, |list| list.0.len());
     let (processes, threads) = (division.processes, division.threads);
-    if !machine.spin || u64::from(processes) * u64::from(threads) <= cpus as u64 {
+    let all = u64::from(processes) * (u64::from(threads) + u64::from(extra));
+    if !machine.spin || all <= cpus as u64 {
         return Ok(());
     }
-    let (all, each) = (processes * threads, (cpus as u32 / processes).max(1));
-    Err(SpecError::new(
-        "spin",
-        format!("each thread takes a whole CPU, and there would be {all} for {cpus} of them"),
-        format!("--threads {each}, or without --spin"),
-    ))
+    let problem =
+        format!("each thread needs a CPU of its own, and there would be {all} for {cpus} of them");
+    let right = match (cpus as u32 / processes).saturating_sub(extra) {
+        0 => "more CPUs, or without --spin".to_owned(),
+        each => format!("--threads {each}, or without --spin"),
+    };
+    Err(SpecError::new("spin", problem, right))
 }
 
 fn demand<'d>(spec: &'d LoadSpec, counts: Counts, servers: &'d [SocketAddr]) -> Demand<'d> {
@@ -316,6 +320,25 @@ mod tests {
         let spec = typed("--spin --cpus 0,1 --threads 3");
         let message = resolve(&spec, &MACHINE).unwrap_err().to_string();
         assert!(message.contains("3 for 2 of them"), "{message}");
+    }
+
+    /// One that spins kept it from its CPU.
+    #[test]
+    fn a_thread_beside_those_that_spin_has_a_cpu() {
+        for beside in ["--http2 --http2-share 50%", "--idle-connections 3"] {
+            let run = planned(&format!("{beside} --spin --cpus 0,1 --threads 1"));
+            assert!(run.plan.spins && run.extra.is_some());
+            for (cpus, parts) in [
+                ("0,1 --threads 2", ["3 for 2 of them", "--threads 1, or"]),
+                ("0 --threads 1", ["2 for 1 of them", "more CPUs, or"]),
+            ] {
+                let spec = typed(&format!("{beside} --spin --cpus {cpus}"));
+                let message = resolve(&spec, &MACHINE).unwrap_err().to_string();
+                for part in parts {
+                    assert!(message.contains(part), "{message}");
+                }
+            }
+        }
     }
 
     #[test]

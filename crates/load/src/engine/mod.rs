@@ -290,6 +290,14 @@ impl<'p> Engine<'p> {
         index.checked_sub(self.clients.len() as u32)
     }
 
+    /// Whether the connection of a client is in the making.
+    fn is_connecting(&self, index: u32) -> bool {
+        match self.http2.has(index) {
+            true => self.http2.is_connecting(index),
+            false => self.clients[index as usize].stage.is_connecting(),
+        }
+    }
+
     fn client_count(&self) -> u32 {
         u32::try_from(self.clients.len()).unwrap_or(u32::MAX)
     }
@@ -362,9 +370,9 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
         }
         let mut connecting = 0;
         for index in 0..self.client_count() {
-            let client = self.client(index);
+            let client = &self.clients[index as usize];
             if client.has_request && client.sent_bytes == 0 {
-                connecting += u64::from(client.stage.is_connecting() && !client.was_sent);
+                connecting += u64::from(!client.was_sent && self.is_connecting(index));
                 self.give_up(index);
             }
         }

@@ -306,7 +306,8 @@ impl Merger {
         let by_seconds = unsent::held_back_share(plain, phases, self.in_flight_max());
         let tally = &plain.total.tally;
         let missing = tally.offered.saturating_sub(tally.sent).max(1);
-        let left: u64 = self.threads.iter().map(|report| report.held_back).sum();
+        let threads = self.threads.iter().filter(|report| report.group == 0);
+        let left: u64 = threads.map(|report| report.held_back).sum();
         let at_end = (left as f64 / missing as f64).min(1.0);
         Some(by_seconds.map_or(at_end, |share| share.max(at_end)))
     }

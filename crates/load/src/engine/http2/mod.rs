@@ -11,11 +11,14 @@
 //!
 //! - A request that is sent while the server takes no more of them, or while its connection is in the
 //!   making, waits for that: its latency counts from when it was due all the same.
-//! - Where the server takes fewer streams than there are clients for a connection, the others do nothing.
+//! - Where the server takes fewer streams than there are clients for a connection, the others do nothing. If
+//!   it takes more later, an open loop uses them; in a closed one, those that have not begun never do.
 //! - A connection that the server is about to close (GOAWAY), that has carried as many requests as it
 //!   may, or over which nothing has come for as long as a request may take, gets no further request. It
 //!   is opened anew after the last response.
 //! - A request that times out is reset; the connection goes on.
+//! - Where the server does not send its settings, requests that were sent time out, and the connection fails
+//!   after the last of them, with those that wait for it.
 //! - *sent* is just before the kernel was given the request's first byte, perhaps together with others.
 
 mod exchange;
@@ -249,6 +252,13 @@ impl<'p> Http2Links<'p> {
         let (number, slot) = self.place(index);
         let link = &self.links[number as usize];
         link.stage == LinkStage::Open && slot >= link.session.streams_max()
+    }
+
+    /// Whether the connection of a client is in the making: no request can be sent over it yet.
+    pub(super) fn is_connecting(&self, index: u32) -> bool {
+        let (number, _) = self.place(index);
+        let stage = self.links[number as usize].stage;
+        matches!(stage, LinkStage::Connecting | LinkStage::Handshaking)
     }
 
     /// The connection of a client, and its slot there.

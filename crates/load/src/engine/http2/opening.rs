@@ -115,7 +115,7 @@ impl Engine<'_> {
         let said = &mut self.http2.servers[server];
         (said.streams_max, said.is_proven) = (streams_max, true);
         if stage != LinkStage::Greeting {
-            return;
+            return self.free_within_room(number);
         }
         let link = self.http2.link(number);
         self.opener.opened(&mut link.is_opening);
@@ -132,6 +132,22 @@ impl Engine<'_> {
             match has_room && !client.is_pausing {
                 true => self.put_idle(index),
                 false => self.take_from_idle(index),
+            }
+        }
+    }
+
+    /// The server may take more requests at one time than before: clients that had nothing to do are free.
+    fn free_within_room(&mut self, number: u32) {
+        let link = self.http2.link(number);
+        if !link.is_kept() {
+            return;
+        }
+        let room = link.session.streams_max() as usize;
+        for index in self.http2.clients_of(number).take(room) {
+            let client = self.client(index);
+            if client.stage == Stage::Closed && !client.has_request && !client.is_pausing {
+                client.stage = Stage::Idle;
+                self.put_idle(index);
             }
         }
     }
@@ -183,12 +199,16 @@ impl Engine<'_> {
         }
     }
 
-    /// Nothing is out over a connection that gets no further request: it is closed.
+    /// Nothing is out over a connection that gets no further request: it is closed. Without the server's
+    /// settings it has failed, and with it what was not sent.
     pub(super) fn see_to_drained(&mut self, number: u32) {
         let link = self.http2.link(number);
         let fate = link.fate;
         if fate == Fate::Kept || !link.stage.carries() || link.session.open_count() > 0 {
             return;
+        }
+        if link.stage == LinkStage::Greeting {
+            return self.link_failed(number, ErrorKind::ConnectTimeout);
         }
         if fate == Fate::Spent {
             self.part_link(number);
@@ -254,6 +274,12 @@ impl Engine<'_> {
         match link.stage {
             LinkStage::Closed | LinkStage::Open => {}
             _ if link.deadline_ns > now_ns => self.arm_link(number),
+            // Requests that are out have until their own timeouts. The last one ends the connection.
+            LinkStage::Greeting if link.session.open_count() > 0 => {
+                if link.fate == Fate::Kept {
+                    self.drain(number, Fate::Lost);
+                }
+            }
             _ => self.link_failed(number, ErrorKind::ConnectTimeout),
         }
     }

@@ -359,6 +359,26 @@ fn requests_whose_connections_are_not_accepted_are_not_missing() {
     assert!(verdict(30, 39).client_limited);
 }
 
+/// With `--http2-share` the requests that the clients of HTTP/2 did not send stood for those of the others.
+#[test]
+fn the_plan_of_the_plain_clients_is_judged_by_their_threads() {
+    let verdict = |group: u16, held_back: u64, connecting: u64| {
+        let mut interval = interval(2, (1, 1), 100, 1000);
+        interval.tally.offered = 200;
+        let report = ThreadReport {
+            group,
+            held_back,
+            connecting,
+            ..report(0, 4 * S)
+        };
+        merged([boxed(interval), Message::Finished(Box::new(report))]).verdict
+    };
+    for (held_back, connecting) in [(100, 0), (0, 100)] {
+        assert!(!verdict(0, held_back, connecting).client_limited);
+        assert!(verdict(1, held_back, connecting).client_limited);
+    }
+}
+
 #[test]
 fn seconds_that_count_in_part_do_not_say_that_connections_were_free() {
     // As measured: 3000/s for 3 s after 0.3 s of warm-up, of which the server takes 2000/s.

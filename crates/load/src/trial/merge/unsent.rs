@@ -5,9 +5,11 @@ use loadline_record::{GroupRecord, PhaseRecord, Tally};
 
 use crate::ThreadReport;
 
-/// Requests whose connections the server did not accept, or ended first: in time, or before the end.
+/// Requests of the plain clients, of whom the tally is, whose connections the server did not accept, or
+/// ended first: in time, or before the end.
 pub(super) fn not_accepted(tally: &Tally, threads: &[ThreadReport]) -> u64 {
-    let at_end = threads.iter().map(|report| report.connecting);
+    let plain = threads.iter().filter(|report| report.group == 0);
+    let at_end = plain.map(|report| report.connecting);
     tally.not_accepted + at_end.sum::<u64>()
 }
 

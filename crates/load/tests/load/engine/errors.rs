@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadline_base::Buffer;
-use loadline_load::{Arrivals, Control, Expectation, Http2Plan, Overflow, Plan, Share, engine};
+use loadline_load::{Arrivals, Control, Expectation, Http2Plan, Loop, Overflow, Plan, Share, engine};
 use loadline_proto::{ClientLayer, Connector, FailureCause, Fault, Layer, LayerFailure};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Listening, Stub, StubOptions};
@@ -206,18 +206,50 @@ fn who_is_not_let_in_has_a_connect_timeout() {
         unreachable!("it was asked for TCP");
     };
     let _filled = fill(address);
-    let mut plan: Plan = closed(address, 3, REQUESTS);
+    let mut plan = closed(address, 3, REQUESTS);
     plan.requests_per_connection = Some(1);
-    plan.timeout_ns = 20 * MS;
-    let outcome = run(&plan);
-    assert_all(&outcome.tally(), ErrorKind::ConnectTimeout, 0);
-    assert_eq!(outcome.tally().connections, 0);
+    for http2 in [None, Some(Http2Plan::new(&plan.mix, 1, Vec::new()))] {
+        plan.http2 = http2;
+        plan.timeout_ns = 20 * MS;
+        let outcome = run(&plan);
+        assert_all(&outcome.tally(), ErrorKind::ConnectTimeout, 0);
+        assert_eq!(outcome.tally().connections, 0);
 
-    // What has waited for less than the timeout when the run ends is said apart.
-    plan.timeout_ns = 60_000 * MS;
-    let outcome = run(&open(plan, 1000.0, 50 * MS, Overflow::Queue));
-    assert_eq!(outcome.tally().errors_total(), 0);
-    assert_eq!(outcome.report.connecting, 3);
+        // What has waited for less than the timeout when the run ends is said apart.
+        plan.timeout_ns = 60_000 * MS;
+        let outcome = run(&open(plan.clone(), 1000.0, 50 * MS, Overflow::Queue));
+        assert_eq!(outcome.tally().errors_total(), 0);
+        assert_eq!(outcome.report.connecting, 3);
+    }
+}
+
+/// They failed with their connection, as if nothing had accepted it, and those that were sent later failed
+/// before their time.
+#[test]
+fn requests_to_a_server_that_sends_no_settings_have_timeouts_of_their_own() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // the kernel accepts for it
+    let address = silent.local_addr().unwrap();
+    // The second one is sent later, or waits since the connection carries one alone.
+    for (requests_per_connection, second_ns, sent) in [(None, 100 * MS, 2), (Some(1), 0, 1)] {
+        let mut plan = closed(address, 1, 2);
+        plan.requests_per_connection = requests_per_connection;
+        plan.timeout_ns = 200 * MS;
+        plan.http2 = Some(Http2Plan::new(&plan.mix, 2, Vec::new()));
+        plan.load = Loop::Timed {
+            due_ns: [0, second_ns].into(),
+            overflow: Overflow::Queue,
+        };
+        let outcome = run(&plan);
+        let tally = outcome.tally();
+        let counts = (tally.sent, tally.not_accepted);
+        assert_eq!(counts, (sent, 2 - sent), "{tally:?}");
+        assert_eq!(tally.errors_of(ErrorKind::Timeout), sent);
+        // Connections that are kept are opened before the start: that is one more that fails.
+        assert_eq!(tally.errors_of(ErrorKind::ConnectTimeout), 1);
+        assert_eq!(tally.errors_total(), sent + 1, "{tally:?}");
+        let failures = outcome.histogram(|interval| &interval.failure);
+        assert!(failures.min() >= 199_900, "{} us", failures.min());
+    }
 }
 
 /// Connects until the listener's queue is full.

@@ -319,18 +319,21 @@ fn a_plan_whose_blocks_are_others_is_refused() {
     );
 }
 
+/// A server's settings: how many streams it takes at one time.
+fn settings(streams_max: u32) -> Vec<u8> {
+    let mut payload = Vec::new();
+    Setting {
+        id: Setting::MAX_CONCURRENT_STREAMS,
+        value: streams_max,
+    }
+    .write(&mut payload);
+    frame(Kind::Settings, 0, 0, &payload)
+}
+
 /// Takes two streams at one time, answers them once both are there, and says goodbye with every tenth
 /// request: it has not processed what comes behind that.
 fn serve_two_at_a_time(mut stream: TcpStream, out_most: &AtomicU64) -> Option<()> {
-    let most = Setting {
-        id: Setting::MAX_CONCURRENT_STREAMS,
-        value: 2,
-    };
-    let mut payload = Vec::new();
-    most.write(&mut payload);
-    stream
-        .write_all(&frame(Kind::Settings, 0, 0, &payload))
-        .ok()?;
+    stream.write_all(&settings(2)).ok()?;
     stream.read_exact(&mut [0; PREFACE.len()]).ok()?;
     let (mut out, mut seen) = (Vec::new(), 0);
     loop {
@@ -421,14 +424,7 @@ fn a_server_says_how_many_streams_it_takes_and_when_it_has_enough() {
 fn serve_first(mut stream: TcpStream, answers: bool, streams_max: &[u32]) -> Option<()> {
     stream.read_exact(&mut [0; PREFACE.len()]).ok()?;
     for value in streams_max {
-        let mut payload = Vec::new();
-        Setting {
-            id: Setting::MAX_CONCURRENT_STREAMS,
-            value: *value,
-        }
-        .write(&mut payload);
-        let settings = frame(Kind::Settings, 0, 0, &payload);
-        stream.write_all(&settings).ok()?;
+        stream.write_all(&settings(*value)).ok()?;
     }
     loop {
         let mut head = [0; HEAD_BYTES];
@@ -488,6 +484,45 @@ fn a_connection_gets_no_more_requests_than_the_one_before_it_had_streams() {
     assert!(tally.unfinished <= 2, "{tally:?}");
     let others = tally.good + tally.errors_of(ErrorKind::Dropped);
     assert_eq!(others + tally.unfinished, REQUESTS, "{tally:?}");
+}
+
+/// Takes one stream at one time, with the first request three, and answers once there are three.
+fn serve_three_at_last(mut stream: TcpStream) -> Option<()> {
+    stream.write_all(&settings(1)).ok()?;
+    stream.read_exact(&mut [0; PREFACE.len()]).ok()?;
+    let mut out = Vec::new();
+    while out.len() < 3 {
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head).ok()?;
+        let head = FrameHead::parse(&head);
+        stream.read_exact(&mut vec![0; head.len]).ok()?;
+        if head.kind != Kind::Headers {
+            continue;
+        }
+        out.push(head.stream);
+        if out.len() == 1 {
+            stream.write_all(&settings(3)).ok()?;
+        }
+    }
+    let of_both = flags::END_STREAM | flags::END_HEADERS;
+    for id in out {
+        let response = frame(Kind::Headers, of_both, id, &[0x88]);
+        stream.write_all(&response).ok()?;
+    }
+    stream.read_to_end(&mut Vec::new()).ok().map(|_| ())
+}
+
+/// Only the first settings counted: clients beyond their bound never sent.
+#[test]
+fn a_server_that_takes_more_streams_later_gets_more_requests() {
+    let address = serving(|_, stream| serve_three_at_last(stream));
+    let mut plan = http2(closed(address, 1, 3), 3);
+    plan.load = Loop::Timed {
+        due_ns: [0; 3].into(),
+        overflow: Overflow::Queue,
+    };
+    let tally = run(&plan).tally();
+    assert_eq!((tally.good, tally.errors_total()), (3, 0), "{tally:?}");
 }
 
 /// Answers a first request and, with it, two that have not come.
