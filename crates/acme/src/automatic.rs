@@ -61,6 +61,8 @@ pub struct Automatic {
     served: BTreeMap<String, Certificate>,
     /// Responses to challenges of orders under way, by name.
     shown: BTreeMap<String, Vec<Shown>>,
+    /// The ends of certificates that end before others may be ordered, by name.
+    late: BTreeMap<String, UnixTime>,
     report: Arc<Mutex<Report>>,
     /// What panics.
     #[cfg(test)]
@@ -72,6 +74,8 @@ pub struct Automatic {
 pub struct Report {
     /// Names that have no certificate yet.
     pub names_without: u64,
+    /// Certificates that have ended, or end before others may be ordered.
+    pub late: u64,
     /// How often the authority, or a name, has failed since it last succeeded.
     pub failures: u32,
     /// Certificates since the start.
@@ -126,6 +130,7 @@ impl Automatic {
             tokens: tokens.clone(),
             served: BTreeMap::new(),
             shown: BTreeMap::new(),
+            late: BTreeMap::new(),
             report: Arc::default(),
             #[cfg(test)]
             fault: None,
@@ -150,6 +155,7 @@ impl Automatic {
         let began = Instant::now();
         let step = self.schedule.passed(now);
         if let Step::Wait(until) = step {
+            self.look_for_late(now);
             self.note(|report| report.next = until);
             return until;
         }
@@ -164,6 +170,7 @@ impl Automatic {
             };
             self.failed(name, &failed, now);
         }
+        self.look_for_late(now);
         if let Err(error) = self.keep() {
             tracing::error!("acme: {error}");
         }
@@ -256,7 +263,7 @@ impl Automatic {
         self.served.insert(name.to_owned(), certificate);
         self.serve();
         self.schedule.issued(name, validity, now);
-        let renew_at = self.schedule.renew_at(name).unwrap_or_default();
+        let renew_at = self.schedule.next_try(Some(name));
         tracing::info!(
             "acme: {name}: a certificate until {}; it is renewed from {renew_at} on",
             validity.to
@@ -312,6 +319,22 @@ impl Automatic {
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
+    }
+
+    /// Says of each certificate that ends before another one may be ordered, once.
+    fn look_for_late(&mut self, now: UnixTime) {
+        let end = |name: &String| Some((name.clone(), self.schedule.ends_unrenewed(name, now)?));
+        let late: BTreeMap<_, _> = self.options.names.iter().filter_map(end).collect();
+        for (name, end) in &late {
+            if self.late.get(name) != Some(end) {
+                let next = self.schedule.next_try(Some(name)).max(now);
+                tracing::warn!(
+                    "acme: {name}: the certificate ends at {end}, before the next try at {next}"
+                );
+            }
+        }
+        self.note(|report| report.late = late.len() as u64);
+        self.late = late;
     }
 
     /// A certificate from its file. One that cannot be used is ordered anew.
@@ -415,6 +438,10 @@ fn draw() -> Draw {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
     use super::*;
 
     /// What panics, on purpose.
@@ -427,7 +454,7 @@ mod tests {
     }
 
     /// An authority that nobody can reach.
-    fn unreachable(folder: &std::path::Path) -> Automatic {
+    fn unreachable(folder: &Path) -> Automatic {
         let own = loadline_tls::self_signed(&["localhost".to_owned()]).unwrap();
         let options = AcmeOptions {
             email: "ada@example.org".into(),
@@ -481,5 +508,23 @@ mod tests {
         it.fault = None;
         it.turn_guarded();
         assert_ne!(report(&it).last_error, "a panic: on purpose");
+    }
+
+    #[test]
+    fn a_certificate_that_ends_before_it_can_be_renewed_is_counted() {
+        for (from, to, late) in [(2020, 2021, 1), (2020, 4000, 0)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut params = CertificateParams::new(["example.org".to_owned()]).unwrap();
+            params.not_before = date_time_ymd(from, 1, 1);
+            params.not_after = date_time_ymd(to, 1, 1);
+            let key = KeyPair::generate().unwrap();
+            let pem = key.serialize_pem() + &params.self_signed(&key).unwrap().pem();
+            let mut it = unreachable(folder.path());
+            let kept = it.authority.state.write(&file("example.org"), pem.as_bytes());
+            kept.unwrap();
+            it.load("example.org");
+            it.turn(UnixTime::now());
+            assert_eq!(report(&it).late, late, "{to}");
+        }
     }
 }

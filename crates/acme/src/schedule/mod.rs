@@ -95,6 +95,9 @@ struct Attempts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Name {
     validity: Option<Validity>,
+    /// Of its last certificate, also if that is lost.
+    #[serde(default)]
+    life: Duration,
     window: Option<Window>,
     renew_at: UnixTime,
     inquire_at: UnixTime,
@@ -300,6 +303,14 @@ impl Schedule {
         of_name.map_or(self.authority.next, |(name, it)| self.order_at(name, it))
     }
 
+    /// The end of a name's certificate, if no other one may be ordered before it.
+    #[must_use]
+    pub fn ends_unrenewed(&self, name: &str, now: UnixTime) -> Option<UnixTime> {
+        let (name, it) = self.names.get_key_value(name)?;
+        let end = it.validity?.to;
+        (self.order_at(name, it).max(now) >= end).then_some(end)
+    }
+
     /// When the certificate of a name is to be renewed.
     #[must_use]
     pub fn renew_at(&self, name: &str) -> Option<UnixTime> {
@@ -326,11 +337,7 @@ impl Schedule {
             .max(it.attempts.next)
             .max(self.authority.next)
             .max(self.ledger.has_room())
-            .max(allows(
-                limits::CERTIFICATES_OF_NAME,
-                Event::Certificate,
-                &of_name,
-            ))
+            .max(self.certificate_at(name, it))
             .max(allows(
                 limits::FAILED_VALIDATIONS,
                 Event::FailedValidation,
@@ -350,6 +357,23 @@ impl Schedule {
         }
         at
     }
+
+    /// From when on the limit on a name's certificates allows another one. No certificate ends because of
+    /// it: it does not hold beyond two thirds of a life. But half a life passes since the last one in any
+    /// case, since all of them look old to a clock that is wrong.
+    fn certificate_at(&self, name: &str, it: &Name) -> UnixTime {
+        let of_name = |other: &str| other == name;
+        let allows = |limit: Limit| self.ledger.allows(limit, Event::Certificate, of_name);
+        let at = allows(limits::certificates_of_name(it.life));
+        let Some(validity) = it.validity else {
+            return at;
+        };
+        let half = Limit {
+            count: 1,
+            window: validity.life() / 2,
+        };
+        at.min(validity.two_thirds(0.0).max(allows(half)))
+    }
 }
 
 impl Attempts {
@@ -365,6 +389,7 @@ impl Attempts {
 impl Name {
     fn has(&mut self, validity: Validity, jitter: f64) {
         self.validity = Some(validity);
+        self.life = validity.life();
         self.window = None;
         self.is_known = true;
         self.renew_at = validity.two_thirds(jitter);
