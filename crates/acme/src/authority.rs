@@ -169,7 +169,7 @@ impl Authority {
     fn order(&self, wanted: &Wanted<'_>) -> Result<(Order, String), Failed> {
         let account = self.account()?;
         let file = order_file(wanted.name);
-        if let Some(kept) = self.state.read(&file)? {
+        if let Some(kept) = self.state.read(&file).map_err(Failed::of_file)? {
             let lost = || Failed::new(Why::OrderLost, "the order of before is not known any more");
             let kept: Value = serde_json::from_slice(&kept).map_err(|_| lost())?;
             let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
@@ -195,7 +195,8 @@ impl Authority {
             },
         }?;
         let kept = json!({ "url": order.url(), "key": key });
-        self.state.write(&file, kept.to_string().as_bytes())?;
+        let kept = self.state.write(&file, kept.to_string().as_bytes());
+        kept.map_err(Failed::of_file)?;
         Ok((order, key))
     }
 

@@ -164,11 +164,7 @@ impl Automatic {
         let done = done.unwrap_or_else(|panic| Err(Failed::refused(panicked(panic.as_ref()))));
         let now = now.plus(began.elapsed());
         if let Err(failed) = done {
-            let name = match &step {
-                Step::Order(name) => Some(name.as_str()),
-                _ => None,
-            };
-            self.failed(name, &failed, now);
+            self.failed(&step, &failed, now);
         }
         self.look_for_late(now);
         if let Err(error) = self.keep() {
@@ -256,8 +252,10 @@ impl Automatic {
         let shown = self.shown.entry(name.to_owned()).or_default();
         let pem = self.authority.obtain(&wanted, shown)?;
         let certificate = self.checked(name, pem.as_bytes())?;
-        self.authority.state.write(&file(name), pem.as_bytes())?;
-        self.authority.forget_order(name)?;
+        let kept = self.authority.state.write(&file(name), pem.as_bytes());
+        kept.map_err(Failed::of_file)?;
+        let forgotten = self.authority.forget_order(name);
+        forgotten.map_err(Failed::of_file)?;
         self.shown.remove(name);
         let validity = validity(&certificate);
         self.served.insert(name.to_owned(), certificate);
@@ -292,19 +290,26 @@ impl Automatic {
     }
 
     /// Says what went wrong, and when it is tried again.
-    fn failed(&mut self, name: Option<&str>, failed: &Failed, now: UnixTime) {
+    fn failed(&mut self, step: &Step, failed: &Failed, now: UnixTime) {
+        let name = match step {
+            Step::Order(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let mut is_forgotten = true;
         if let Some(name) = name
             && !failed.keeps_order
         {
             self.schedule.order_ended(name);
             self.shown.remove(name);
             if let Err(error) = self.authority.forget_order(name) {
+                is_forgotten = false;
                 tracing::error!("acme: {error}");
             }
         }
         let reason = match failed.why {
             Why::Failed(reason) => reason,
-            Why::OrderLost => return,
+            Why::OrderLost if is_forgotten => return,
+            Why::OrderLost => Reason::Refused, // without a pause it would be lost again at once
             Why::AccountLost => {
                 self.schedule.registered(false);
                 if let Err(error) = self.authority.forget_account() {
@@ -313,7 +318,11 @@ impl Automatic {
                 Reason::Unreachable
             }
         };
-        self.schedule.failed(name, reason, failed.retry_after, now);
+        let retry_after = failed.retry_after;
+        match step {
+            Step::Inquire(name) => self.schedule.inquiry_failed(name, reason, retry_after, now),
+            _ => self.schedule.failed(name, reason, retry_after, now),
+        }
         let what = name.unwrap_or(&self.options.directory);
         let text = format!("{what}: {}", failed.message);
         let next = self.schedule.next_try(name).max(now);

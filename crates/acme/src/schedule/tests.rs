@@ -184,6 +184,40 @@ fn an_authority_that_is_down_is_asked_less_and_less_for_all_names() {
     assert_eq!(it.passed(now), order("b"), "it is back");
 }
 
+/// The authority has a fault at the order of one name, or at what it says of one certificate.
+#[test]
+fn a_name_at_which_the_authority_always_fails_keeps_no_other_from_its_certificate() {
+    let mut it = registered(&["a", "b", "c"]);
+    let mut now = START;
+    let (mut ends, mut asked) = (BTreeMap::new(), BTreeMap::new());
+    while now < after(START, 100 * DAY_S) {
+        match it.passed(now) {
+            Step::Order(name) if name == "a" => {
+                it.ordering("a", now);
+                it.failed(Some("a"), Reason::Unreachable, None, now);
+            }
+            Step::Order(name) => {
+                it.ordering(&name, now);
+                it.issued(&name, days(now, 6), now);
+                ends.insert(name, after(now, 6 * DAY_S));
+            }
+            Step::Inquire(name) if name == "b" => {
+                it.inquiry_failed("b", Reason::Unreachable, None, now);
+            }
+            Step::Inquire(name) => {
+                it.inquired(&name, None, None, now);
+                asked.insert(name, now);
+            }
+            Step::Wait(until) => now = until,
+            Step::Register => panic!("there is an account"),
+        }
+        if now > after(START, DAY_S) {
+            assert!(ends["b"] > now && ends["c"] > now, "none ends");
+            assert!(now.since(asked["c"]).as_secs() < DAY_S, "c is asked for");
+        }
+    }
+}
+
 #[test]
 fn a_name_that_is_refused_holds_up_itself_alone() {
     let mut it = registered(&["a", "b"]);
@@ -348,8 +382,8 @@ impl World {
                     self.schedule.inquired(&name, window, None, self.now);
                 }
                 false => {
-                    self.schedule
-                        .failed(None, Reason::Unreachable, None, self.now);
+                    let reason = Reason::Unreachable;
+                    self.schedule.inquiry_failed(&name, reason, None, self.now);
                 }
             },
             Step::Wait(until) => {
