@@ -376,15 +376,18 @@ impl Automatic {
         }
     }
 
-    /// Serves what there is. The first name's certificate is for clients that ask for none.
+    /// Serves what there is. The first certificate is for clients that ask for none of the names.
     fn serve(&self) {
-        let names = self.options.names.iter();
-        let all: Vec<_> = names
-            .filter_map(|name| self.served.get(name).cloned())
-            .collect();
-        let without = self.options.names.len() - all.len();
-        self.certificates.replace(all);
-        self.note(|report| report.names_without = without as u64);
+        let (mut all, mut awaited) = (Vec::new(), Vec::new());
+        for name in &self.options.names {
+            match self.served.get(name) {
+                Some(certificate) => all.push(certificate.clone()),
+                None => awaited.push(name.clone()),
+            }
+        }
+        let without = awaited.len() as u64;
+        self.certificates.replace_awaiting(all, awaited);
+        self.note(|report| report.names_without = without);
     }
 
     /// Writes what was asked and what is due.
