@@ -59,7 +59,7 @@ pub(crate) type Show<'a> = dyn Fn(Method01, &str, &str, &[u8]) -> Result<Shown, 
 
 impl Authority {
     pub(crate) fn directory(&self) -> Result<Directory, Failed> {
-        let directory = self.http.get(&self.url)?;
+        let directory = self.asked(self.http.get(&self.url))?;
         Ok(Directory {
             renewal_info: text(&directory["renewalInfo"]),
             terms_of_service: text(&directory["meta"]["termsOfService"]),
@@ -155,7 +155,7 @@ impl Authority {
             return Ok((None, None));
         };
         let url = format!("{}/{id}", url.trim_end_matches('/'));
-        let info = self.http.get_if_there(&url)?;
+        let info = self.asked(self.http.get_if_there(&url))?;
         let again = self.http.take_retry_after();
         let window = info.and_then(|it| {
             let moment = |name: &str| time(it["suggestedWindow"][name].as_str()?);
@@ -292,7 +292,10 @@ impl Authority {
         done(question).ok_or_else(|| Failed::refused("the library waits for something unknown"))
     }
 
-    fn asked<T>(&self, result: Result<T, Error>) -> Result<T, Failed> {
+    fn asked<T, E>(&self, result: Result<T, E>) -> Result<T, Failed>
+    where
+        Failed: From<E>,
+    {
         result.map_err(|error| Failed {
             retry_after: self.http.take_retry_after(),
             ..Failed::from(error)

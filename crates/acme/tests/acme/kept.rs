@@ -3,14 +3,16 @@
 use std::fs::{self, DirBuilder};
 use std::net::TcpStream;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loadline_acme::{AcmeOptions, Automatic, Method01};
+use loadline_acme::{AcmeOptions, Automatic, Method01, UnixTime};
 use loadline_tls::{Profile, TlsClient, TlsClientOptions, Trust};
 use rcgen::{CertificateParams, KeyPair};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::front::Front;
+use crate::front::{Answer, Front, ReceivedRequest};
 use crate::site::Site;
 
 const NAME: &str = "a.example.org";
@@ -65,5 +67,39 @@ fn a_name_without_a_certificate_does_not_get_that_of_another() {
         let mut stream = client.stream(name, socket).unwrap();
         let handshake = stream.conn.complete_io(&mut stream.sock);
         assert_eq!(handshake.is_ok(), is_served, "{name}");
+    }
+}
+
+/// Whatever is asked first or second; and what was said then does not hold for a later failure.
+#[test]
+fn when_to_ask_again_about_renewal_is_what_the_last_response_says() {
+    let said = || vec![("retry-after".to_owned(), "7000".to_owned())];
+    for (directory, info, pauses_s) in [
+        ((503, said()), None, 7000..7001),
+        ((200, Vec::new()), Some((503, said())), 7000..7001),
+        ((200, said()), None, 45..76), // that of an authority that does not answer
+    ] {
+        let base = Arc::new(Mutex::new(String::new()));
+        let of_front = Arc::clone(&base);
+        let front = Front::start(Box::new(move |request: &ReceivedRequest| {
+            let (status, fields) = match request.path.as_str() {
+                "/dir" => directory.clone(),
+                _ => info.clone()?,
+            };
+            let url = format!("{}/info", of_front.lock().unwrap());
+            let content = json!({ "renewalInfo": url }).to_string().into_bytes();
+            Some(Answer {
+                status,
+                fields,
+                content,
+            })
+        }));
+        *base.lock().unwrap() = front.url("");
+        let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());
+        let mut automatic = open(&site, &front, &folder, &[NAME]);
+        let now = automatic.turn(UnixTime::now());
+        let next = automatic.turn(now);
+        let pause_s = next.since(now).as_secs();
+        assert!(pauses_s.contains(&pause_s), "{pause_s}");
     }
 }
