@@ -17,6 +17,9 @@ const TRIES_OF_ONE: Tries = Tries {
     forgotten_after: Duration::from_secs(15 * 60),
 };
 
+/// A year, as ASVS 3.4.1 asks for.
+const HSTS_MAX_AGE_S: u64 = 31_536_000;
+
 /// How the accounts are to be. [`Options::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -62,8 +65,9 @@ pub struct Options {
     pub tries_by_address: Tries,
     /// Accounts made from one address.
     pub registrations_by_address: Tries,
-    /// Over TLS, pages tell browsers to use only https for a year (Strict-Transport-Security).
-    pub sends_hsts: bool,
+    /// Over TLS, pages tell browsers to use only https for so many seconds (Strict-Transport-Security); 0 ends
+    /// it.
+    pub hsts_max_age_s: u64,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -116,7 +120,7 @@ impl Options {
                 delay_max: 60 * minute,
                 forgotten_after: 60 * minute,
             },
-            sends_hsts: true,
+            hsts_max_age_s: HSTS_MAX_AGE_S,
             clock: Clock::system(),
         }
     }

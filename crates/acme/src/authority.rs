@@ -59,7 +59,7 @@ pub(crate) type Show<'a> = dyn Fn(Method01, &str, &str, &[u8]) -> Result<Shown, 
 
 impl Authority {
     pub(crate) fn directory(&self) -> Result<Directory, Failed> {
-        let directory = self.http.get(&self.url)?;
+        let directory = self.asked(self.http.get(&self.url))?;
         Ok(Directory {
             renewal_info: text(&directory["renewalInfo"]),
             terms_of_service: text(&directory["meta"]["termsOfService"]),
@@ -155,7 +155,7 @@ impl Authority {
             return Ok((None, None));
         };
         let url = format!("{}/{id}", url.trim_end_matches('/'));
-        let info = self.http.get_if_there(&url)?;
+        let info = self.asked(self.http.get_if_there(&url))?;
         let again = self.http.take_retry_after();
         let window = info.and_then(|it| {
             let moment = |name: &str| time(it["suggestedWindow"][name].as_str()?);
@@ -169,7 +169,7 @@ impl Authority {
     fn order(&self, wanted: &Wanted<'_>) -> Result<(Order, String), Failed> {
         let account = self.account()?;
         let file = order_file(wanted.name);
-        if let Some(kept) = self.state.read(&file)? {
+        if let Some(kept) = self.state.read(&file).map_err(Failed::of_file)? {
             let lost = || Failed::new(Why::OrderLost, "the order of before is not known any more");
             let kept: Value = serde_json::from_slice(&kept).map_err(|_| lost())?;
             let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
@@ -195,7 +195,8 @@ impl Authority {
             },
         }?;
         let kept = json!({ "url": order.url(), "key": key });
-        self.state.write(&file, kept.to_string().as_bytes())?;
+        let kept = self.state.write(&file, kept.to_string().as_bytes());
+        kept.map_err(Failed::of_file)?;
         Ok((order, key))
     }
 
@@ -291,7 +292,10 @@ impl Authority {
         done(question).ok_or_else(|| Failed::refused("the library waits for something unknown"))
     }
 
-    fn asked<T>(&self, result: Result<T, Error>) -> Result<T, Failed> {
+    fn asked<T, E>(&self, result: Result<T, E>) -> Result<T, Failed>
+    where
+        Failed: From<E>,
+    {
         result.map_err(|error| Failed {
             retry_after: self.http.take_retry_after(),
             ..Failed::from(error)

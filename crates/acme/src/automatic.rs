@@ -61,6 +61,8 @@ pub struct Automatic {
     served: BTreeMap<String, Certificate>,
     /// Responses to challenges of orders under way, by name.
     shown: BTreeMap<String, Vec<Shown>>,
+    /// The ends of certificates that end before others may be ordered, by name.
+    late: BTreeMap<String, UnixTime>,
     report: Arc<Mutex<Report>>,
     /// What panics.
     #[cfg(test)]
@@ -72,6 +74,8 @@ pub struct Automatic {
 pub struct Report {
     /// Names that have no certificate yet.
     pub names_without: u64,
+    /// Certificates that have ended, or end before others may be ordered.
+    pub late: u64,
     /// How often the authority, or a name, has failed since it last succeeded.
     pub failures: u32,
     /// Certificates since the start.
@@ -126,6 +130,7 @@ impl Automatic {
             tokens: tokens.clone(),
             served: BTreeMap::new(),
             shown: BTreeMap::new(),
+            late: BTreeMap::new(),
             report: Arc::default(),
             #[cfg(test)]
             fault: None,
@@ -150,6 +155,7 @@ impl Automatic {
         let began = Instant::now();
         let step = self.schedule.passed(now);
         if let Step::Wait(until) = step {
+            self.look_for_late(now);
             self.note(|report| report.next = until);
             return until;
         }
@@ -158,12 +164,9 @@ impl Automatic {
         let done = done.unwrap_or_else(|panic| Err(Failed::refused(panicked(panic.as_ref()))));
         let now = now.plus(began.elapsed());
         if let Err(failed) = done {
-            let name = match &step {
-                Step::Order(name) => Some(name.as_str()),
-                _ => None,
-            };
-            self.failed(name, &failed, now);
+            self.failed(&step, &failed, now);
         }
+        self.look_for_late(now);
         if let Err(error) = self.keep() {
             tracing::error!("acme: {error}");
         }
@@ -249,14 +252,16 @@ impl Automatic {
         let shown = self.shown.entry(name.to_owned()).or_default();
         let pem = self.authority.obtain(&wanted, shown)?;
         let certificate = self.checked(name, pem.as_bytes())?;
-        self.authority.state.write(&file(name), pem.as_bytes())?;
-        self.authority.forget_order(name)?;
+        let kept = self.authority.state.write(&file(name), pem.as_bytes());
+        kept.map_err(Failed::of_file)?;
+        let forgotten = self.authority.forget_order(name);
+        forgotten.map_err(Failed::of_file)?;
         self.shown.remove(name);
         let validity = validity(&certificate);
         self.served.insert(name.to_owned(), certificate);
         self.serve();
         self.schedule.issued(name, validity, now);
-        let renew_at = self.schedule.renew_at(name).unwrap_or_default();
+        let renew_at = self.schedule.next_try(Some(name));
         tracing::info!(
             "acme: {name}: a certificate until {}; it is renewed from {renew_at} on",
             validity.to
@@ -285,19 +290,26 @@ impl Automatic {
     }
 
     /// Says what went wrong, and when it is tried again.
-    fn failed(&mut self, name: Option<&str>, failed: &Failed, now: UnixTime) {
+    fn failed(&mut self, step: &Step, failed: &Failed, now: UnixTime) {
+        let name = match step {
+            Step::Order(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let mut is_forgotten = true;
         if let Some(name) = name
             && !failed.keeps_order
         {
             self.schedule.order_ended(name);
             self.shown.remove(name);
             if let Err(error) = self.authority.forget_order(name) {
+                is_forgotten = false;
                 tracing::error!("acme: {error}");
             }
         }
         let reason = match failed.why {
             Why::Failed(reason) => reason,
-            Why::OrderLost => return,
+            Why::OrderLost if is_forgotten => return,
+            Why::OrderLost => Reason::Refused, // without a pause it would be lost again at once
             Why::AccountLost => {
                 self.schedule.registered(false);
                 if let Err(error) = self.authority.forget_account() {
@@ -306,12 +318,32 @@ impl Automatic {
                 Reason::Unreachable
             }
         };
-        self.schedule.failed(name, reason, failed.retry_after, now);
+        let retry_after = failed.retry_after;
+        match step {
+            Step::Inquire(name) => self.schedule.inquiry_failed(name, reason, retry_after, now),
+            _ => self.schedule.failed(name, reason, retry_after, now),
+        }
         let what = name.unwrap_or(&self.options.directory);
         let text = format!("{what}: {}", failed.message);
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
+    }
+
+    /// Says of each certificate that ends before another one may be ordered, once.
+    fn look_for_late(&mut self, now: UnixTime) {
+        let end = |name: &String| Some((name.clone(), self.schedule.ends_unrenewed(name, now)?));
+        let late: BTreeMap<_, _> = self.options.names.iter().filter_map(end).collect();
+        for (name, end) in &late {
+            if self.late.get(name) != Some(end) {
+                let next = self.schedule.next_try(Some(name)).max(now);
+                tracing::warn!(
+                    "acme: {name}: the certificate ends at {end}, before the next try at {next}"
+                );
+            }
+        }
+        self.note(|report| report.late = late.len() as u64);
+        self.late = late;
     }
 
     /// A certificate from its file. One that cannot be used is ordered anew.
@@ -344,15 +376,18 @@ impl Automatic {
         }
     }
 
-    /// Serves what there is. The first name's certificate is for clients that ask for none.
+    /// Serves what there is. The first certificate is for clients that ask for none of the names.
     fn serve(&self) {
-        let names = self.options.names.iter();
-        let all: Vec<_> = names
-            .filter_map(|name| self.served.get(name).cloned())
-            .collect();
-        let without = self.options.names.len() - all.len();
-        self.certificates.replace(all);
-        self.note(|report| report.names_without = without as u64);
+        let (mut all, mut awaited) = (Vec::new(), Vec::new());
+        for name in &self.options.names {
+            match self.served.get(name) {
+                Some(certificate) => all.push(certificate.clone()),
+                None => awaited.push(name.clone()),
+            }
+        }
+        let without = awaited.len() as u64;
+        self.certificates.replace_awaiting(all, awaited);
+        self.note(|report| report.names_without = without);
     }
 
     /// Writes what was asked and what is due.
@@ -415,6 +450,10 @@ fn draw() -> Draw {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
     use super::*;
 
     /// What panics, on purpose.
@@ -427,7 +466,7 @@ mod tests {
     }
 
     /// An authority that nobody can reach.
-    fn unreachable(folder: &std::path::Path) -> Automatic {
+    fn unreachable(folder: &Path) -> Automatic {
         let own = loadline_tls::self_signed(&["localhost".to_owned()]).unwrap();
         let options = AcmeOptions {
             email: "ada@example.org".into(),
@@ -481,5 +520,23 @@ mod tests {
         it.fault = None;
         it.turn_guarded();
         assert_ne!(report(&it).last_error, "a panic: on purpose");
+    }
+
+    #[test]
+    fn a_certificate_that_ends_before_it_can_be_renewed_is_counted() {
+        for (from, to, late) in [(2020, 2021, 1), (2020, 4000, 0)] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut params = CertificateParams::new(["example.org".to_owned()]).unwrap();
+            params.not_before = date_time_ymd(from, 1, 1);
+            params.not_after = date_time_ymd(to, 1, 1);
+            let key = KeyPair::generate().unwrap();
+            let pem = key.serialize_pem() + &params.self_signed(&key).unwrap().pem();
+            let mut it = unreachable(folder.path());
+            let kept = it.authority.state.write(&file("example.org"), pem.as_bytes());
+            kept.unwrap();
+            it.load("example.org");
+            it.turn(UnixTime::now());
+            assert_eq!(report(&it).late, late, "{to}");
+        }
     }
 }

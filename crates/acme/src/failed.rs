@@ -47,6 +47,14 @@ impl Failed {
         }
     }
 
+    /// A file of one name cannot be read or written: nothing is wrong with the others.
+    pub(crate) fn of_file(error: AcmeError) -> Self {
+        Self {
+            keeps_order: true,
+            ..Self::refused(error.to_string())
+        }
+    }
+
     /// It goes on with the order.
     pub(crate) fn not_yet() -> Self {
         Self {
@@ -56,7 +64,7 @@ impl Failed {
     }
 }
 
-/// Disks that are full are waited for as an authority is.
+/// Without the files that all names share nothing goes on. They are waited for as an authority is.
 impl From<AcmeError> for Failed {
     fn from(error: AcmeError) -> Self {
         Self::new(Why::Failed(Reason::Unreachable), error.to_string())

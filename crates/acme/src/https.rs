@@ -56,7 +56,7 @@ impl Http {
         })
     }
 
-    /// What the last response said about when to ask again (`Retry-After`); only once.
+    /// What the response to the last request said about when to ask again (`Retry-After`); only once.
     pub(crate) fn take_retry_after(&self) -> Option<Duration> {
         let mut retry_after = self
             .retry_after
@@ -89,6 +89,7 @@ impl Http {
 
     /// A request and its response, whatever that is.
     fn exchange(&self, request: &Request<Vec<u8>>) -> Result<Response<Vec<u8>>, HttpError> {
+        self.take_retry_after(); // what an earlier response said is not about this one
         let uri = request.uri();
         let (Some("https"), Some(name)) = (uri.scheme_str(), uri.host()) else {
             return Err(HttpError::Url(uri.to_string()));

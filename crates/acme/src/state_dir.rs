@@ -190,6 +190,16 @@ mod tests {
         assert_eq!(state.read("x.pem").unwrap(), None);
     }
 
+    /// `--acme-domain` takes names of up to 240 bytes.
+    #[test]
+    fn the_longest_name_has_files() {
+        let parent = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&parent.path().join("s"), URL).unwrap();
+        let name = format!("{}.order.json", "n".repeat(240));
+        state.write(&name, b"one").unwrap();
+        assert_eq!(state.read(&name).unwrap().unwrap(), b"one");
+    }
+
     #[test]
     fn one_that_others_can_read_is_refused() {
         let parent = tempfile::tempdir().unwrap();

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::failure::Failure;
 use crate::flags::high::Plan;
 use crate::secrets::refuse_inside;
+use crate::tls::hsts_max_age_s;
 use loadline_spec::values::{AnyTime, Auto};
 
 /// Where the pages are.
@@ -65,7 +66,9 @@ impl Mounted {
         options.pool_wait = time(flags.accounts_pool_wait, options.pool_wait);
         options.session_idle = time(flags.accounts_idle, options.session_idle);
         options.session_max = time(flags.accounts_session, options.session_max);
-        options.sends_hsts = plan.flags.tls.hsts.is_none(); // otherwise all pages say it
+        if let Some(max_age_s) = hsts_max_age_s(&plan.flags.tls) {
+            options.hsts_max_age_s = max_age_s;
+        }
         let text = format!(
             "loadline: accounts in {}, {} connections\n",
             options.database,

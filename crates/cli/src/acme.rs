@@ -83,6 +83,7 @@ pub(crate) fn section(report: Option<Arc<Mutex<Report>>>) -> Section {
         Some(vec![
             Figure::new("certificates_issued", report.issued),
             Figure::gauge("names_without_certificate", report.names_without),
+            Figure::gauge("certificates_late", report.late),
             Figure::gauge("failures_in_a_row", report.failures.into()),
             Figure::gauge("next_step_seconds", next.as_secs()),
             Figure::text("last_error", &report.last_error),

@@ -326,8 +326,13 @@ fn options(
         handshakes_max: spec.tls_handshakes_max.get(),
         handshakes_shared: requests.fairness.0,
         http2: requests.http2.map(|it| it.0).unwrap_or_default(),
-        hsts_max_age_s: spec.hsts.map(|days| days.get() as u64 * DAY_S),
+        hsts_max_age_s: hsts_max_age_s(spec),
     })
+}
+
+/// `max-age` of `Strict-Transport-Security`, if it was given.
+pub(crate) fn hsts_max_age_s(spec: &TlsSpec) -> Option<u64> {
+    spec.hsts.map(|days| days.get() as u64 * DAY_S)
 }
 
 /// What a certificate for trying things out is for.

@@ -1,7 +1,7 @@
 //! Which certificate a client gets: by the name that it asks for. They can be replaced while they are
 //! served, and challenges of an authority (RFC 8737) have certificates of their own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -32,6 +32,8 @@ struct Set {
     names: Arc<[String]>,
     /// Which of them are for a name, ECDSA before RSA.
     by_name: HashMap<String, Vec<usize>>,
+    /// Names whose certificates are yet to come.
+    awaited: HashSet<String>,
 }
 
 impl Certificates {
@@ -45,7 +47,13 @@ impl Certificates {
 
     /// Serves these from now on. A handshake that has begun keeps the one it has chosen.
     pub fn replace(&self, certificates: Vec<Certificate>) {
-        let set = Arc::new(Set::new(certificates));
+        self.replace_awaiting(certificates, Vec::new());
+    }
+
+    /// The same while the certificates of these names are yet to come: handshakes for them fail until then,
+    /// since no other certificate is for them, and people would learn to click warnings away.
+    pub fn replace_awaiting(&self, certificates: Vec<Certificate>, awaited: Vec<String>) {
+        let set = Arc::new(Set::new(certificates, awaited));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
     }
 
@@ -115,7 +123,7 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Set {
-    fn new(all: Vec<Certificate>) -> Self {
+    fn new(all: Vec<Certificate>, awaited: Vec<String>) -> Self {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, certificate) in all.iter().enumerate() {
             for name in certificate.names() {
@@ -130,24 +138,27 @@ impl Set {
             names: names.collect(),
             all,
             by_name,
+            awaited: awaited.into_iter().collect(),
         }
     }
 
     /// Those for a name: exactly, by a wildcard for its first label, or else the first of all and those
-    /// with the same names.
+    /// with the same names; none for one that is awaited.
     fn named(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
         let of = |name: &str| self.by_name.get(name);
-        let found = name.and_then(|name| {
-            let name = name.to_ascii_lowercase();
+        let name = name.map(str::to_ascii_lowercase);
+        let found = name.as_ref().and_then(|name| {
             let wildcard = || {
                 let (_, rest) = name.split_once('.')?;
                 of(&format!("*.{rest}"))
             };
-            of(&name).or_else(wildcard)
+            of(name).or_else(wildcard)
         });
-        let first = || self.all.first()?.names().first().and_then(|name| of(name));
-        let indexes = found.or_else(first).map_or(&[][..], Vec::as_slice);
-        let unnamed = indexes.is_empty().then(|| self.all.first()).flatten();
+        let is_awaited = name.is_some_and(|name| self.awaited.contains(&name));
+        let first = self.all.first().filter(|_| !is_awaited);
+        let of_first = || first?.names().first().and_then(|name| of(name));
+        let indexes = found.or_else(of_first).map_or(&[][..], Vec::as_slice);
+        let unnamed = first.filter(|_| indexes.is_empty());
         indexes.iter().map(|index| &self.all[*index]).chain(unnamed)
     }
 }

@@ -79,7 +79,8 @@ impl Profile {
 }
 
 /// The library's cryptography with all that a profile may have. X25519MLKEM768 comes first: what is
-/// recorded today cannot be read by a quantum computer later.
+/// recorded today cannot be read by a quantum computer later. The order of key exchanges is that of clients: a
+/// server takes the first one of its client's that is among these.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| {

@@ -39,9 +39,6 @@ const FIELDS: [(HeaderName, &str); 8] = [
     (header::CACHE_CONTROL, "no-store, no-transform"),
 ];
 
-/// A year, as ASVS 3.4.1 asks for; only where the request came by TLS, for the host it came for.
-const TRANSPORT: &str = "max-age=31536000";
-
 pub(super) async fn secure(
     State(app): State<Arc<App>>,
     Extension(visitor): Extension<Visitor>,
@@ -55,8 +52,11 @@ pub(super) async fn secure(
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
     }
-    if visitor.is_secure && app.options.sends_hsts {
-        let transport = HeaderValue::from_static(TRANSPORT);
+    // Only where the request came by TLS, for the host it came for.
+    if visitor.is_secure
+        && let Ok(transport) =
+            HeaderValue::try_from(format!("max-age={}", app.options.hsts_max_age_s))
+    {
         fields.insert(header::STRICT_TRANSPORT_SECURITY, transport);
     }
     response

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::{Limit, REMEMBERED, REMEMBERED_MAX};
+use super::limits::{self, Limit, REMEMBERED_MAX};
 use crate::UnixTime;
 
 /// What counts towards a limit.
@@ -28,7 +28,7 @@ struct Entry {
 /// A clock that shows an earlier time has not been set since the machine started: this program did not exist.
 const CLOCK_IS_SET: UnixTime = UnixTime(1_735_689_600); // 2025-01-01
 
-/// The events of the last week, in their order.
+/// What counts towards limits still, in the order in which it happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Ledger(Vec<Entry>);
@@ -48,8 +48,7 @@ impl Ledger {
         if now < CLOCK_IS_SET {
             return; // what were moved to this time would be too old once the clock is right
         }
-        let oldest = now.minus(REMEMBERED);
-        self.0.retain(|entry| entry.at >= oldest || entry.at > now);
+        self.0.retain(|entry| entry.counts_until() >= now);
         for entry in &mut self.0 {
             entry.at = entry.at.min(now);
         }
@@ -70,11 +69,23 @@ impl Ledger {
 
     /// From when on there is room for more.
     pub(super) fn has_room(&self) -> UnixTime {
-        match self.0.first() {
-            Some(oldest) if self.0.len() >= REMEMBERED_MAX => {
-                oldest.at.plus(REMEMBERED).plus(Duration::from_secs(1))
-            }
-            _ => UnixTime(0),
+        if self.0.len() < REMEMBERED_MAX {
+            return UnixTime(0);
         }
+        let first = self.0.iter().map(Entry::counts_until).min();
+        first.unwrap_or_default().plus(Duration::from_secs(1))
+    }
+}
+
+impl Entry {
+    fn counts_until(&self) -> UnixTime {
+        let limit = match self.event {
+            Event::Registration => limits::REGISTRATIONS,
+            Event::Order => limits::ORDERS,
+            Event::FirstCertificate => limits::FIRST_CERTIFICATES_OF_DOMAIN,
+            Event::Certificate => limits::CERTIFICATES_OF_NAME,
+            Event::FailedValidation => limits::FAILED_VALIDATIONS,
+        };
+        self.at.plus(limit.window)
     }
 }

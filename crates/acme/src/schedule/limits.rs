@@ -33,6 +33,17 @@ pub(super) const CERTIFICATES_OF_NAME: Limit = Limit {
     count: 4,
     window: WEEK,
 };
+
+/// The same for certificates of this life. An organisation's own authority may issue them for hours: two in
+/// a life are allowed, since renewals at two thirds of it are one and a half.
+pub(super) fn certificates_of_name(life: Duration) -> Limit {
+    let of_lives = (2 * WEEK.as_secs()).checked_div(life.as_secs());
+    Limit {
+        count: (of_lives.unwrap_or(0) as usize).max(CERTIFICATES_OF_NAME.count),
+        ..CERTIFICATES_OF_NAME
+    }
+}
+
 /// First certificates of names whose last two labels are the same. Let's Encrypt: 50 in 7 days for a
 /// registered domain, which has two labels or more.
 pub(super) const FIRST_CERTIFICATES_OF_DOMAIN: Limit = Limit {
@@ -44,10 +55,8 @@ pub(super) const FAILED_VALIDATIONS: Limit = Limit {
     count: 4,
     window: HOUR,
 };
-/// What is remembered for these limits: the longest window of them.
-pub(super) const REMEMBERED: Duration = WEEK;
-/// How many events are remembered: more than the limits allow in a week for as many names as there may
-/// be. When it is full, the next order waits.
+/// How many events are remembered: more than there are in a week of as many names as there may be, with
+/// certificates of three hours. When it is full, the next order waits.
 pub(super) const REMEMBERED_MAX: usize = 10_000;
 
 /// A pause after failures: the first one, which doubles, and the longest.

@@ -3,13 +3,14 @@
 //! ```text
 //!   events (past tense)                              orders (imperative)
 //!   loaded · registered · ordered · issued     ──►   Register · Order · Inquire · Wait
-//!   failed · inquired · passed
+//!   failed · inquired · inquiry_failed · passed
 //! ```
 //!
 //! Each name has a certificate of its own, so that a name that fails does not keep the others from
 //! theirs. It is renewed in the window that the authority suggests (ARI, RFC 9773), or at two thirds of
 //! its life. Failures lead to pauses that double, with jitter: those of the authority (it does not
-//! answer) hold for all names, those of a name for that name. Everything is data that is written to a file
+//! answer) hold for all names, those of a name for that name. An authority may fail for one name alone, so
+//! all that are due take turns, and so do orders and inquiries. Everything is data that is written to a file
 //! before an authority is asked, so that no restart forgets what has been asked already.
 
 mod ledger;
@@ -80,6 +81,10 @@ pub struct Schedule {
     authority: Attempts,
     names: BTreeMap<String, Name>,
     ledger: Ledger,
+    /// The authority has failed at an order since it last did anything else: an inquiry that is due comes
+    /// before the next order.
+    #[serde(skip)]
+    is_inquiry_next: bool,
     #[serde(skip, default = "no_jitter")]
     draw: Draw,
 }
@@ -95,9 +100,16 @@ struct Attempts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Name {
     validity: Option<Validity>,
+    /// Of its last certificate, also if that is lost.
+    #[serde(default)]
+    life: Duration,
     window: Option<Window>,
     renew_at: UnixTime,
+    /// Of all that are due, the one that was due first is asked for.
     inquire_at: UnixTime,
+    /// When the authority failed at its order. Those that are due take turns by it.
+    #[serde(default)]
+    tried_at: UnixTime,
     attempts: Attempts,
     /// An order is under way: to go on with it is no new one.
     is_ordered: bool,
@@ -114,6 +126,7 @@ impl Schedule {
             authority: Attempts::default(),
             names: BTreeMap::new(),
             ledger: Ledger::default(),
+            is_inquiry_next: false,
             draw,
         };
         it.names_are(names);
@@ -173,6 +186,7 @@ impl Schedule {
     pub fn issued(&mut self, name: &str, validity: Validity, now: UnixTime) {
         let jitter = (self.draw)();
         self.authority = Attempts::default();
+        self.is_inquiry_next = false;
         let Some(it) = self.names.get_mut(name) else {
             return;
         };
@@ -182,6 +196,7 @@ impl Schedule {
         self.ledger.add(Event::Certificate, name, now);
         it.is_ordered = false;
         it.attempts = Attempts::default();
+        it.tried_at = UnixTime::default();
         it.inquire_at = now;
         it.has(validity, jitter);
     }
@@ -205,15 +220,19 @@ impl Schedule {
             Reason::Invalid | Reason::Refused => limits::REFUSED,
             Reason::RateLimited => limits::RATE_LIMITED,
         };
-        let of_name = name.filter(|_| reason != Reason::Unreachable);
-        let attempts = match of_name.and_then(|name| self.names.get_mut(name)) {
-            Some(it) => &mut it.attempts,
+        let attempts = match name.and_then(|name| self.names.get_mut(name)) {
+            Some(it) if reason == Reason::Unreachable => {
+                it.tried_at = now;
+                self.is_inquiry_next = true;
+                &mut self.authority
+            }
+            Some(it) => {
+                self.authority = Attempts::default(); // it has answered
+                &mut it.attempts
+            }
             None => &mut self.authority,
         };
         attempts.failed(pause, retry_after, jitter, now);
-        if of_name.is_some() {
-            self.authority = Attempts::default(); // it has answered
-        }
     }
 
     /// The authority has said when it wants a certificate renewed, or that it cannot say; and when it may
@@ -227,6 +246,7 @@ impl Schedule {
     ) {
         let jitter = (self.draw)();
         self.authority = Attempts::default();
+        self.is_inquiry_next = false;
         let Some(it) = self.names.get_mut(name) else {
             return;
         };
@@ -237,6 +257,22 @@ impl Schedule {
         {
             it.window = Some(window);
             it.renew_at = validity.renew_in(window, jitter);
+        }
+    }
+
+    /// The authority has not said when it wants the certificate of a name renewed. It is asked for those of
+    /// others first.
+    pub fn inquiry_failed(
+        &mut self,
+        name: &str,
+        reason: Reason,
+        retry_after: Option<Duration>,
+        now: UnixTime,
+    ) {
+        self.failed(None, reason, retry_after, now);
+        self.is_inquiry_next = false;
+        if let Some(it) = self.names.get_mut(name) {
+            it.inquire_at = now;
         }
     }
 
@@ -255,27 +291,28 @@ impl Schedule {
         }
         for name in self.names.values_mut() {
             name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
+            name.tried_at = name.tried_at.min(now);
         }
         let orders = self.names.iter().map(|(name, it)| {
             let urgency = it.validity.map_or(UnixTime(0), |validity| validity.to);
             // A clock that was not set may be right at any time: what lies ahead is looked at again.
             let at = self.order_at(name, it).min(look_again);
-            (at.max(now), urgency, name)
+            (at.max(now), it.tried_at, urgency, name)
         });
-        let order = orders.min();
+        let order = orders.min().map(|(at, _, _, name)| (at, name));
         let has_certificate = |(_, it): &(&String, &Name)| it.validity.is_some();
-        let names = self.names.iter().filter(has_certificate);
-        let inquiry = names
-            .map(|(name, it)| (it.inquire_at.max(self.authority.next), name))
-            .min();
+        let inquiries = self.names.iter().filter(has_certificate);
+        let inquiry = inquiries.map(|(name, it)| (it.inquire_at, name)).min();
+        let inquiry = inquiry.map(|(at, name)| (at.max(self.authority.next), name));
+        let is_inquiry_first = self.is_inquiry_next && inquiry.is_some_and(|(at, _)| at <= now);
         match (order, inquiry) {
-            (Some((at, _, _)), _) if at <= now && !self.is_registered => Step::Register,
-            (Some((at, _, name)), _) if at <= now => Step::Order(name.clone()),
+            (Some((at, _)), _) if at <= now && !self.is_registered => Step::Register,
+            (Some((at, name)), _) if at <= now && !is_inquiry_first => Step::Order(name.clone()),
             (_, Some((at, name))) if at <= now && self.is_registered => Step::Inquire(name.clone()),
-            (Some((order, _, _)), Some((inquiry, _))) if self.is_registered => {
+            (Some((order, _)), Some((inquiry, _))) if self.is_registered => {
                 Step::Wait(order.min(inquiry))
             }
-            (Some((order, _, _)), _) => Step::Wait(order),
+            (Some((order, _)), _) => Step::Wait(order),
             (None, _) => Step::Wait(now.plus(limits::INQUIRY_MOST)),
         }
     }
@@ -298,6 +335,14 @@ impl Schedule {
     pub fn next_try(&self, name: Option<&str>) -> UnixTime {
         let of_name = name.and_then(|name| self.names.get_key_value(name));
         of_name.map_or(self.authority.next, |(name, it)| self.order_at(name, it))
+    }
+
+    /// The end of a name's certificate, if no other one may be ordered before it.
+    #[must_use]
+    pub fn ends_unrenewed(&self, name: &str, now: UnixTime) -> Option<UnixTime> {
+        let (name, it) = self.names.get_key_value(name)?;
+        let end = it.validity?.to;
+        (self.order_at(name, it).max(now) >= end).then_some(end)
     }
 
     /// When the certificate of a name is to be renewed.
@@ -326,11 +371,7 @@ impl Schedule {
             .max(it.attempts.next)
             .max(self.authority.next)
             .max(self.ledger.has_room())
-            .max(allows(
-                limits::CERTIFICATES_OF_NAME,
-                Event::Certificate,
-                &of_name,
-            ))
+            .max(self.certificate_at(name, it))
             .max(allows(
                 limits::FAILED_VALIDATIONS,
                 Event::FailedValidation,
@@ -350,6 +391,23 @@ impl Schedule {
         }
         at
     }
+
+    /// From when on the limit on a name's certificates allows another one. No certificate ends because of
+    /// it: it does not hold beyond two thirds of a life. But half a life passes since the last one in any
+    /// case, since all of them look old to a clock that is wrong.
+    fn certificate_at(&self, name: &str, it: &Name) -> UnixTime {
+        let of_name = |other: &str| other == name;
+        let allows = |limit: Limit| self.ledger.allows(limit, Event::Certificate, of_name);
+        let at = allows(limits::certificates_of_name(it.life));
+        let Some(validity) = it.validity else {
+            return at;
+        };
+        let half = Limit {
+            count: 1,
+            window: validity.life() / 2,
+        };
+        at.min(validity.two_thirds(0.0).max(allows(half)))
+    }
 }
 
 impl Attempts {
@@ -365,6 +423,7 @@ impl Attempts {
 impl Name {
     fn has(&mut self, validity: Validity, jitter: f64) {
         self.validity = Some(validity);
+        self.life = validity.life();
         self.window = None;
         self.is_known = true;
         self.renew_at = validity.two_thirds(jitter);

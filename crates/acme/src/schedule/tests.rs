@@ -19,10 +19,12 @@ fn fixed(value: f64) -> Draw {
 }
 
 fn days(from: UnixTime, count: u64) -> Validity {
-    Validity {
-        from,
-        to: UnixTime(from.0 + count * DAY_S),
-    }
+    lasting(from, count * DAY_S)
+}
+
+fn lasting(from: UnixTime, life_s: u64) -> Validity {
+    let to = after(from, life_s);
+    Validity { from, to }
 }
 
 fn after(time: UnixTime, seconds: u64) -> UnixTime {
@@ -109,6 +111,60 @@ fn a_revoked_certificate_is_replaced_at_once_and_a_late_window_is_not_obeyed_to_
     assert_eq!(it.renew_at("a"), Some(after(START, 81 * DAY_S)));
 }
 
+/// As those of an organisation's own authority, which allows as many as anybody wants.
+#[test]
+fn certificates_of_a_day_are_renewed_for_weeks() {
+    let mut it = registered(&["a"]);
+    let mut now = START;
+    for _ in 0..40 {
+        assert_eq!(it.passed(now), order("a"));
+        it.ordering("a", now);
+        it.issued("a", days(now, 1), now);
+        it.inquired("a", None, Some(limits::INQUIRY_MOST), now);
+        let Step::Wait(until) = it.passed(now) else {
+            panic!("nothing is due");
+        };
+        assert!(until < after(now, DAY_S), "it would end");
+        now = until;
+    }
+    // One that is lost is ordered anew, though there were ten in a week.
+    it.loaded("a", None);
+    assert_eq!(it.passed(now), order("a"));
+}
+
+#[test]
+fn the_limit_on_certificates_holds_while_the_last_one_has_a_third_of_its_life() {
+    let past = Window {
+        start: UnixTime(START.0 - 2 * DAY_S),
+        end: UnixTime(START.0 - DAY_S),
+    };
+    let long_ago = UnixTime(START.0 - 99 * DAY_S);
+    for (certificate, next) in [
+        (days(START, 90), 7 * DAY_S + 1),
+        (days(START, 6), 4 * DAY_S),
+        (days(long_ago, 6), 3 * DAY_S + 1), // the clock is wrong
+    ] {
+        let mut it = registered(&["a"]);
+        for _ in 0..4 {
+            it.issued("a", certificate, START);
+        }
+        it.inquired("a", Some(past), None, START); // they are revoked
+        assert_eq!(it.next_try(Some("a")), after(START, next));
+    }
+}
+
+#[test]
+fn a_certificate_that_ends_before_another_one_may_be_ordered() {
+    let mut it = registered(&["a"]);
+    let certificate = days(START, 1);
+    it.issued("a", certificate, START);
+    assert_eq!(it.ends_unrenewed("a", START), None);
+    let late = after(START, 20 * HOUR_S);
+    let said = Some(Duration::from_secs(5 * HOUR_S));
+    it.failed(Some("a"), Reason::RateLimited, said, late);
+    assert_eq!(it.ends_unrenewed("a", late), Some(certificate.to));
+}
+
 #[test]
 fn an_authority_that_is_down_is_asked_less_and_less_for_all_names() {
     let mut it = registered(&["a", "b"]);
@@ -126,6 +182,40 @@ fn an_authority_that_is_down_is_asked_less_and_less_for_all_names() {
     assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600]);
     it.issued("a", days(now, 90), now);
     assert_eq!(it.passed(now), order("b"), "it is back");
+}
+
+/// The authority has a fault at the order of one name, or at what it says of one certificate.
+#[test]
+fn a_name_at_which_the_authority_always_fails_keeps_no_other_from_its_certificate() {
+    let mut it = registered(&["a", "b", "c"]);
+    let mut now = START;
+    let (mut ends, mut asked) = (BTreeMap::new(), BTreeMap::new());
+    while now < after(START, 100 * DAY_S) {
+        match it.passed(now) {
+            Step::Order(name) if name == "a" => {
+                it.ordering("a", now);
+                it.failed(Some("a"), Reason::Unreachable, None, now);
+            }
+            Step::Order(name) => {
+                it.ordering(&name, now);
+                it.issued(&name, days(now, 6), now);
+                ends.insert(name, after(now, 6 * DAY_S));
+            }
+            Step::Inquire(name) if name == "b" => {
+                it.inquiry_failed("b", Reason::Unreachable, None, now);
+            }
+            Step::Inquire(name) => {
+                it.inquired(&name, None, None, now);
+                asked.insert(name, now);
+            }
+            Step::Wait(until) => now = until,
+            Step::Register => panic!("there is an account"),
+        }
+        if now > after(START, DAY_S) {
+            assert!(ends["b"] > now && ends["c"] > now, "none ends");
+            assert!(now.since(asked["c"]).as_secs() < DAY_S, "c is asked for");
+        }
+    }
 }
 
 #[test]
@@ -225,6 +315,17 @@ fn names_of_a_domain() {
     }
 }
 
+/// Of certificates: those of an organisation, and those that everybody can get.
+const LIVES_S: [u64; 7] = [
+    6 * HOUR_S,
+    DAY_S,
+    3 * DAY_S,
+    6 * DAY_S,
+    45 * DAY_S,
+    90 * DAY_S,
+    398 * DAY_S,
+];
+
 /// An authority that counts what it is asked, and the server's whole life with it.
 struct World {
     random: Pcg64Mcg,
@@ -236,7 +337,7 @@ struct World {
     is_up: bool,
     /// One in so many answers is a refusal.
     refuses_one_in: u64,
-    life_days: u64,
+    life_s: u64,
     asked: Vec<(UnixTime, &'static str, String)>,
 }
 
@@ -257,7 +358,7 @@ impl World {
             valid: BTreeMap::new(),
             is_up: true,
             refuses_one_in: random.random_range(1..40),
-            life_days: [3, 6, 45, 90, 398][random.random_range(0..5)],
+            life_s: LIVES_S[random.random_range(0..LIVES_S.len())],
             asked: Vec::new(),
             random,
         }
@@ -281,8 +382,8 @@ impl World {
                     self.schedule.inquired(&name, window, None, self.now);
                 }
                 false => {
-                    self.schedule
-                        .failed(None, Reason::Unreachable, None, self.now);
+                    let reason = Reason::Unreachable;
+                    self.schedule.inquiry_failed(&name, reason, None, self.now);
                 }
             },
             Step::Wait(until) => {
@@ -306,7 +407,7 @@ impl World {
         }
         match self.answer() {
             None => {
-                let validity = days(self.now, self.life_days);
+                let validity = lasting(self.now, self.life_s);
                 self.ask("certificate", name);
                 self.valid.insert(name.to_owned(), validity);
                 self.schedule.issued(name, validity, self.now);
@@ -389,8 +490,12 @@ proptest! {
         }
         prop_assert!(world.most("registration", None, 3 * HOUR_S) <= 5);
         prop_assert!(world.most("order", None, 3 * HOUR_S) <= 200);
+        // 5 where they live for six days, as many as Let's Encrypt allows; 4 where they live for longer.
+        let by_limit = (14 * DAY_S / world.life_s).max(4);
+        let by_life = 7 * DAY_S * 3 / (2 * world.life_s);
         for name in &world.all {
-            prop_assert!(world.most("certificate", Some(name), 7 * DAY_S) <= 4);
+            let most = world.most("certificate", Some(name), 7 * DAY_S) as u64;
+            prop_assert!(most <= by_limit + by_life, "{most}");
             prop_assert!(world.most("failed validation", Some(name), HOUR_S) <= 4);
         }
     }
@@ -416,7 +521,7 @@ proptest! {
 fn many_names_wait_for_the_limits_of_an_account_and_of_a_domain() {
     fn after_hours(names: Vec<String>, hours: u64) -> World {
         let mut world = World::with(names, 1);
-        (world.life_days, world.refuses_one_in) = (90, u64::MAX);
+        (world.life_s, world.refuses_one_in) = (90 * DAY_S, u64::MAX);
         while world.now < after(START, hours * HOUR_S) {
             world.is_up = true;
             world.turn();
@@ -430,16 +535,20 @@ fn many_names_wait_for_the_limits_of_an_account_and_of_a_domain() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))] // a year each
+    #![proptest_config(ProptestConfig::with_cases(150))] // a year each, or fifty short lives
 
-    /// With an authority that is well, or is not for some days, no certificate ends before it is renewed.
+    /// With an authority that is well, or is not for some days of a year, no certificate ends before it is renewed.
     #[test]
-    fn no_certificate_ends(seed: u64, down_days in 0_u64..20) {
+    fn no_certificate_ends(
+        seed: u64,
+        down_days in 0_u64..20,
+        life_s in prop::sample::select(vec![6 * HOUR_S, DAY_S, 90 * DAY_S]),
+    ) {
         let mut world = World::new(seed);
-        world.life_days = 90;
+        world.life_s = life_s;
         world.refuses_one_in = u64::MAX;
         let down = after(START, 55 * DAY_S)..after(START, (55 + down_days) * DAY_S);
-        while world.now < after(START, 400 * DAY_S) {
+        while world.now < after(START, (50 * life_s).min(400 * DAY_S)) {
             world.is_up = !down.contains(&world.now);
             world.turn();
             if world.now > after(START, DAY_S) {

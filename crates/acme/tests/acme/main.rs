@@ -13,6 +13,7 @@ mod dns;
 mod external;
 mod front;
 mod go_program;
+mod kept;
 mod pebble;
 mod player;
 mod recorded;

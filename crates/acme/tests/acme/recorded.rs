@@ -99,9 +99,13 @@ impl World {
     }
 
     fn try_open(&self, terms_agreed: bool) -> Result<Automatic, AcmeError> {
+        self.try_open_for(&[self.played.name()], terms_agreed)
+    }
+
+    fn try_open_for(&self, names: &[&str], terms_agreed: bool) -> Result<Automatic, AcmeError> {
         let options = AcmeOptions {
             email: "you@example.org".into(),
-            names: vec![self.played.name().to_owned()],
+            names: names.iter().map(|it| (*it).to_owned()).collect(),
             directory: self.played.front.url("/dir"),
             trusted: self.played.front.trusted(),
             folder: self.state(),
@@ -200,6 +204,21 @@ fn a_certificate_that_cannot_be_read_is_ordered_anew() {
     let mut automatic = world.open();
     assert!(world.served().is_empty());
     automatic.turn(world.now());
+    world.played.check();
+    assert_eq!(world.served().len(), 1);
+}
+
+#[test]
+fn a_name_whose_file_cannot_be_read_keeps_no_other_from_its_certificate() {
+    let world = World::start();
+    let (folder, names) = (world.keep(), ["a.example.org", world.played.name()]);
+    fs::create_dir(folder.join("a.example.org.order.json")).unwrap();
+    let mut automatic = world.try_open_for(&names, true).unwrap();
+    let now = automatic.turn(world.now());
+    let report = automatic.report();
+    let error = report.lock().unwrap().last_error.clone();
+    assert!(error.contains("a.example.org.order.json: "), "{error}");
+    automatic.turn(now);
     world.played.check();
     assert_eq!(world.served().len(), 1);
 }

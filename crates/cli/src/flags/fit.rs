@@ -67,6 +67,7 @@ pub(super) fn check(spec: &ServeSpec, architecture: Architecture) -> Result<(), 
     let given = given(spec);
     rules::check(RULES, &given)?;
     check_tls(spec, &given)?;
+    check_hsts(spec)?;
     check_idle(spec, &given)?;
     refuse_foreign(&given, architecture)
 }
@@ -83,7 +84,6 @@ const OF_TLS: &[&str] = &[
     "tls-handshakes-max",
     "tls-handshake-timeout",
     "https-redirect",
-    "hsts",
 ];
 
 /// An https address needs a certificate, and a certificate an https address.
@@ -134,6 +134,18 @@ fn check_tls(spec: &ServeSpec, given: &Table) -> Result<(), SpecError> {
         return Err(SpecError::new("https-redirect", problem, right));
     }
     Ok(())
+}
+
+/// Responses say it over TLS, and pages of accounts to clients of a proxy that speaks TLS.
+fn check_hsts(spec: &ServeSpec) -> Result<(), SpecError> {
+    let has_https = (spec.listen.iter()).any(|it| matches!(it, Listen::Https(_)));
+    let has_proxy = spec.accounts.accounts.is_some() && !spec.proxy.trust_proxy.is_empty();
+    if spec.tls.hsts.is_none() || has_https || has_proxy {
+        return Ok(());
+    }
+    let problem = "no address of the site speaks TLS";
+    let right = "--listen https://0.0.0.0:443, or --accounts with --trust-proxy";
+    Err(SpecError::new("hsts", problem, right))
 }
 
 /// Options of a protocol or a kind of address that is not there.

@@ -485,6 +485,16 @@ mod tests {
     }
 
     #[test]
+    fn hsts_fits_where_somebody_says_it() {
+        for line in [
+            "--tls self-signed --hsts 1",
+            "--accounts sqlite:a.db --trust-proxy 127.0.0.1 --hsts 0",
+        ] {
+            planned(line, &MACHINE).unwrap_or_else(|it| panic!("{line}: {it}"));
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused_in_one_line() {
         // Options, and what the message names.
         let cases = "\
@@ -507,7 +517,9 @@ mod tests {
             --tls-cert c --tls-key k --tls-key l --listen https://127.0.0.1:1 => --tls-key 1 certificates and 2 keys
             --tls self-signed --tls-cert c --tls-key k => --tls-cert excludes --tls
             --tls signed => --tls signed self-signed
-            --hsts 365 => --hsts no address speaks TLS
+            --hsts 365 => --hsts no address of the site speaks TLS
+            --listen 127.0.0.1:2 --admin-listen https://127.0.0.1:1 --tls self-signed --hsts 1 => --hsts no address of the site
+            --accounts sqlite:a.db --hsts 1 => --hsts no address of the site
             --unix-mode 660 => --unix-mode 660 no address is a Unix socket --listen unix:
             --http2 off --streams-max 7 => --streams-max 7 --http2 off
             --tls-early-data on => --tls-early-data no address speaks TLS

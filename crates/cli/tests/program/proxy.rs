@@ -130,6 +130,27 @@ fn the_log_and_accounts_see_the_same_client_under_every_architecture() {
 }
 
 #[test]
+fn accounts_say_transport_security_to_clients_of_a_proxy() {
+    for (more, said) in [
+        (&[][..], "max-age=31536000"),
+        (&["--hsts", "30"], "max-age=2592000"),
+        (&["--hsts", "0"], "max-age=0"),
+    ] {
+        let site = site();
+        let state = tempfile::tempdir().unwrap();
+        let accounts = format!("sqlite:{}", state.path().join("accounts.db").display());
+        let proxy = ["--accounts", &accounts, "--trust-proxy", "127.0.0.1"];
+        let server = Server::start(site.path(), &[&proxy[..], more].concat());
+        let request = "GET /accounts/login HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                       X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n\r\n";
+        let answer = ask(server.connect(), request).to_lowercase();
+        let name = "strict-transport-security: ";
+        let fields = answer.lines().filter_map(|line| line.strip_prefix(name));
+        assert_eq!(fields.collect::<Vec<_>>(), [said], "{more:?}");
+    }
+}
+
+#[test]
 fn fields_of_who_is_no_trusted_proxy_change_nothing() {
     let forwarded = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
     for trusted in [&[][..], &["--trust-proxy", "192.0.2.1"]] {

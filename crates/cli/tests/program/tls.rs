@@ -360,6 +360,18 @@ fn http_leads_to_https() {
 }
 
 #[test]
+fn accounts_say_transport_security_once() {
+    let (site, state) = (site(), tempfile::tempdir().unwrap());
+    let accounts = format!("sqlite:{}", state.path().join("accounts.db").display());
+    let (server, folder) = start(site.path(), &["--accounts", &accounts, "--hsts", "30"]);
+    let response = get_by_https(&server, folder.path(), "/accounts/login").unwrap();
+    let response = response.to_lowercase();
+    let name = "strict-transport-security: ";
+    let fields = response.lines().filter_map(|line| line.strip_prefix(name));
+    assert_eq!(fields.collect::<Vec<_>>(), ["max-age=2592000"]);
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_in_one_line() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write_pair(one.path());

@@ -54,8 +54,10 @@ spec! {
 /// The authority, if no other is named.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The longest name in DNS, and the longest of its labels.
-const NAME_LEN_MAX: usize = 253;
+/// The longest name: files are called after it (`NAME.order.json.new`), and names of files have 255 bytes at
+/// most. DNS has 253.
+const NAME_LEN_MAX: usize = 240;
+/// The longest label in DNS.
 const LABEL_LEN_MAX: usize = 63;
 
 /// A DNS name that a certificate can be for, in lower case.
@@ -85,9 +87,14 @@ as_text!(DomainName, |text| {
     };
     let last = name.rsplit('.').next().unwrap_or_default();
     let is_address = last.bytes().all(|byte| byte.is_ascii_digit());
-    let is_name = name.len() <= NAME_LEN_MAX && name.split('.').all(is_label);
-    if !is_name || is_address {
+    if is_address || !name.split('.').all(is_label) {
         return Err(ValueError::new("not a DNS name", RIGHT));
+    }
+    if name.len() > NAME_LEN_MAX {
+        return Err(ValueError::new(
+            format!("{} characters, too long for the names of its files", name.len()),
+            format!("{NAME_LEN_MAX} at most"),
+        ));
     }
     if !name.contains('.') {
         return Err(ValueError::new(
@@ -165,6 +172,8 @@ mod tests {
             assert_eq!(text.parse(), Ok(DomainName(name.to_owned())));
         }
         let long = format!("{}.org", "x".repeat(64));
+        let (most, too_long) = ("x.".repeat(119) + "io", "x.".repeat(119) + "org");
+        assert_eq!(most.parse(), Ok(DomainName(most.clone())));
         for (text, part) in [
             ("*.example.org", "(DNS-01)"),
             ("b\u{fc}cher.example", "begins with xn--"),
@@ -177,6 +186,7 @@ mod tests {
             ("../x.org", "not a DNS name"),
             ("", "not a DNS name"),
             (&long, "not a DNS name"),
+            (&too_long, "241 characters"),
         ] {
             let message = text.parse::<DomainName>().unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");

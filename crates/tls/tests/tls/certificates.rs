@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use loadline_proto::Layer as _;
 use loadline_tls::{
-    Authorities, Certificate, Certificates, Profile, TlsClient, TlsOptions, TlsServer,
+    Authorities, Certificate, Certificates, Profile, TlsClient, TlsClientOptions, TlsOptions,
+    TlsServer, Trust,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
@@ -136,6 +138,37 @@ fn the_name_decides() {
     // They are replaced while they are served.
     certificates.replace(vec![certificate(&["other.org"])]);
     assert!(!is_served(&server, &all[0], "first.org"));
+}
+
+#[test]
+fn a_name_that_awaits_its_certificate_gets_no_other() {
+    let first = certificate(&["a.org"]);
+    let trusted = Authorities::one(first.der()).unwrap();
+    let certificates = Arc::new(Certificates::default());
+    certificates.replace_awaiting(vec![first.clone()], vec!["b.org".to_owned()]);
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    let trusting_all = TlsClientOptions {
+        trust: Trust::Anyone,
+        resumes: false,
+        ..TlsClientOptions::trusting(&trusted, Profile::Intermediate)
+    };
+    let client = TlsClient::with(&trusting_all).unwrap();
+    let gets_any = |name: &str| {
+        let mut pair = Pair::handling(&server, &client, name, crate::drive::echo);
+        pair.settle().is_ok() && pair.client.is_open()
+    };
+    for (name, is_served) in [
+        ("a.org", true),
+        ("b.org", false),
+        ("B.org", false),
+        ("unknown.org", true),
+        ("127.0.0.1", true), // no name in the handshake
+    ] {
+        assert_eq!(gets_any(name), is_served, "{name}");
+    }
+    // It comes.
+    certificates.replace(vec![first, certificate(&["b.org"])]);
+    assert!(gets_any("b.org"));
 }
 
 #[test]

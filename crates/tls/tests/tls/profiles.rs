@@ -138,7 +138,7 @@ fn the_suites_of_each_profile_and_the_servers_choice() {
 }
 
 #[test]
-fn keys_are_exchanged_by_the_hybrid_where_the_client_offers_it() {
+fn keys_are_exchanged_by_the_hybrid_where_the_client_prefers_it() {
     let of = |groups: &[&'static dyn SupportedKxGroup]| {
         let provider = CryptoProvider {
             kx_groups: groups.to_vec(),
@@ -148,6 +148,7 @@ fn keys_are_exchanged_by_the_hybrid_where_the_client_offers_it() {
     };
     let (hybrid, x25519) = (kx_group::X25519MLKEM768, kx_group::X25519);
     assert_eq!(of(&[hybrid, x25519]), Some(NamedGroup::X25519MLKEM768));
+    assert_eq!(of(&[x25519, hybrid]), Some(NamedGroup::X25519));
     assert_eq!(of(&[x25519]), Some(NamedGroup::X25519));
     assert_eq!(of(&[kx_group::SECP256R1]), Some(NamedGroup::secp256r1));
     assert_eq!(of(&[kx_group::SECP384R1]), Some(NamedGroup::secp384r1));
