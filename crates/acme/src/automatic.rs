@@ -532,7 +532,10 @@ mod tests {
             let key = KeyPair::generate().unwrap();
             let pem = key.serialize_pem() + &params.self_signed(&key).unwrap().pem();
             let mut it = unreachable(folder.path());
-            let kept = it.authority.state.write(&file("example.org"), pem.as_bytes());
+            let kept = it
+                .authority
+                .state
+                .write(&file("example.org"), pem.as_bytes());
             kept.unwrap();
             it.load("example.org");
             it.turn(UnixTime::now());

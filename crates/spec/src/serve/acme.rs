@@ -92,7 +92,10 @@ as_text!(DomainName, |text| {
     }
     if name.len() > NAME_LEN_MAX {
         return Err(ValueError::new(
-            format!("{} characters, too long for the names of its files", name.len()),
+            format!(
+                "{} characters, too long for the names of its files",
+                name.len()
+            ),
             format!("{NAME_LEN_MAX} at most"),
         ));
     }

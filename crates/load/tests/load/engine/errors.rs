@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadline_base::Buffer;
-use loadline_load::{Arrivals, Control, Expectation, Http2Plan, Loop, Overflow, Plan, Share, engine};
+use loadline_load::{
+    Arrivals, Control, Expectation, Http2Plan, Loop, Overflow, Plan, Share, engine,
+};
 use loadline_proto::{ClientLayer, Connector, FailureCause, Fault, Layer, LayerFailure};
 use loadline_record::{ErrorKind, Tally};
 use loadline_stub::{Listening, Stub, StubOptions};
