@@ -27,7 +27,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(mut connection) = slot.connection.take() else {
             return;
         };
-        if self.site.options.threads_share() {
+        let threads_share = self.site.options.threads_share();
+        if threads_share {
             connection.transport_mut().unsettle(&mut self.driver);
         }
         let client = connection.client();
@@ -39,6 +40,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         };
         slot.missed = Readiness::default();
+        if threads_share {
+            slot.footprint.release(&mut self.thread.memory); // its thread counts what it holds
+        }
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
