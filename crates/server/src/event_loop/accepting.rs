@@ -140,8 +140,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         verdict
     }
 
+    /// One that is dropped needs no other loop for that.
     fn hand_off(&mut self, index: usize, handoff: Handoff) {
-        if index == self.index {
+        if index == self.index || handoff.verdict == Verdict::Drop {
             self.load().connections.fetch_add(1, Relaxed);
             self.take_in(handoff);
         } else {

@@ -121,7 +121,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             self.load().under_way.fetch_sub(1, Relaxed);
             match message {
-                Message::Handoff(handoff) => self.take_in(handoff),
+                Message::Handoff(handoff) => {
+                    self.group.received(&handoff);
+                    self.take_in(handoff);
+                }
                 Message::Moving(moving) => self.take_in_moving(*moving),
                 Message::Move { name, to } => self.begin_move_of(name, to),
                 Message::MakeRoom => {
