@@ -7,10 +7,11 @@ use crate::fairness::{ClientKey, Share};
 
 /// Connections that are answered with 503 at the same time, beside those that the cap counts. Each
 /// needs a descriptor (or a thread) until its client has read the answer.
-const REFUSALS_MAX: usize = 64;
+pub(crate) const REFUSALS_MAX: usize = 64;
 
 /// Connections over the cap that wait until another one was closed for each of them. That may take some
 /// turns, and until then all of them see the same one; a thread that is busy with it ends it later.
+/// As many more may wait until the client with most connections has made room: they are others'.
 pub(crate) const EVICTIONS_MAX: usize = 64;
 
 /// Turns of loops, one after the other, in which an idle connection is looked for in place of one over the
@@ -139,7 +140,11 @@ impl Admission {
         if load.connections < self.connections_max && !load.is_last_descriptor {
             return Verdict::Admit;
         }
-        let most = self.connections_max.saturating_add(EVICTIONS_MAX);
+        let evictions_max = match load.share {
+            Share::Other(_) => 2 * EVICTIONS_MAX,
+            Share::Own(_) | Share::Even => EVICTIONS_MAX,
+        };
+        let most = self.connections_max.saturating_add(evictions_max);
         let refusal = Self::refusal(load.refusals);
         if load.connections >= most && !load.is_last_descriptor {
             return refusal;
@@ -193,6 +198,27 @@ mod tests {
         assert_eq!(at(10, false), Verdict::Refuse);
         assert_eq!(at(10 + EVICTIONS_MAX - 1, true), Verdict::EvictIdle);
         assert_eq!(at(10 + EVICTIONS_MAX, true), Verdict::Refuse);
+    }
+
+    #[test]
+    fn the_client_with_most_connections_does_not_take_all_places_over_the_cap() {
+        let client = ClientKey::of([192, 0, 2, 1].into());
+        let at = |connections, share| {
+            connection(Load {
+                connections,
+                share,
+                ..Load::default()
+            })
+        };
+        let evicts = Verdict::EvictOf {
+            client,
+            only_idle: false,
+        };
+        let (full, most) = (10 + EVICTIONS_MAX, 10 + 2 * EVICTIONS_MAX);
+        assert_eq!(at(full, Share::Own(client)), Verdict::Refuse);
+        assert_eq!(at(full, Share::Other(client)), evicts);
+        assert_eq!(at(most - 1, Share::Other(client)), evicts);
+        assert_eq!(at(most, Share::Other(client)), Verdict::Refuse);
     }
 
     #[test]

@@ -215,13 +215,15 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     thread: &mut ThreadContext<H>,
     hold: &T,
 ) -> (Left, BusyTime) {
-    let driven_since_us = Some(thread.now_us());
+    let (driven_since_us, began) = (Some(thread.now_us()), thread.now());
     let streams = StreamQueue::new(thread.site.options.latency_goal);
     let mut thread = Thread {
         thread,
         hold,
         connection,
         seen: Stage::Up,
+        began,
+        drain_due: None,
         waker: None,
         permit: None,
         busy: BusyTime::default(),
@@ -282,8 +284,12 @@ struct Thread<'c, H: Handler, T, F> {
     thread: &'c mut ThreadContext<H>,
     hold: &'c T,
     connection: &'c mut Connection<Socket<F>>,
-    /// The stage of the shutdown that the session knows.
+    /// The stage of the shutdown that the thread has seen.
     seen: Stage,
+    /// When the thread took the connection up.
+    began: Millis,
+    /// When the session learns of the drain, if it waits for its first bytes until then.
+    drain_due: Option<Millis>,
     /// What wakes this thread for an app's task, once there was one.
     waker: Option<Arc<Waker>>,
     /// Of the app's task that it polls, until it waits.
@@ -299,7 +305,8 @@ struct Thread<'c, H: Handler, T, F> {
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     fn run(&mut self) -> Left {
         loop {
-            if self.thread.site.shutdown.stage() > self.seen
+            let has_news = self.thread.site.shutdown.stage() > self.seen;
+            if (has_news || self.drain_due.is_some())
                 && let Some(left) = self.follow_shutdown()
             {
                 return left;
@@ -544,11 +551,16 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 
     fn follow_shutdown(&mut self) -> Option<Left> {
-        if self.thread.site.shutdown.is_cut(self.thread.now()) {
+        let (shutdown, now) = (&self.thread.site.shutdown, self.thread.now());
+        if shutdown.is_cut(now) {
             return self.cut();
         }
-        self.seen = self.thread.site.shutdown.stage();
-        (self.connection).drain(false, &mut (), &mut self.thread.cx());
+        self.seen = shutdown.stage();
+        let until = shutdown.first_request_until(self.began);
+        // One that is given back has its time at its loop.
+        let may_wait = T::GIVES_BACK || now < until;
+        let is_told = (self.connection).drain(may_wait, &mut (), &mut self.thread.cx());
+        self.drain_due = (!is_told).then_some(until);
         None
     }
 
@@ -556,7 +568,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if T::GIVES_BACK {
             return Some(Left::Waiting); // its owner cuts it
         }
-        self.seen = Stage::Stopping;
+        (self.seen, self.drain_due) = (Stage::Stopping, None);
         self.thread.site.registry.cut.add(1);
         self.connection.abort(CloseReason::Drained);
         None
@@ -567,6 +579,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let deadlines = [
             self.connection.deadline::<()>(),
             self.thread.site.shutdown.cut_at(),
+            self.drain_due,
         ];
         let first = deadlines.into_iter().flatten().min()?;
         Some(first.since(self.thread.now()))
@@ -579,3 +592,6 @@ impl<H: Handler, T, F> Drop for Thread<'_, H, T, F> {
         on_thread::end(&mut self.permit, &self.thread.site, self.thread.now_us());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -353,7 +353,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut is_accept_ready = false;
         for count in 1_u32.. {
             if count.is_multiple_of(EVENTS_PER_TICK) {
-                self.thread.tick_in_long_turn();
+                if D::KEEPS_EVENTS {
+                    self.thread.tick(); // it bounds the turn, with or without a goal
+                } else {
+                    self.thread.tick_in_long_turn();
+                }
             }
             if D::KEEPS_EVENTS && self.thread.now_us() > self.began_us + TURN_MAX_US {
                 self.is_cut_short = true;

@@ -19,6 +19,10 @@ pub(crate) enum Stage {
     Stopping,
 }
 
+/// How long a new connection may take with its first bytes while the server goes down: its connection
+/// was complete, so its request is as good as on its way.
+pub(crate) const FIRST_REQUEST_GRACE_MS: u64 = 250;
+
 /// The flag and the events of a shutdown.
 ///
 /// Two eventfds that are written once and never read: a thread that polls one, now or later, level- or
@@ -28,6 +32,7 @@ pub(crate) enum Stage {
 pub(crate) struct Shutdown {
     ready: AtomicBool,
     stage: AtomicU8,
+    drain_began_ms: AtomicU64,
     cut_at_ms: AtomicU64,
     drain: Waker,
     stop: Waker,
@@ -44,6 +49,7 @@ impl Shutdown {
         Ok(Self {
             ready: AtomicBool::new(true),
             stage: AtomicU8::new(Stage::Up as u8),
+            drain_began_ms: AtomicU64::new(u64::MAX),
             cut_at_ms: AtomicU64::new(u64::MAX),
             drain: Waker::new()?,
             stop: Waker::new()?,
@@ -63,6 +69,7 @@ impl Shutdown {
     /// First stage. Later calls change nothing.
     pub(crate) fn begin_drain(&self, now: Millis, grace: Duration) {
         self.announce();
+        self.drain_began_ms.fetch_min(now.0, Ordering::SeqCst);
         let cut_at = now.after(grace).0;
         let _ =
             self.cut_at_ms
@@ -100,6 +107,13 @@ impl Shutdown {
             u64::MAX => None,
             ms => Some(Millis(ms)),
         }
+    }
+
+    /// Until when a thread waits in a drain for the first bytes of its connection, which began then. One
+    /// that the thread took up later has waited longer: many of them do not hold up the end one by one.
+    pub(crate) fn first_request_until(&self, began: Millis) -> Millis {
+        let drain_began_ms = self.drain_began_ms.load(Ordering::SeqCst);
+        Millis(began.0.min(drain_began_ms) + FIRST_REQUEST_GRACE_MS)
     }
 
     /// Whether what is left has to be cut by `now`.
@@ -155,6 +169,15 @@ mod tests {
         shutdown.begin_drain(Millis(900), Duration::from_secs(1));
         assert_eq!(shutdown.stage(), Stage::Stopping);
         assert_eq!(shutdown.cut_at(), Some(Millis(500)));
+    }
+
+    #[test]
+    fn first_requests_have_their_time_from_the_connection_or_from_the_drain() {
+        let shutdown = Shutdown::new().unwrap();
+        shutdown.begin_drain(Millis(1000), Duration::from_secs(1));
+        shutdown.begin_drain(Millis(1500), Duration::from_secs(1));
+        let until = |began| shutdown.first_request_until(Millis(began)).0;
+        assert_eq!([until(900), until(1000), until(1100)], [1150, 1250, 1250]);
     }
 
     #[test]

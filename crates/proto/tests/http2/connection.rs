@@ -9,7 +9,7 @@ use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting
 use loadline_proto::{
     Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Count, Http2Session,
     HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Security, Session, SessionConfig, Status,
-    StreamId,
+    StreamId, Then,
 };
 
 /// A frame with its payload; of HEADERS the decoded fields, as lines.
@@ -58,6 +58,8 @@ pub struct Connection {
     pub has_finished: bool,
     /// The largest batch.
     pub batch_bytes_max: u64,
+    /// What follows the last batch.
+    pub then: Option<Then>,
 }
 
 macro_rules! cx {
@@ -192,6 +194,7 @@ impl Connection {
             reads: false,
             has_finished: false,
             batch_bytes_max: 0,
+            then: None,
         };
         let peer = Some("127.0.0.1:40000".parse().unwrap());
         connection.session = Some(Http2Session::new(
@@ -479,7 +482,8 @@ impl Connection {
                     self.apps.get_mut(&stream.0).expect("an app").room += room;
                 }
                 Action::Cancel(stream) => self.cancelled.push(stream.0),
-                Action::Send { transmit, .. } => {
+                Action::Send { transmit, then } => {
+                    self.then = Some(then);
                     assert!(self.held.is_none(), "two batches out");
                     assert!(!self.has_finished, "Send after Finish");
                     self.batch_bytes_max = self.batch_bytes_max.max(transmit.remaining());

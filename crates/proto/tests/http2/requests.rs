@@ -1,7 +1,7 @@
 //! Requests and responses.
 
 use loadline_proto::http2::frame::{Kind, PREFACE, flags, frame, number};
-use loadline_proto::{Limits, Security, Session};
+use loadline_proto::{Body, Limits, Security, Session, Then};
 
 use crate::connection::{Connection, Frame};
 
@@ -355,4 +355,29 @@ fn a_request_over_the_wrong_connection_is_421() {
         .filter(|line| line.contains("security"))
         .collect();
     assert_eq!(said, ["strict-transport-security: max-age=7"]);
+}
+
+/// The owner counts the connection as idle from such a batch on, and puts its deadlines off.
+#[test]
+fn a_connection_does_not_rest_while_requests_are_in_progress() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.get(1, "/a").get(3, "/a");
+    assert_eq!(connection.then, Some(Then::Rest), "one after the other");
+
+    connection.post(5, "/p", &[("content-length", "2")]);
+    connection.get(7, "/a");
+    assert_eq!(connection.then, Some(Then::More), "an upload");
+    connection.frame(Kind::Data, flags::END_STREAM, 5, b"xx");
+    assert_eq!(connection.then, Some(Then::Rest));
+
+    connection.get(9, "/block").get(11, "/a");
+    assert_eq!(connection.then, Some(Then::More), "a blocking step");
+    connection.complete(9);
+    assert_eq!(connection.then, Some(Then::Rest));
+
+    connection.get(13, "/task").get(15, "/a");
+    assert_eq!(connection.then, Some(Then::More), "an app's task");
+    connection.answer_with(13, Body::Bytes(b"x".to_vec()));
+    assert_eq!(connection.then, Some(Then::Rest));
 }

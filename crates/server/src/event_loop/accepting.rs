@@ -53,6 +53,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             match listeners.next(self.thread.now(), &self.thread.stats, &mut self.driver)? {
                 Some(NewConnection::Regular(accepted)) => self.assign(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
+                    self.want_room();
                     let new = New {
                         is_last_descriptor: true,
                         ..self.new_connection(&accepted)
@@ -79,6 +80,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// A listener is ready, and there is not even a spare descriptor: evicts the oldest idle connection.
     fn find_descriptor(&mut self) -> io::Result<()> {
+        self.want_room();
         self.show_oldest_idle();
         match (self.group.oldest_idle(), &mut self.listeners) {
             (Some(index), Some(listeners)) if index == self.index => {
@@ -89,6 +91,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             (None, _) => {}
         }
         Ok(())
+    }
+
+    /// Descriptors have run out: idle connections that threads keep come back, so that the oldest can go.
+    fn want_room(&mut self) {
+        self.is_room_short = true;
+        self.want_connections();
     }
 
     /// Finds the loop for a new connection of our own: this one, unless with a shared listener another
@@ -132,8 +140,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         verdict
     }
 
+    /// One that is dropped needs no other loop for that.
     fn hand_off(&mut self, index: usize, handoff: Handoff) {
-        if index == self.index {
+        if index == self.index || handoff.verdict == Verdict::Drop {
             self.load().connections.fetch_add(1, Relaxed);
             self.take_in(handoff);
         } else {

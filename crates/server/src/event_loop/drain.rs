@@ -10,7 +10,7 @@ use super::loop_group::LoopGroup;
 use super::{Acceptance, EventLoop};
 use crate::accept::listener_set::ListenerSet;
 use crate::connection::Connection;
-use crate::shutdown::Stage;
+use crate::shutdown::{FIRST_REQUEST_GRACE_MS, Stage};
 use crate::site::Site;
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
@@ -18,10 +18,6 @@ use crate::transport::Driver;
 use crate::transport::socket::Socket;
 use crate::worker::job::Message;
 use crate::worker::job::Work;
-
-/// How long a new connection may take with its first bytes while the server goes down: its connection
-/// was complete, so its request is as good as on its way.
-const FIRST_REQUEST_GRACE_MS: u64 = 250;
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Follows the stages of a shutdown. First of all, so that requests that come after it are

@@ -20,6 +20,8 @@ pub(crate) struct LoopGroup {
     loops: Box<[LoopHandle]>,
     /// Connections of the whole server, without those that are only refused.
     connections: AtomicUsize,
+    /// Connections to be refused that are on their way to a loop.
+    refusals: AtomicUsize,
     admission: Admission,
     /// Connections by client; `None`: clients are not looked at.
     holdings: Option<Holdings>,
@@ -65,6 +67,7 @@ impl LoopGroup {
         Ok(Arc::new(Self {
             loops: (0..options.loops).map(handle).collect::<io::Result<_>>()?,
             connections: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
             admission: Admission::new(options.connections_max),
             holdings: options.fairness.then(Holdings::default),
             memory: Arc::clone(memory),
@@ -110,7 +113,8 @@ impl LoopGroup {
     }
 
     /// Decides on a new connection and counts it in, unless it is refused. Says which loop takes it:
-    /// the preferred one, or the one with the oldest idle connection if that has to be closed.
+    /// the preferred one, or the one with the oldest idle connection if that has to be closed. `Drop`: no
+    /// other loop does.
     pub(super) fn place(&self, new: New) -> (usize, Verdict) {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed);
         if let Some(holdings) = &self.holdings {
@@ -118,6 +122,7 @@ impl LoopGroup {
         }
         let mut pressure = Pressure {
             connections,
+            refusals: self.refusals.load(Ordering::Relaxed),
             is_last_descriptor: new.is_last_descriptor,
             is_draining: new.is_draining,
             is_memory_full: self.memory.pressure() == MemoryPressure::Full,
@@ -163,7 +168,17 @@ impl LoopGroup {
     pub(super) fn send(&self, index: usize, handoff: Handoff) {
         let connections = &self.loops[index].load.connections;
         connections.fetch_add(1, Ordering::Relaxed);
+        if handoff.verdict == Verdict::Refuse {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        }
         self.post(index, Message::Handoff(handoff));
+    }
+
+    /// A loop has taken a new connection out of its mail.
+    pub(super) fn received(&self, handoff: &Handoff) {
+        if handoff.verdict == Verdict::Refuse {
+            self.refusals.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Sends a connection from one loop to another.
@@ -246,7 +261,12 @@ fn share_limit(fewest: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use loadline_sys::Accepted;
+
     use super::*;
+    use crate::admission::REFUSALS_MAX;
 
     fn at(preferred: usize) -> New {
         New {
@@ -277,6 +297,38 @@ mod tests {
         group.leave(ClientKey::NOBODY);
         group.leave(ClientKey::NOBODY);
         assert_eq!(group.place(at(1)), (1, Verdict::Admit));
+    }
+
+    /// A busy loop had any number of them in its mail.
+    #[test]
+    fn refused_connections_on_their_way_to_a_loop_are_bounded() {
+        let group = group(1, 1, 0);
+        assert_eq!(group.place(at(0)), (0, Verdict::Admit));
+        for _ in 0..REFUSALS_MAX {
+            let (index, verdict) = group.place(at(0));
+            assert_eq!(verdict, Verdict::Refuse);
+            let (_, server) = UnixStream::pair().unwrap();
+            let handoff = Handoff {
+                accepted: Accepted {
+                    socket: server.into(),
+                    peer: None,
+                    listener: 0,
+                },
+                verdict,
+                client: ClientKey::NOBODY,
+                tries: 0,
+            };
+            group.send(index, handoff);
+        }
+        assert_eq!(group.place(at(0)), (0, Verdict::Drop));
+        let mut mail = Vec::new();
+        group.loops[0].mailbox.take(&mut mail);
+        for message in mail {
+            if let Message::Handoff(handoff) = message {
+                group.received(&handoff);
+            }
+        }
+        assert_eq!(group.place(at(0)), (0, Verdict::Refuse));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use loadline_proto::Handler;
+use loadline_proto::{CloseReason, Handler};
 use loadline_sys::{Accepted, Interest};
 
 use super::loop_group::{LoopGroup, New};
@@ -95,7 +95,7 @@ impl<H: Handler> MainLoop<H> {
                     if let Verdict::EvictIdle | Verdict::EvictOf { .. } = handoff.verdict {
                         self.listeners.resume(&mut self.driver)?;
                     }
-                    self.group.send(index, handoff);
+                    self.send(index, handoff);
                 }
                 None => {
                     // Not even a spare descriptor: the oldest idle connection goes.
@@ -114,6 +114,16 @@ impl<H: Handler> MainLoop<H> {
 
     fn hand_over(&mut self, accepted: Accepted) {
         let (index, handoff) = self.place(accepted, false);
+        self.send(index, handoff);
+    }
+
+    /// One that is dropped is closed here: loops have enough others to refuse.
+    fn send(&self, index: usize, handoff: Handoff) {
+        if handoff.verdict == Verdict::Drop {
+            self.stats.core.accepted.add(1);
+            self.stats.core.close(CloseReason::Refused);
+            return;
+        }
         self.group.send(index, handoff);
     }
 

@@ -27,7 +27,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(mut connection) = slot.connection.take() else {
             return;
         };
-        if self.site.options.threads_share() {
+        let threads_share = self.site.options.threads_share();
+        if threads_share {
             connection.transport_mut().unsettle(&mut self.driver);
         }
         let client = connection.client();
@@ -39,6 +40,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         };
         slot.missed = Readiness::default();
+        if threads_share {
+            slot.footprint.release(&mut self.thread.memory); // its thread counts what it holds
+        }
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
@@ -117,7 +121,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             self.load().under_way.fetch_sub(1, Relaxed);
             match message {
-                Message::Handoff(handoff) => self.take_in(handoff),
+                Message::Handoff(handoff) => {
+                    self.group.received(&handoff);
+                    self.take_in(handoff);
+                }
                 Message::Moving(moving) => self.take_in_moving(*moving),
                 Message::Move { name, to } => self.begin_move_of(name, to),
                 Message::MakeRoom => {

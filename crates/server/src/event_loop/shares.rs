@@ -2,6 +2,7 @@
 
 use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
+use loadline_sys::usage;
 
 use super::{Acceptance, EventLoop, Slot, connection_at};
 use crate::fairness::{ClientKey, Occupation};
@@ -14,15 +15,60 @@ const CHOSEN_MAX: usize = 64;
 /// They are chosen anew after this time, since what they do changes.
 const CHOSEN_FOR_MS: u64 = 100;
 
-/// Connections of one client that are closed next, the first one last.
+/// Clients whose connections are chosen at a time: those that have about as many have new ones in turn.
+const LISTS_MAX: usize = 8;
+
+/// The part of a loop's time in which it looks for idle connections of clients that want more of their own:
+/// a tenth at most. In between such clients are refused.
+const LOOK_DIVISOR: u64 = 10;
+
+/// A look that takes less CPU time than this, in microseconds, costs no more than a new connection does:
+/// another one may follow at once.
+const SHORT_LOOK_US: u64 = 20;
+
+/// Connections that are closed next.
 #[derive(Debug, Default)]
 pub(super) struct Victims {
+    lists: Vec<VictimList>,
+    /// When connections may be looked through again for a client's own, in microseconds.
+    look_after_us: u64,
+}
+
+/// Those of one client, the first one last.
+#[derive(Debug)]
+struct VictimList {
     client: ClientKey,
     only_idle: bool,
     until: Millis,
     tokens: Vec<Token>,
     /// There were more than were chosen.
     has_more: bool,
+}
+
+impl Victims {
+    /// Keeps a list, in place of the oldest one if there are many.
+    fn keep(&mut self, list: VictimList) {
+        let by_age = self.lists.iter().enumerate();
+        let oldest = by_age.min_by_key(|(_, list)| list.until);
+        if let Some((oldest, _)) = oldest.filter(|_| self.lists.len() == LISTS_MAX) {
+            self.lists.swap_remove(oldest);
+        }
+        self.lists.push(list);
+    }
+
+    /// All connections were looked through.
+    fn looked(&mut self, began_us: u64, took_us: u64) {
+        if took_us > SHORT_LOOK_US {
+            self.look_after_us = began_us + LOOK_DIVISOR * took_us;
+        }
+    }
+
+    /// Takes the list of this client, if its time is not over.
+    fn take(&mut self, client: ClientKey, only_idle: bool, now: Millis) -> Option<VictimList> {
+        let is_wanted = |list: &VictimList| (list.client, list.only_idle) == (client, only_idle);
+        let at = self.lists.iter().position(is_wanted)?;
+        Some(self.lists.swap_remove(at)).filter(|list| now < list.until)
+    }
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
@@ -51,33 +97,46 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn evict_of(&mut self, client: ClientKey, only_idle: bool) -> bool {
-        let now = self.thread.now();
-        let victims = &self.victims;
-        let is_for_this = victims.client == client && victims.only_idle == only_idle;
-        let is_new = !is_for_this || now >= victims.until;
-        if is_new {
-            self.choose_victims(client, only_idle);
+        let kept = self.victims.take(client, only_idle, self.thread.now());
+        if let Some(mut list) = kept {
+            let has_evicted = self.evict_first(&mut list);
+            if has_evicted || !list.has_more {
+                self.victims.keep(list);
+                return has_evicted;
+            }
         }
-        while let Some(token) = self.victims.tokens.pop() {
+        let Some(mut list) = self.choose_victims(client, only_idle) else {
+            return false;
+        };
+        let has_evicted = self.evict_first(&mut list);
+        self.victims.keep(list);
+        has_evicted
+    }
+
+    /// Closes the first one that may go; `false`: none may.
+    fn evict_first(&mut self, list: &mut VictimList) -> bool {
+        while let Some(token) = list.tokens.pop() {
             let Some(connection) = connection_at(&self.slots, token) else {
                 continue;
             };
             match connection.is_idle::<D>() {
                 true if !connection.is_certainly_idle(&mut self.driver) => continue,
                 true => self.abort(token, CloseReason::Evicted),
-                false if only_idle => continue,
+                false if list.only_idle => continue,
                 false => self.abort(token, CloseReason::OverShare),
             }
             return true;
         }
-        if !is_new && self.victims.has_more {
-            self.victims.until = Millis(0);
-            return self.evict_of(client, only_idle);
-        }
         false
     }
 
-    fn choose_victims(&mut self, client: ClientKey, only_idle: bool) {
+    /// Looks all connections through; `None`: it is too soon for that.
+    fn choose_victims(&mut self, client: ClientKey, only_idle: bool) -> Option<VictimList> {
+        let began_us = self.site.clock.now_us();
+        if only_idle && began_us < self.victims.look_after_us {
+            return None;
+        }
+        let cpu_before = usage::thread_cpu();
         let mut found: Vec<(Occupation, Token)> = (0..self.slots.slot_count())
             .filter_map(|index| {
                 let token = self.slots.token_at(index)?;
@@ -91,13 +150,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             })
             .collect();
         found.sort_unstable_by_key(|(occupation, token)| (*occupation, token.index));
-        self.victims.has_more = found.len() > CHOSEN_MAX;
+        let took = usage::thread_cpu().saturating_sub(cpu_before);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or_default();
+        self.victims.looked(began_us, took_us);
         let chosen = found.iter().take(CHOSEN_MAX).rev();
-        self.victims.tokens.clear();
-        self.victims.tokens.extend(chosen.map(|(_, token)| *token));
-        self.victims.client = client;
-        self.victims.only_idle = only_idle;
-        self.victims.until = Millis(self.thread.now().0 + CHOSEN_FOR_MS);
+        Some(VictimList {
+            client,
+            only_idle,
+            until: Millis(self.thread.now().0 + CHOSEN_FOR_MS),
+            tokens: chosen.map(|(_, token)| *token).collect(),
+            has_more: found.len() > CHOSEN_MAX,
+        })
     }
 }
 
@@ -109,4 +172,48 @@ pub(super) fn occupation<D: Driver>(slot: &Slot<D::Transport>) -> Option<Occupat
         Some(since) => Occupation::Slow(since),
         None => Occupation::Served,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(number: u8) -> ClientKey {
+        ClientKey::of([192, 0, 2, number].into())
+    }
+
+    /// Two clients in turn had all connections looked through for each new one.
+    #[test]
+    fn clients_that_come_in_turn_keep_their_lists() {
+        let mut victims = Victims::default();
+        let clients = LISTS_MAX as u8;
+        for number in 0..=clients {
+            victims.keep(VictimList {
+                client: client(number),
+                only_idle: true,
+                until: Millis(100 + u64::from(number)),
+                tokens: Vec::new(),
+                has_more: false,
+            });
+        }
+        assert!(victims.take(client(0), true, Millis(0)).is_none());
+        assert!(victims.take(client(1), false, Millis(0)).is_none());
+        for _ in 0..3 {
+            for number in 1..=clients {
+                let list = victims.take(client(number), true, Millis(0)).unwrap();
+                victims.keep(list);
+            }
+        }
+        assert!(victims.take(client(1), true, Millis(101)).is_none());
+        assert!(victims.take(client(2), true, Millis(101)).is_some());
+    }
+
+    #[test]
+    fn long_looks_take_a_tenth_of_the_time() {
+        let mut victims = Victims::default();
+        victims.looked(1000, SHORT_LOOK_US);
+        assert_eq!(victims.look_after_us, 0);
+        victims.looked(1000, 80);
+        assert_eq!(victims.look_after_us, 1800);
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Duration;
 
 use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
 use loadline_sys::Accepted;
@@ -86,6 +87,26 @@ pub(super) fn event_loops<H: Handler, D: Driver>(handler: H, loops: usize) -> Ve
 fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
     let handler = Hello(Fields::default().with("X", "y"));
     event_loops(handler, 1).pop().unwrap()
+}
+
+/// A loop whose clock the test moves.
+fn event_loop_at<H: Handler, D: Driver>(
+    now_us: &'static AtomicU64,
+    handler: H,
+    latency_goal: Option<Duration>,
+) -> EventLoop<H, D> {
+    let options = ServerOptions {
+        loops: 1,
+        latency_goal,
+        ..ServerOptions::default()
+    };
+    let site = site_of(config_of(handler), options);
+    let site = Arc::new(Site {
+        clock: Clock::simulated(now_us),
+        ..Arc::into_inner(site).unwrap()
+    });
+    let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+    EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
 }
 
 pub(super) fn connect<H: Handler, D: Driver>(event_loop: &mut EventLoop<H, D>) -> UnixStream {
@@ -303,18 +324,9 @@ impl Handler for Untidy {
 #[test]
 fn a_loop_without_requests_has_the_handler_give_back_what_is_left() {
     let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
-    let options = ServerOptions {
-        loops: 1,
-        ..ServerOptions::default()
-    };
-    let site = site_of(config_of(Untidy(AtomicUsize::new(0))), options);
-    let site = Arc::new(Site {
-        clock: Clock::simulated(now_us),
-        ..Arc::into_inner(site).unwrap()
-    });
-    let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
-    let mut event_loop: EventLoop<Untidy, Epoll> =
-        EventLoop::new(0, &site, &group, None, Vec::new()).unwrap();
+    let handler = Untidy(AtomicUsize::new(0));
+    let mut event_loop =
+        event_loop_at::<_, Epoll>(now_us, handler, ServerOptions::default().latency_goal);
     let mut client = connect(&mut event_loop);
     client.write_all(GET).unwrap();
     while event_loop.thread.stats.core.requests() == 0 {
@@ -335,4 +347,44 @@ fn a_loop_without_requests_has_the_handler_give_back_what_is_left() {
         assert_eq!(event_loop.releases_at, next_ms.map(Millis), "at {at_ms} ms");
     }
     assert_eq!(event_loop.begin_wait(), None, "it sleeps on");
+}
+
+/// Takes a millisecond for each request.
+struct Slow(&'static AtomicU64);
+
+impl Handler for Slow {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        self.0.fetch_add(1000, Relaxed);
+        Outcome::Ready
+    }
+}
+
+/// Without a latency goal the time stood still until the turn had ended.
+#[test]
+fn a_turn_of_a_proactor_is_bounded_without_a_latency_goal() {
+    const REQUESTS: u64 = 40;
+    if !has_rings() {
+        return;
+    }
+    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let mut event_loop = event_loop_at::<_, RingDriver>(now_us, Slow(now_us), None);
+    let mut clients = Vec::new();
+    for _ in 0..REQUESTS {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        client.write_all(GET).unwrap();
+        take_in(&mut event_loop, server);
+        clients.push(client);
+    }
+    let mut answered = 0;
+    while answered < REQUESTS {
+        event_loop.turn().unwrap();
+        let requests = event_loop.thread.stats.core.requests();
+        assert!(requests - answered <= u64::from(EVENTS_PER_TICK));
+        answered = requests;
+    }
 }

@@ -16,7 +16,7 @@ use crate::connection::tests::{Distant, GET};
 use crate::event_loop::loop_group::LoopGroup;
 use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
-use crate::options::{ServerOptions, SocketIo};
+use crate::options::{Architecture, ServerOptions, SocketIo};
 use crate::site::tests::{Quiet, config_of, site_of};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
@@ -42,6 +42,10 @@ impl<H: Handler> Server<H> {
             latency_goal,
             ..ServerOptions::default()
         };
+        Self::with_options(config, options)
+    }
+
+    fn with_options(config: Arc<SharedConfig<H>>, options: ServerOptions) -> Self {
         let site = site_of(config, options);
         let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
         let (workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
@@ -232,6 +236,51 @@ fn a_handshake_whose_client_has_left_is_not_computed() {
         let total = server.event_loop.site.registry.snapshot(0).total;
         assert_eq!((total.abandoned, total.jobs), (1, 0));
     }
+}
+
+/// A pool of one thread, which gives each connection back as soon as it waits.
+fn sharing() -> Server<Quiet> {
+    let options = ServerOptions {
+        architecture: Architecture::ThreadPool,
+        threads: 1,
+        ..ServerOptions::default()
+    };
+    let mut server = Server::with_options(config_of(Quiet), options.with_parts());
+    server.event_loop.is_room_short = true;
+    server.event_loop.want_connections();
+    server
+}
+
+/// The thread that keeps it counts what it holds. Beside that it counted in the loop's account, too.
+#[test]
+fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
+    let mut server = sharing();
+    let mut client = connect(&mut server.event_loop);
+    let token = server.event_loop.slots.token_at(0).unwrap();
+    let counted = |server: &Server<Quiet>| {
+        let slot = server.event_loop.slots.get(token).unwrap();
+        slot.footprint.bytes()
+    };
+    assert!(counted(&server) > 0);
+    client.write_all(GET).unwrap();
+    server.event_loop.hand_over(token);
+    assert_eq!(counted(&server), 0);
+    assert_eq!(answers(&server.answer(&mut client)), 1);
+    assert!(counted(&server) > 0);
+}
+
+/// The thread closed it. Its first request may be on its way, and its loop gives it the time for that.
+#[test]
+fn a_new_connection_comes_back_from_its_thread_in_a_drain() {
+    let mut server = sharing();
+    let _client = connect(&mut server.event_loop);
+    let token = server.event_loop.slots.token_at(0).unwrap();
+    server.event_loop.hand_over(token);
+    let site = Arc::clone(&server.event_loop.site);
+    (site.shutdown).begin_drain(site.clock.now(), Duration::from_secs(10));
+    server.work();
+    server.event_loop.drain_mailbox();
+    assert!(connection_at(&server.event_loop.slots, token).is_some());
 }
 
 /// The socket was in no poller yet, and what has left was little.

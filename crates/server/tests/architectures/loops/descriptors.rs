@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use loadline_proto::Limits;
 use loadline_server::{Accept, Architecture, ServerOptions};
 
 use super::util::*;
@@ -17,6 +18,8 @@ on_loops! {
 const DESCRIPTORS: u64 = 60;
 /// More clients than that.
 const CLIENTS: usize = 80;
+/// Threads of a pool, with a descriptor each: more than what is left for connections.
+const THREADS: usize = 25;
 
 /// Not a test of its own: what the other process does.
 #[test]
@@ -24,10 +27,16 @@ fn server_in_a_child() {
     as_child(DESCRIPTORS, |what| {
         let (name, accept) = what.split_once(' ').unwrap();
         let architecture = Architecture::parse(name).unwrap();
-        start(ServerOptions {
+        let options = ServerOptions {
             accept: Accept::parse(accept).unwrap(),
+            threads: THREADS,
             ..options(architecture, 2, CLIENTS)
-        })
+        };
+        let limits = Limits {
+            idle_timeout_ms: 600_000, // longer than any test
+            ..Limits::default()
+        };
+        start_with(options, TestHandler::default(), limits)
     });
 }
 
@@ -90,4 +99,25 @@ fn at_the_limit_with_none_idle_one_is_refused_and_nothing_spins(architecture: Ar
             "one for each accepting thread: {log}"
         );
     }
+}
+
+/// The threads kept all connections, and their loop knew of no idle one that could go.
+#[test]
+fn at_the_limit_threads_that_share_give_up_idle_connections() {
+    let server = child(Architecture::ThreadPool, Accept::Shared);
+    let mut clients: Vec<Client> = Vec::new();
+    let mut is_served = || {
+        let mut client = Client::connect(server.address);
+        client.ask("/");
+        let answer = client.answer();
+        clients.push(client);
+        answer.is_ok_and(|answer| answer.status == 200)
+    };
+    let mut served = 0;
+    while served < CLIENTS && is_served() {
+        served += 1;
+    }
+    eventually(is_served); // the first one may have been refused
+    drop(clients);
+    server.end();
 }
