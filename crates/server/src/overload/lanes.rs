@@ -289,8 +289,10 @@ mod tests {
             assert!(control.take(now_us, &charge(false), 900_000, 10).is_err());
         }
         assert!(control.of(Lane::Files).is_lasting());
-        // One that came alone, and has hardly waited, says that it is over.
+        // One that came alone, and has hardly waited, says that it is over if no other waits.
         assert_eq!(control.take(3_000_000, &charge(true), 1_000, 10), Ok(()));
+        assert!(control.of(Lane::Files).is_lasting());
+        assert_eq!(control.take(3_000_000, &charge(true), 1_000, 0), Ok(()));
         assert!(!control.of(Lane::Files).is_lasting());
     }
 
