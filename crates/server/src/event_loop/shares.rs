@@ -18,13 +18,9 @@ const CHOSEN_FOR_MS: u64 = 100;
 /// Clients whose connections are chosen at a time: those that have about as many have new ones in turn.
 const LISTS_MAX: usize = 8;
 
-/// The part of a loop's time in which it looks for idle connections of clients that want more of their own:
-/// a tenth at most. In between such clients are refused.
+/// The part of a loop's time in which it looks in vain for idle connections of clients that want more of
+/// their own: a tenth at most. In between such clients are refused.
 const LOOK_DIVISOR: u64 = 10;
-
-/// A look that takes less CPU time than this, in microseconds, costs no more than a new connection does:
-/// another one may follow at once.
-const SHORT_LOOK_US: u64 = 20;
 
 /// Connections that are closed next.
 #[derive(Debug, Default)]
@@ -56,11 +52,9 @@ impl Victims {
         self.lists.push(list);
     }
 
-    /// All connections were looked through.
-    fn looked(&mut self, began_us: u64, took_us: u64) {
-        if took_us > SHORT_LOOK_US {
-            self.look_after_us = began_us + LOOK_DIVISOR * took_us;
-        }
+    /// All connections were looked through, and none was found.
+    fn looked_in_vain(&mut self, began_us: u64, took_us: u64) {
+        self.look_after_us = began_us + LOOK_DIVISOR * took_us;
     }
 
     /// Takes the list of this client, if its time is not over.
@@ -150,9 +144,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             })
             .collect();
         found.sort_unstable_by_key(|(occupation, token)| (*occupation, token.index));
-        let took = usage::thread_cpu().saturating_sub(cpu_before);
-        let took_us = u64::try_from(took.as_micros()).unwrap_or_default();
-        self.victims.looked(began_us, took_us);
+        if found.is_empty() {
+            let took = usage::thread_cpu().saturating_sub(cpu_before);
+            let took_us = u64::try_from(took.as_micros()).unwrap_or_default();
+            self.victims.looked_in_vain(began_us, took_us);
+        }
         let chosen = found.iter().take(CHOSEN_MAX).rev();
         Some(VictimList {
             client,
@@ -209,11 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn long_looks_take_a_tenth_of_the_time() {
+    fn looks_in_vain_take_a_tenth_of_the_time() {
         let mut victims = Victims::default();
-        victims.looked(1000, SHORT_LOOK_US);
-        assert_eq!(victims.look_after_us, 0);
-        victims.looked(1000, 80);
+        victims.looked_in_vain(1000, 80);
         assert_eq!(victims.look_after_us, 1800);
     }
 }
