@@ -115,7 +115,8 @@ pub struct Limits {
     /// Time for the handshake of a layer such as TLS, at any speed. 10 s: two round trips by way of a
     /// satellite, and packets lost on the way.
     pub handshake_timeout_ms: u64,
-    /// Time for a head: a drip of one byte a second ends after 30 s.
+    /// Time for a head: 10 s at any speed, then for 500 bytes a second, 30 s in all. A drip of one byte a second
+    /// ends after 10 s.
     pub head_pace: Pace,
     /// Time for a body, until an app's answer has begun. Content counts, its framing does not: a chunk-size
     /// line or the trailers have the grace from where they began.

@@ -235,7 +235,7 @@ spec! {
         #[arg(long, value_name = "N", default_value = "128")]
         pub streams_max: Preset<Count<1, 10_000>>,
 
-        /// Time allowed to receive a whole request head, at any speed.
+        /// Time allowed to receive a whole request head; after 10 s of it, at 500 bytes a second at least.
         #[arg(long, value_name = "TIME", default_value = "30s")]
         pub head_timeout: Preset<AnyTime>,
 

@@ -14,10 +14,12 @@ pub(crate) const CAPACITY_MORE: &str = "\
 Examples:
   loadline lab capacity --slo 'p99 < 50ms, errors < 0.1%' http://127.0.0.1:8080/
       the highest rate that a running server holds
-  loadline lab capacity --slo 'p99.9 < 20ms' --server-pid 4711 -c 2000 http://127.0.0.1:8080/
+  loadline lab capacity --slo 'p99.9 < 20ms, errors < 0.1%' --server-pid 4711 -c 2000 http://127.0.0.1:8080/
       the same with 2000 connections, and what limits the server
-  loadline lab capacity --slo 'p99 < 50ms' -- loadline serve {root} --listen 127.0.0.1:{port}
+  loadline lab capacity --slo 'p99 < 50ms, errors < 0.1%' -- loadline serve {root} --listen 127.0.0.1:{port}
       a fresh server for each trial, on CPUs of its own where there are several
+
+Without a condition on errors, a server that refuses quickly (503) would pass.
 
 Exit codes:
   0    an interval as narrow as wanted was found

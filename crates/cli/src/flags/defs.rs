@@ -23,10 +23,10 @@ Examples:
   loadline serve public --listen 0.0.0.0:80 --listen '[::]:80' --access-log /var/log/loadline.log
       a site for everyone, with a log that SIGHUP reopens
   loadline serve public --listen https://0.0.0.0:443 --tls-cert c.pem --tls-key k.pem
-      by https, with a certificate that is read again when it changes
+      over https, with a certificate that is read again when it changes
   loadline serve public --listen 0.0.0.0:80 --listen https://0.0.0.0:443 \\
       --acme you@example.org --acme-domain example.org --acme-agree-to-terms
-      by http and https, with a certificate of Let's Encrypt that is renewed
+      over http and https, with a certificate of Let's Encrypt that is renewed
   loadline serve --tls self-signed
       the current directory on https://127.0.0.1:8443/, with a certificate for trying things out
   loadline serve public --listen unix:/run/loadline.sock --trust-proxy unix
@@ -42,11 +42,13 @@ Signals:
                    for the delay, then drain; a second signal drains at once, a third one exits
   SIGHUP           reopen the access log and the connection log; read certificates again";
 
+const MORE_EXIT_CODES: &str = "Other commands list their exit codes with --help.";
+
 /// A web server for Linux that knows how much load it can carry.
 #[derive(Debug, Parser)]
 #[command(name = "loadline", version, disable_help_subcommand = true,
-    after_help = format!("{}\n\n{}\n\n{}", of("serve", EXIT_CODES), of("load", LOAD_EXIT_CODES),
-        of("lab", LAB_EXIT_CODES)))]
+    after_help = format!("{}\n\n{}\n\n{}\n\n{MORE_EXIT_CODES}", of("serve", EXIT_CODES),
+        of("load", LOAD_EXIT_CODES), of("lab run, lab paper and lab compare", LAB_EXIT_CODES)))]
 pub(crate) struct Loadline {
     /// What to do.
     #[command(subcommand)]

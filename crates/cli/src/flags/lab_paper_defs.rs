@@ -72,8 +72,8 @@ pub(crate) struct LabCompareFlags {
 /// Which part of a plan is run, and where to.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabGridFlags {
-    /// Run the whole grid: with the paper's own parameters, or with more and longer trials of a
-    /// comparison. Prints first how long it takes.
+    /// Of a paper: run its whole grid, near to the paper's own parameters. Of a comparison: run more and
+    /// longer trials. Prints first how long it takes.
     #[arg(long)]
     pub(crate) full: bool,
 
@@ -81,7 +81,7 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "SERIES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// Length of each trial, in place of the plan's.
+    /// Length of each trial in seconds, in place of the plan's.
     #[arg(long, value_name = "S")]
     pub(crate) seconds: Option<f64>,
 
@@ -89,8 +89,8 @@ pub(crate) struct LabGridFlags {
     #[arg(long, value_name = "N")]
     pub(crate) replicates: Option<u32>,
 
-    /// The folder of the run [default: runs/PAPER, runs/compare; with --full runs/PAPER-full; with
-    /// --focus the text behind it].
+    /// The folder of the run [default: runs/ and the name of the paper or plan; with --full followed by
+    /// -full, with --focus by its text].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 

@@ -70,6 +70,7 @@ fn command(profile: &Path) -> Command {
         "/usr/bin/chromium",
         "/usr/bin/chromium-browser",
         "/usr/bin/google-chrome",
+        "/snap/bin/chromium",
     ]
     .into_iter()
     .find(|path| Path::new(path).exists())

@@ -7,6 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::{Message, WebSocket};
 
-const PROGRAM: &str = "/usr/bin/firefox-esr";
+/// Debian's and Mozilla's packages; `x` looks for the same.
+const PROGRAMS: [&str; 2] = ["/usr/bin/firefox-esr", "/usr/bin/firefox"];
 /// How long the browser may be silent while something is awaited: its first page takes a minute on a
 /// machine that is busy.
 const GRACE: Duration = Duration::from_secs(300);
@@ -237,7 +239,11 @@ impl Drop for Firefox {
 /// Starts the process; returns where it is reached: `ws://127.0.0.1:PORT`.
 fn start(profile: &TempDir) -> (Child, String) {
     let (reader, writer) = io::pipe().expect("a pipe");
-    let mut command = Command::new(PROGRAM);
+    let program = PROGRAMS
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .expect("Firefox is missing; install it with: apt-get install firefox-esr");
+    let mut command = Command::new(program);
     command
         .args(["--headless", "--no-remote", "--remote-debugging-port", "0"])
         .arg("--profile")
@@ -248,7 +254,7 @@ fn start(profile: &TempDir) -> (Child, String) {
         .stderr(writer);
     let child = die_with_parent(&mut command)
         .spawn()
-        .unwrap_or_else(|error| panic!("{PROGRAM}: {error}: apt-get install firefox-esr"));
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
     drop(command); // and with it the pipe's other end
     let mut lines = BufReader::new(reader).lines();
     let mut said = String::new();

@@ -59,7 +59,7 @@ spec! {
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         pub tls_key: Vec<FilePath>,
 
-        /// Make a certificate at the start, for trying things out: browsers warn of it. Without
+        /// Make a certificate at startup, for trying things out: browsers warn of it. Without
         /// --listen the server is at https://127.0.0.1:8443.
         #[arg(long, value_name = "SOURCE", value_parser = named::<CertificateSource>())]
         pub tls: Option<Named<CertificateSource>>,
