@@ -360,7 +360,8 @@ fn static_files(
             "--spa {page}: no such file in {root}; right would be a page there, such as index.html"
         )));
     }
-    let files = StaticFiles::new(root, options)
+    // As it was given: a link in it is followed again when it leads elsewhere.
+    let files = StaticFiles::new(&plan.flags.root, options)
         .map_err(|error| Failure::usage(format!("DIR {}: {error}", root.display())))?;
     Ok(Arc::new(files))
 }
