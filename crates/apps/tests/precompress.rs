@@ -194,6 +194,18 @@ fn what_is_stale_is_made_anew_or_removed() {
     assert!(!root.join("noise.txt.gz").exists() && !root.join("short.txt.gz").exists());
 }
 
+/// It counted as up to date, and was served in place of the newer file for good.
+#[test]
+fn a_change_within_the_same_second_makes_neighbours_stale() {
+    let site = site();
+    let root = site.path();
+    run(root, &options());
+    let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_500_000_000_623_456_789);
+    set_modified(&root.join("a.js"), later);
+    let (summary, _) = run(root, &options());
+    assert_eq!((summary.written, summary.up_to_date), (3, 6), "{summary}");
+}
+
 #[test]
 fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
     let site = site();
