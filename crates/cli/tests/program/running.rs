@@ -225,7 +225,7 @@ fn content_options_reach_the_files() {
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
     assert_eq!(content, "<p>gone fishing</p>");
     std::fs::write(root.join("list/a.own"), "text").unwrap();
-    let more = "--hidden --listing --spa index.html --cache-control .css:max-age=77 \
+    let more = "--hidden --listing --spa /index.html --cache-control .css:max-age=77 \
          --media-type .own=text/x-own --media-type css=application/x-css";
     let open = Server::start(root, &more.split_ascii_whitespace().collect::<Vec<_>>());
     assert_eq!(open.get("/.hidden"), "dot");
