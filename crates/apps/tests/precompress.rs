@@ -216,11 +216,38 @@ fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
         .unwrap()
         .set_modified(old)
         .unwrap();
-    // What a run that was killed has left behind is used again.
+    // What a run that was killed has left behind is no obstacle.
     fs::write(root.join(".a.js.zst.loadline-tmp"), "half").unwrap();
     let (summary, reported) = run(root, &options());
     assert_eq!(reported, [root.join("a.js.gz")]);
     assert_eq!((summary.failed, summary.written), (1, 8));
+    assert!(!names(root).iter().any(|name| name.ends_with("tmp")));
+}
+
+/// It was opened again, which a read-only one does not allow: the run after a killed one failed.
+#[test]
+fn what_a_killed_run_has_left_behind_is_not_opened() {
+    let site = site();
+    let root = site.path();
+    let read_only = fs::Permissions::from_mode(0o444);
+    let left = root.join(".a.js.gz.loadline-tmp");
+    fs::write(&left, "half").unwrap();
+    for path in [&left, &root.join("a.js")] {
+        fs::set_permissions(path, read_only.clone()).unwrap();
+    }
+    // Root may open the other, and this one as little as anybody.
+    symlink("picture.png", root.join(".a.js.br.loadline-tmp")).unwrap();
+    let (summary, reported) = run(root, &options());
+    assert_eq!(reported, Vec::<PathBuf>::new());
+    assert_eq!((summary.failed, summary.written), (0, 9));
+    for suffix in ["gz", "br"] {
+        let neighbour = root.join(format!("a.js.{suffix}"));
+        assert!(decoded(&neighbour) == text().as_bytes(), "{suffix}");
+        let mode = fs::metadata(&neighbour).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o444);
+    }
+    let picture = fs::read_to_string(root.join("picture.png")).unwrap();
+    assert!(picture == text(), "what the link leads to stays as it was");
     assert!(!names(root).iter().any(|name| name.ends_with("tmp")));
 }
 
