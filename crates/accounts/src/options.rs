@@ -35,8 +35,10 @@ pub struct Options {
     pub pool_interval: Duration,
     /// Connections that are opened at the start. Unless it is 0, none is closed for being idle or old.
     pub pool_min: u32,
-    /// How long a request waits for one of them, or for one to be opened.
+    /// How long a request waits while all of them are in use.
     pub pool_wait: Duration,
+    /// How long one may take to be opened; then the database counts as gone.
+    pub connect_timeout: Duration,
     /// How long a statement may take.
     pub statement_timeout: Duration,
     /// How long the database is waited for at the start.
@@ -87,6 +89,8 @@ impl Options {
             pool_interval: Duration::from_millis(loadline_capacity::sizing::INTERVAL_MS),
             pool_min: 0,
             pool_wait: Duration::from_secs(2),
+            // Some round trips, with those of TLS; a request waits for it while the database is gone.
+            connect_timeout: Duration::from_secs(2),
             statement_timeout: Duration::from_secs(5),
             start_timeout: Duration::from_secs(30),
             hash_cost: HashCost::default(),

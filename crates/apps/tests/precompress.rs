@@ -194,6 +194,18 @@ fn what_is_stale_is_made_anew_or_removed() {
     assert!(!root.join("noise.txt.gz").exists() && !root.join("short.txt.gz").exists());
 }
 
+/// It counted as up to date, and was served in place of the newer file for good.
+#[test]
+fn a_change_within_the_same_second_makes_neighbours_stale() {
+    let site = site();
+    let root = site.path();
+    run(root, &options());
+    let later = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_500_000_000_623_456_789);
+    set_modified(&root.join("a.js"), later);
+    let (summary, _) = run(root, &options());
+    assert_eq!((summary.written, summary.up_to_date), (3, 6), "{summary}");
+}
+
 #[test]
 fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
     let site = site();
@@ -204,11 +216,38 @@ fn what_goes_wrong_with_a_file_is_reported_and_the_rest_is_done() {
         .unwrap()
         .set_modified(old)
         .unwrap();
-    // What a run that was killed has left behind is used again.
+    // What a run that was killed has left behind is no obstacle.
     fs::write(root.join(".a.js.zst.loadline-tmp"), "half").unwrap();
     let (summary, reported) = run(root, &options());
     assert_eq!(reported, [root.join("a.js.gz")]);
     assert_eq!((summary.failed, summary.written), (1, 8));
+    assert!(!names(root).iter().any(|name| name.ends_with("tmp")));
+}
+
+/// It was opened again, which a read-only one does not allow: the run after a killed one failed.
+#[test]
+fn what_a_killed_run_has_left_behind_is_not_opened() {
+    let site = site();
+    let root = site.path();
+    let read_only = fs::Permissions::from_mode(0o444);
+    let left = root.join(".a.js.gz.loadline-tmp");
+    fs::write(&left, "half").unwrap();
+    for path in [&left, &root.join("a.js")] {
+        fs::set_permissions(path, read_only.clone()).unwrap();
+    }
+    // Root may open the other, and this one as little as anybody.
+    symlink("picture.png", root.join(".a.js.br.loadline-tmp")).unwrap();
+    let (summary, reported) = run(root, &options());
+    assert_eq!(reported, Vec::<PathBuf>::new());
+    assert_eq!((summary.failed, summary.written), (0, 9));
+    for suffix in ["gz", "br"] {
+        let neighbour = root.join(format!("a.js.{suffix}"));
+        assert!(decoded(&neighbour) == text().as_bytes(), "{suffix}");
+        let mode = fs::metadata(&neighbour).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o444);
+    }
+    let picture = fs::read_to_string(root.join("picture.png")).unwrap();
+    assert!(picture == text(), "what the link leads to stays as it was");
     assert!(!names(root).iter().any(|name| name.ends_with("tmp")));
 }
 

@@ -352,16 +352,19 @@ fn static_files(
         },
         ..defaults
     };
-    if let Some(page) = &content.spa
-        && !root.join(page).is_file()
-    {
-        let root = root.display();
+    // As it was given: a link in it is followed again when it leads elsewhere.
+    let files = StaticFiles::new(&plan.flags.root, options)
+        .map_err(|error| Failure::usage(format!("DIR {}: {error}", root.display())))?;
+    if let (Some(page), Err(status)) = (&content.spa, files.check_fallback()) {
+        let why = match status == loadline_proto::Status::NOT_FOUND {
+            true => "no such file in",
+            false => "hidden, not to be read, or not within",
+        };
         return Err(Failure::usage(format!(
-            "--spa {page}: no such file in {root}; right would be a page there, such as index.html"
+            "--spa {page}: {why} {}; right would be a page there, such as index.html",
+            root.display()
         )));
     }
-    let files = StaticFiles::new(root, options)
-        .map_err(|error| Failure::usage(format!("DIR {}: {error}", root.display())))?;
     Ok(Arc::new(files))
 }
 

@@ -186,7 +186,7 @@ fn pool_options<D: Driver>(options: &Options, opened: &Arc<Count>) -> PoolOption
     let opened = Arc::clone(opened);
     let pool = PoolOptions::new()
         .max_connections(options.pool_bounds().max)
-        .acquire_timeout(options.pool_wait)
+        .acquire_timeout(options.connect_timeout) // `permit` waits for a free one
         .test_before_acquire(false)
         .after_connect(move |_, _| {
             opened.add(1);

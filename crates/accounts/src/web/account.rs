@@ -229,10 +229,15 @@ pub(super) async fn delete(request: PageRequest, sent: Sent) -> Result<Response,
 
 pub(super) async fn logout(request: PageRequest, sent: Sent) -> Result<Response, Failure> {
     let form = read(sent)?;
-    if !request.visitor.sessions.is_empty() {
+    let has_session = !request.visitor.sessions.is_empty();
+    if has_session {
         request.check_form(&request.visitor.sessions, &form.token)?;
         request.end_sessions().await?;
     }
     let response = request.app.redirect("/?after=logout");
-    Ok(request.with_cookie(response, Cookie::Session, None))
+    // Browsers send other sites' forms without this cookie, so it may be there all the same.
+    Ok(match has_session {
+        true => request.with_cookie(response, Cookie::Session, None),
+        false => response,
+    })
 }

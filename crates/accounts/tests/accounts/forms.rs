@@ -206,6 +206,20 @@ async fn a_form_sent_by_another_site_does_nothing() {
     assert!(!ada.is_in().await);
 }
 
+/// Without cookies it is not checked, and its response took the browser's cookie: any site could send it.
+#[tokio::test]
+async fn logging_out_without_a_session_ends_no_cookie() {
+    let site = Site::on_sqlite().await;
+    let mut ada = Client::new(&site.router);
+    ada.enter("ada").await;
+    let kept = std::mem::take(&mut ada.cookies);
+    let answer = ada.post("/accounts/logout", &[]).await;
+    answer.leads_to("/accounts/?after=logout");
+    assert_eq!(answer.field("set-cookie"), "");
+    ada.cookies = kept;
+    assert!(ada.is_in().await);
+}
+
 #[tokio::test]
 async fn forms_that_cannot_be_read_are_refused_with_the_reason() {
     let site = Site::on_sqlite().await;

@@ -52,6 +52,7 @@ async fn drains(server: &Server) {
 async fn dies_under_load(server: &mut Server) {
     let site = Site::on(&server.database("outage").await, |options| {
         options.pool_wait = Duration::from_millis(300);
+        options.connect_timeout = Duration::from_millis(300);
         options.registrations_by_address.free = u32::MAX;
     })
     .await;

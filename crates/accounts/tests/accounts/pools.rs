@@ -47,6 +47,17 @@ async fn a_pool_begins_with_what_was_asked_for_and_grows_when_it_must() {
     assert_eq!((counters.connections, counters.connections_opened), (0, 0));
 }
 
+/// It was the time for opening a connection, too: none was ever opened, and every page was a 503.
+#[tokio::test]
+async fn connections_are_opened_also_where_no_request_waits_for_a_free_one() {
+    let site = Site::on_sqlite_with(|options| options.pool_wait = Duration::ZERO).await;
+    let mut client = Client::new(&site.router);
+    client.enter("ada").await;
+    assert!(client.is_in().await);
+    let counters = site.accounts.counters();
+    assert_eq!((counters.database_failures, counters.pool_refused), (0, 0));
+}
+
 #[tokio::test]
 async fn a_pool_cannot_begin_with_more_than_it_may_have() {
     let folder = tempfile::tempdir().expect("a directory");

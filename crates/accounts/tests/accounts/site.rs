@@ -48,6 +48,7 @@ pub(crate) fn options(url: &str, time: &Time) -> Options {
     };
     options.hash_wait = Duration::from_secs(60);
     options.pool_wait = Duration::from_secs(60);
+    options.connect_timeout = Duration::from_secs(60);
     options.statement_timeout = Duration::from_secs(60);
     options.clock = time.clock();
     options

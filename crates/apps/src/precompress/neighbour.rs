@@ -101,12 +101,16 @@ impl Source {
     /// Writes the file in a coding; its length, or `None` if it is no smaller so.
     fn write(&self, coding: Coding, temporary: &Path) -> io::Result<Option<u64>> {
         let source = open(&self.path)?;
+        // A run that was killed may have left one, which cannot be opened if its file is read-only.
+        if let Err(error) = fs::remove_file(temporary)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
         let output = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(self.mode)
-            .custom_flags(flags(OFlags::NOFOLLOW))
             .open(temporary)?;
         let len = self.len();
         let smaller = Smaller::new(io::BufWriter::with_capacity(PIECE_BYTES, output), len);

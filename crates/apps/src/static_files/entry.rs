@@ -264,7 +264,7 @@ pub(super) struct Resource {
     pub(super) making: Option<Making>,
 }
 
-/// The best form of a file that there is for a client, and a better one that could be made.
+/// The best form of a file that there is for a client, and a better one that should be made for it.
 pub(super) type Choice<'r> = (&'r Representation, Option<Coding>);
 
 impl Resource {
@@ -285,12 +285,14 @@ impl Resource {
         }
         let best = accepted.best(self.variants.iter().map(|variant| variant.coding));
         let found = there(best).unwrap_or(&self.identity);
+        // It is there in a moment: another one beside it would be made for nothing.
+        let has_begun = self.making.as_ref().is_some_and(|it| it.has_begun(wanted));
         // Its owner has compressed it: what the client likes as much is not made beside it.
         let is_enough = self
             .variants
             .iter()
             .any(|it| it.origin == Origin::File && !accepted.prefers(wanted, it.coding));
-        (found, (!is_enough).then_some(wanted))
+        (found, (!has_begun && !is_enough).then_some(wanted))
     }
 
     /// Whether what is sent depends on what the client accepts.

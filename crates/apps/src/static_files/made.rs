@@ -13,6 +13,7 @@ use loadline_proto::Request;
 use super::StaticFiles;
 use super::entry::{Entry, Resource, Target};
 use super::load::read_whole;
+use super::making::Attempt;
 use super::representation::{Facts, Origin, Representation};
 use super::root::Access;
 use super::serve::accepted;
@@ -99,11 +100,11 @@ impl StaticFiles {
         let Some(_maker) = self.makers.join(bytes, self.options.memory.as_ref()) else {
             return entry;
         };
-        if !making.claim(coding) {
+        let Some(mut attempt) = making.claim(coding) else {
             return entry;
-        }
+        };
         let Some(bytes) = compressed(resource, coding) else {
-            making.give_up();
+            attempt.give_up();
             return entry;
         };
         let facts = Facts {
@@ -116,11 +117,17 @@ impl StaticFiles {
             loaded: (self.options.wall_clock)(),
         };
         let made = Representation::new(facts, &self.options);
-        self.keep(&entry, key, made).unwrap_or(entry)
+        self.keep(&entry, key, made, &mut attempt).unwrap_or(entry)
     }
 
     /// Puts a variant beside those that are known by now.
-    fn keep(&self, entry: &Arc<Entry>, key: &[u8], made: Representation) -> Option<Arc<Entry>> {
+    fn keep(
+        &self,
+        entry: &Arc<Entry>,
+        key: &[u8],
+        made: Representation,
+        attempt: &mut Attempt,
+    ) -> Option<Arc<Entry>> {
         let limits = &self.options.cache;
         let lock = self.cache.lock(key);
         let known = self.cache.find(key);
@@ -137,6 +144,7 @@ impl StaticFiles {
             base.retire();
             drop(lock);
             drop(evicted);
+            attempt.succeed();
         }
         Some(with)
     }

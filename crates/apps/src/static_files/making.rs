@@ -1,5 +1,6 @@
-//! What may be made of a file on the fly, and who has tried.
+//! What may be made of a file on the fly, what is being made, and what was tried in vain.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use loadline_base::Millis;
@@ -21,24 +22,48 @@ const BYTES_MAX: u64 = 4 << 20;
 const ASK_AGAIN_MS: u64 = 1000;
 
 /// What may be made of a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Making {
     /// Of the file, below the root.
     pub(super) path: Box<[u8]>,
-    /// Until when no other request is given to a worker, by coding, on the server's clock.
-    asked_until: [AtomicU64; Coding::COMPRESSED.len()],
-    /// Codings that were tried, or are being tried, as bits.
-    tried: AtomicU8,
+    /// Common to the entries that differ only in what was made.
+    attempts: Arc<Attempts>,
 }
 
-impl Clone for Making {
-    fn clone(&self) -> Self {
-        let asked = |until: &AtomicU64| AtomicU64::new(until.load(Ordering::Relaxed));
-        Self {
-            path: self.path.clone(),
-            asked_until: self.asked_until.each_ref().map(asked),
-            tried: AtomicU8::new(self.tried.load(Ordering::Relaxed)),
-        }
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Until when no other request is given to a worker, by coding, on the server's clock.
+    asked_until: [AtomicU64; Coding::COMPRESSED.len()],
+    /// Codings whose making has begun, as bits.
+    begun: AtomicU8,
+    /// Codings that are not to be had, as bits.
+    failed: AtomicU8,
+}
+
+/// A variant that is being made. If its end is not said, it has failed: a panic ends it, too.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    attempts: Arc<Attempts>,
+    /// Codings that are not to be had if it ends now, as bits.
+    failing: u8,
+}
+
+impl Attempt {
+    /// The variant is kept.
+    pub(super) fn succeed(&mut self) {
+        self.failing = 0;
+    }
+
+    /// What one coding does not make smaller, others do not.
+    pub(super) fn give_up(&mut self) {
+        self.failing = u8::MAX;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let failed = &self.attempts.failed;
+        failed.fetch_or(self.failing, Ordering::Relaxed);
     }
 }
 
@@ -63,25 +88,30 @@ impl Making {
         let is_kept = weight <= options.cache.entry_weight_max();
         (is_kept && is_text_like(&options.media_types.of(path))).then(|| Self {
             path: path.into(),
-            asked_until: Default::default(),
-            tried: AtomicU8::new(0),
+            attempts: Arc::default(),
         })
     }
 
     /// Bytes of memory that it takes beside itself.
     pub(super) fn held_bytes(&self) -> usize {
-        self.path.len()
+        self.path.len() + size_of::<Attempts>()
     }
 
-    /// Whether nobody has tried it yet.
+    /// Whether it is to be had, now or once it is made.
     pub(super) fn may_be(&self, coding: Coding) -> bool {
-        coding != Coding::Identity && self.tried.load(Ordering::Relaxed) & bit(coding) == 0
+        let failed = self.attempts.failed.load(Ordering::Relaxed);
+        coding != Coding::Identity && failed & bit(coding) == 0
+    }
+
+    /// Whether a thread makes it, or has made it.
+    pub(super) fn has_begun(&self, coding: Coding) -> bool {
+        self.attempts.begun.load(Ordering::Relaxed) & bit(coding) != 0
     }
 
     /// Whether a request for this coding is to be given to a worker: one each second.
     pub(super) fn may_ask(&self, coding: Coding, now: Millis) -> bool {
         let place = Coding::COMPRESSED.iter().position(|it| *it == coding);
-        let Some(asked_until) = place.map(|place| &self.asked_until[place]) else {
+        let Some(asked_until) = place.map(|place| &self.attempts.asked_until[place]) else {
             return false;
         };
         let next = |until: u64| (now.0 >= until).then_some(now.0.saturating_add(ASK_AGAIN_MS));
@@ -89,14 +119,14 @@ impl Making {
         asked_until.fetch_update(order, order, next).is_ok()
     }
 
-    /// Takes the making of a variant upon this thread; false if another has it, or had it.
-    pub(super) fn claim(&self, coding: Coding) -> bool {
-        self.tried.fetch_or(bit(coding), Ordering::Relaxed) & bit(coding) == 0
-    }
-
-    /// What one coding does not make smaller, others do not.
-    pub(super) fn give_up(&self) {
-        self.tried.store(u8::MAX, Ordering::Relaxed);
+    /// Takes the making of a variant upon this thread; `None` if another has it, or had it.
+    pub(super) fn claim(&self, coding: Coding) -> Option<Attempt> {
+        let begun = &self.attempts.begun;
+        let before = begun.fetch_or(bit(coding), Ordering::Relaxed);
+        (before & bit(coding) == 0).then(|| Attempt {
+            attempts: Arc::clone(&self.attempts),
+            failing: bit(coding),
+        })
     }
 }
 

@@ -128,6 +128,22 @@ impl StaticFiles {
         self
     }
 
+    /// Looks whether the page that is to answer for what is not there can do so. Waits for the disk.
+    ///
+    /// # Errors
+    /// Why not: 404 if there is no such file, another status if it would be refused.
+    pub fn check_fallback(&self) -> Result<(), Status> {
+        let Some(fallback) = &self.options.spa_fallback else {
+            return Ok(());
+        };
+        let now = Millis(0); // before the server's clock begins
+        match self.look_up_fallback(fallback, &mut Vec::new(), Access::Any, now) {
+            Ok(entry) if matches!(entry.target, Target::File(_)) => Ok(()),
+            Ok(_) | Err(Failure::Missing | Failure::WouldBlock) => Err(Status::NOT_FOUND),
+            Err(Failure::Refused(status)) => Err(status),
+        }
+    }
+
     /// What the shared cache holds.
     #[must_use]
     pub fn cache_use(&self) -> CacheUse {
@@ -389,19 +405,27 @@ impl StaticFiles {
         if !may_be_page(path.relative(), &self.options.media_types) {
             return None;
         }
-        let mut buffer = Vec::new();
-        let mut encoded = Vec::new();
-        path::encode(
-            fallback.trim_start_matches('/').as_bytes(),
-            false,
-            &mut encoded,
-        );
-        let fallback = path::decode(&encoded, &mut buffer).ok()?;
-        let entry = self.look_up(&fallback, &mut encoded, access, now);
+        let mut key = Vec::new();
+        let entry = self.look_up_fallback(fallback, &mut key, access, now);
         Some(match access {
-            Access::Any => entry.map(|entry| self.with_variant(entry, &encoded, request)),
+            Access::Any => entry.map(|entry| self.with_variant(entry, &key, request)),
             Access::Cached => entry,
         })
+    }
+
+    /// The entry for the name of a fallback, by the rules for paths of requests.
+    fn look_up_fallback(
+        &self,
+        fallback: &str,
+        key: &mut Vec<u8>,
+        access: Access,
+        now: Millis,
+    ) -> Result<Arc<Entry>, Failure> {
+        let mut buffer = Vec::new();
+        path::encode(fallback.trim_start_matches('/').as_bytes(), false, key);
+        let path = path::decode(key, &mut buffer);
+        let path = path.map_err(|error| Failure::Refused(error.status()))?;
+        self.look_up(&path, key, access, now)
     }
 }
 

@@ -26,7 +26,7 @@ pub struct StaticOptions {
     /// Whether components that begin with a dot are served. (`/.well-known/` always is.)
     pub hidden: bool,
     /// Whether `.br`, `.zst` and `.gz` neighbours of a file are sent to clients that accept them. A
-    /// neighbour older than its file (in whole seconds) is stale and is left alone.
+    /// neighbour older than its file (in whole seconds if its time is in those) is stale and is left alone.
     pub precompressed: bool,
     /// Whether text is compressed on the fly for clients that accept it, by a blocking step, and kept in
     /// the cache. To be turned off where blocking steps run on event loops.

@@ -82,11 +82,13 @@ fn nanoseconds(seconds: i64, part: u64) -> i64 {
         .saturating_add(part as i64)
 }
 
-/// Whether a neighbour was made from an older state of its file. In whole seconds, which is what
-/// some packers keep of the time.
+/// Whether a neighbour was made from an older state of its file. Some packers keep the time in whole seconds or
+/// milliseconds, and seconds as floating-point numbers come out up to a microsecond off.
 pub(crate) fn is_stale(neighbour: &FileVersion, file: &FileVersion) -> bool {
-    let second = |version: &FileVersion| version.content.modified_ns.div_euclid(1_000_000_000);
-    second(neighbour) < second(file)
+    let (made_ns, file_ns) = (neighbour.content.modified_ns, file.content.modified_ns);
+    let units_ns: [i64; 2] = [1_000_000_000, 1_000_000];
+    let unit_ns = units_ns.into_iter().find(|unit| made_ns % unit == 0);
+    file_ns.saturating_sub(made_ns) >= unit_ns.unwrap_or(1_000)
 }
 
 /// Whether the file could have changed since without its times showing it.
@@ -131,6 +133,32 @@ mod tests {
         for (modified, changed, expected) in table {
             let version = version(modified, changed);
             assert_eq!(is_young(&version, now), expected, "{modified} {changed}");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_stale_if_its_time_was_not_cut_from_that_of_its_file() {
+        const BEGIN_NS: i64 = 1_500_000_000_000_000_000;
+        let at = |ns: i64| FileVersion {
+            content: ContentVersion {
+                size: 0,
+                modified_ns: BEGIN_NS + ns,
+            },
+            ..FileVersion::default()
+        };
+        let table = [
+            (123_456_789, 123_456_789, false),
+            (123_456_789, 123_456_900, false), // a floating-point number
+            (123_456_789, 623_456_789, true),  // changed in the same second
+            (623_456_789, 123_456_789, false),
+            (123_000_000, 123_999_999, false), // whole milliseconds
+            (123_000_000, 124_000_000, true),
+            (0, 999_999_999, false), // whole seconds
+            (0, 1_000_000_000, true),
+        ];
+        for (neighbour, file, expected) in table {
+            let is_stale = is_stale(&at(neighbour), &at(file));
+            assert_eq!(is_stale, expected, "{neighbour} {file}");
         }
     }
 }

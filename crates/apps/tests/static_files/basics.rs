@@ -254,6 +254,39 @@ fn the_fallback_answers_for_pages_but_not_for_parts_of_them() {
     assert_eq!(site.get("/users/8").status, 404);
 }
 
+/// The program looked for it in its own way at the start: pages passed that were never served.
+#[test]
+fn a_fallback_is_checked_by_the_rules_by_which_it_is_served() {
+    for (page, expected) in [
+        ("app.html", Ok(())),
+        ("/app.html", Ok(())),
+        ("d/", Ok(())),
+        ("d", Err(404)),
+        ("missing.html", Err(404)),
+        ("/etc/hostname", Err(404)),
+        ("../outside", Err(400)),
+        (".hidden/app.html", Err(403)),
+        ("link.html", Err(403)),
+    ] {
+        let options = StaticOptions {
+            spa_fallback: Some(page.to_owned()),
+            ..settled()
+        };
+        let files = [
+            ("app.html", "app"),
+            ("d/index.html", "index"),
+            (".hidden/app.html", "app"),
+        ];
+        let mut site = Site::new(&files, options);
+        std::fs::write(site.path("../outside"), "secret").unwrap();
+        std::os::unix::fs::symlink("../outside", site.path("link.html")).unwrap();
+        let checked = site.handler.check_fallback();
+        assert_eq!(checked.map_err(|status| status.code()), expected, "{page}");
+        let status = site.get("/users/7").status;
+        assert_eq!(status == 200, expected.is_ok(), "{page}: {status}");
+    }
+}
+
 #[test]
 fn cache_control_and_media_types_by_option() {
     let mut options = settled();

@@ -1,16 +1,17 @@
 //! Many threads on one handler while files are being replaced.
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::Millis;
 use loadline_proto::Handler;
 
-use crate::site::{Answer, Site, answer_of, set_ahead, settled};
+use crate::site::{Answer, Site, answer_of, set_ahead, settled, wall_clock};
 
 const VERSIONS: u64 = 150;
 const READERS: usize = 4;
@@ -129,25 +130,105 @@ fn a_crowd_has_a_file_compressed_once() {
     assert_eq!(blocked, 1, "the others got it as it is meanwhile");
 }
 
-/// Where the first load of `slow.txt` is.
+/// A place where one thread waits until the test has looked at something.
+struct Gate {
+    step: Mutex<Step>,
+    changed: Condvar,
+}
+
 #[derive(PartialEq, Eq)]
-enum FirstLoad {
+enum Step {
     Begun,
-    /// It has read the file, and waits before it looks for the neighbour.
     Held,
     GoesOn,
 }
 
-static FIRST_LOAD: Mutex<FirstLoad> = Mutex::new(FirstLoad::Begun);
-static FIRST_LOAD_CHANGED: Condvar = Condvar::new();
+impl Gate {
+    const fn new() -> Self {
+        Self {
+            step: Mutex::new(Step::Begun),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Holds the first thread that comes.
+    fn hold(&self) {
+        let mut step = self.step.lock().unwrap();
+        if *step == Step::Begun {
+            *step = Step::Held;
+            self.changed.notify_all();
+            let is_held = |step: &mut Step| *step == Step::Held;
+            drop(self.changed.wait_while(step, is_held).unwrap());
+        }
+    }
+
+    fn wait_until_held(&self) {
+        let step = self.step.lock().unwrap();
+        let limit = Duration::from_secs(60);
+        let has_not_come = |step: &mut Step| *step == Step::Begun;
+        let waited = self.changed.wait_timeout_while(step, limit, has_not_come);
+        assert!(!waited.unwrap().1.timed_out(), "nobody comes");
+    }
+
+    fn open(&self) {
+        *self.step.lock().unwrap() = Step::GoesOn;
+        self.changed.notify_all();
+    }
+}
+
+static MAKING: Gate = Gate::new();
+
+thread_local! {
+    static IS_MAKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The time of day, for which the maker of a variant asks once it has compressed.
+fn held_clock() -> SystemTime {
+    if IS_MAKER.get() {
+        MAKING.hold();
+    }
+    wall_clock()
+}
+
+/// While one coding was being made, a browser's next request had another one made, and so on.
+#[test]
+fn a_browser_has_no_other_coding_made_while_one_is_being_made() {
+    let options = StaticOptions {
+        wall_clock: held_clock,
+        ..settled()
+    };
+    let mut site = Site::new(&[("f.txt", &content(0, 200_000))], options);
+    site.get("/f.txt");
+    let (handler, now) = (&site.handler, site.now);
+    let head = b"GET /f.txt HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip, br, zstd\r\n\r\n";
+    let ask = || {
+        set_ahead(60);
+        let (answer, blocked) = answer_of(handler, &mut handler.local(), now, head.to_vec());
+        (answer.field("Content-Encoding").to_owned(), blocked)
+    };
+    let (meanwhile, made) = std::thread::scope(|scope| {
+        let maker = scope.spawn(|| {
+            IS_MAKER.set(true);
+            ask()
+        });
+        MAKING.wait_until_held();
+        let meanwhile = [ask(), ask()];
+        MAKING.open();
+        (meanwhile, maker.join().unwrap())
+    });
+    assert_eq!(made, ("br".to_owned(), 1));
+    for answer in meanwhile {
+        assert_eq!(answer, (String::new(), 0));
+    }
+    assert_eq!(ask(), ("br".to_owned(), 0));
+}
+
+/// Of `slow.txt`: it has read the file, and waits before it looks for the neighbour.
+static FIRST_LOAD: Gate = Gate::new();
 
 fn hold_the_first(path: &[u8]) {
-    let mut first = FIRST_LOAD.lock().unwrap();
-    if path == b"slow.txt.gz" && *first == FirstLoad::Begun {
-        *first = FirstLoad::Held;
-        FIRST_LOAD_CHANGED.notify_all();
-        let is_held = |first: &mut FirstLoad| *first == FirstLoad::Held;
-        drop(FIRST_LOAD_CHANGED.wait_while(first, is_held).unwrap());
+    if path == b"slow.txt.gz" {
+        FIRST_LOAD.hold();
     }
 }
 
@@ -170,18 +251,11 @@ fn a_load_that_ends_late_does_not_replace_a_newer_one() {
     };
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| get(5_000));
-        let first = FIRST_LOAD.lock().unwrap();
-        let limit = Duration::from_secs(60);
-        let (first, timeout) = FIRST_LOAD_CHANGED
-            .wait_timeout_while(first, limit, |first| *first == FirstLoad::Begun)
-            .unwrap();
-        assert!(!timeout.timed_out(), "nobody looks for the neighbour");
-        drop(first);
+        FIRST_LOAD.wait_until_held();
         site.write("next.txt", "new");
         fs::rename(site.path("next.txt"), site.path("slow.txt")).unwrap();
         let meanwhile = get(5_001);
-        *FIRST_LOAD.lock().unwrap() = FirstLoad::GoesOn;
-        FIRST_LOAD_CHANGED.notify_all();
+        FIRST_LOAD.open();
         let late = slow.join().unwrap();
         assert_eq!(meanwhile, "new");
         assert_eq!(late, "new", "what is known by then");

@@ -201,6 +201,11 @@ fn a_directory_that_cannot_be_served() {
         &["--spa app.html", "no such file"],
     );
     refuses(
+        &["serve", folder, "--spa", "../index.html"],
+        2,
+        &["--spa ../index.html", "not within", "such as index.html"],
+    );
+    refuses(
         &["serve", folder, "--error-pages", nowhere],
         2,
         &["--error-pages", "no such directory"],

@@ -1,12 +1,12 @@
 //! How it starts: the start-up lines, several addresses, Unix sockets.
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::util::{PROGRAM, Server, architectures, connect, exchange, site, unix};
+use crate::util::{PROGRAM, Server, architectures, connect, exchange, site, unix, until};
 
 #[test]
 fn the_start_up_line_says_what_was_found_and_chosen() {
@@ -175,6 +175,38 @@ fn restarts_on_its_port_at_once() {
     assert_eq!(second.get("/"), "<p>hello</p>");
 }
 
+/// The release of the start was served on, and nothing once it was deleted.
+#[test]
+fn a_directory_that_is_a_link_can_be_pointed_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path();
+    for release in ["r1", "r2"] {
+        std::fs::create_dir(base.join(release)).unwrap();
+        std::fs::write(base.join(release).join("index.html"), release).unwrap();
+    }
+    let current = base.join("current");
+    symlink("r1", &current).unwrap();
+    let mut relative = Command::new(PROGRAM);
+    relative.current_dir(base).stdout(Stdio::null());
+    relative.args(["serve", "current", "--listen", "127.0.0.1:0"]);
+    let servers = [
+        Server::start(&current, &[]),
+        Server::start_command(relative, &[]),
+    ];
+    for server in &servers {
+        assert_eq!(server.get("/"), "r1");
+    }
+    symlink("r2", base.join("next")).unwrap();
+    std::fs::rename(base.join("next"), &current).unwrap();
+    std::fs::remove_dir_all(base.join("r1")).unwrap();
+    for server in &servers {
+        until("the second release", || {
+            let (_, content) = exchange(server.connect(), "/");
+            (content == "r2").then_some(())
+        });
+    }
+}
+
 #[test]
 fn content_options_reach_the_files() {
     let site = site();
@@ -193,7 +225,7 @@ fn content_options_reach_the_files() {
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
     assert_eq!(content, "<p>gone fishing</p>");
     std::fs::write(root.join("list/a.own"), "text").unwrap();
-    let more = "--hidden --listing --spa index.html --cache-control .css:max-age=77 \
+    let more = "--hidden --listing --spa /index.html --cache-control .css:max-age=77 \
          --media-type .own=text/x-own --media-type css=application/x-css";
     let open = Server::start(root, &more.split_ascii_whitespace().collect::<Vec<_>>());
     assert_eq!(open.get("/.hidden"), "dot");
