@@ -149,20 +149,17 @@ impl<'r> Evidence<'r> {
         self.missing(lacking.unwrap_or(other))
     }
 
-    /// What is varied beside in the cells of both, whether their trials count or not.
-    pub(super) fn shared_rests(
-        &self,
-        this: &Select,
-        other: &Select,
-        but: &[String],
-    ) -> BTreeSet<String> {
-        let rests = |select: &Select| {
+    /// What is varied beside in the cells of all of them, whether their trials count or not.
+    pub(super) fn shared_rests(&self, selects: &[&Select], but: &[String]) -> BTreeSet<String> {
+        let rests = selects.iter().map(|select| {
             let cells = self.cells(select);
             to_set(cells.map(|cell| select.rest(cell.levels, but)))
-        };
-        let (mut shared, others) = (rests(this), rests(other));
-        shared.retain(|rest| others.contains(rest));
-        shared
+        });
+        let shared = rests.reduce(|mut shared, others| {
+            shared.retain(|rest| others.contains(rest));
+            shared
+        });
+        shared.unwrap_or_default()
     }
 
     /// Values by what is varied beside; `but` are factors that are not part of that.
@@ -196,7 +193,8 @@ impl<'r> Evidence<'r> {
             (Some(one), Some(other)) => !one.keys().any(|block| other.contains_key(block)),
             _ => true,
         };
-        if self.shared_rests(this, other, &[]).iter().any(is_unpaired) {
+        let shared = self.shared_rests(&[this, other], &[]);
+        if shared.iter().any(is_unpaired) {
             return Err(self.unpaired(this, other));
         }
         let lacking = if these.is_empty() { this } else { other };
@@ -211,7 +209,7 @@ impl<'r> Evidence<'r> {
         other: &Select,
     ) -> Result<Estimate, Untestable> {
         let logs = self.log_ratios(metric, this, other)?;
-        self.compared_ranges(logs.into_values(), this)
+        self.compared(logs.into_values(), this)
     }
 
     /// One such ratio over another: by how much it grows.
@@ -231,19 +229,11 @@ impl<'r> Evidence<'r> {
                 high: log.high - other.low,
             })
         });
-        self.compared_ranges(differences, this[0])
+        self.compared(differences, this[0])
     }
 
     /// Compares logarithms of ratios with 0.
-    pub(super) fn compared(
-        &self,
-        logs: impl Iterator<Item = f64>,
-        about: &Select,
-    ) -> Result<Estimate, Untestable> {
-        self.compared_ranges(logs.map(Range::exact), about)
-    }
-
-    fn compared_ranges(
+    fn compared(
         &self,
         logs: impl Iterator<Item = Range>,
         about: &Select,
@@ -292,7 +282,7 @@ impl<'r> Evidence<'r> {
     }
 
     /// A quantity by the numbers of a factor, a value for each block: the geometric mean of all
-    /// conditions that have every number in that block.
+    /// conditions. One of which a number is missing would be missing from the claim.
     pub(super) fn along(
         &self,
         quantity: Quantity<'_, Range>,
@@ -301,29 +291,33 @@ impl<'r> Evidence<'r> {
     ) -> Result<Along, Untestable> {
         let numbers = self.numbers(select, factor);
         let positive = |trial: &Measured| quantity(trial).filter(|range| range.low > 0.0);
-        let tables: Vec<ByRest> = numbers
+        let selects: Vec<Select> = numbers
             .iter()
-            .map(|number| {
-                let select = select.clone().is(factor, *number);
-                self.by_rest(&select, &[factor.to_owned()], &positive)
-            })
+            .map(|number| select.clone().is(factor, *number))
             .collect();
-        let first = tables.first().ok_or_else(|| self.missing(select))?;
-        let in_all = |rest: &&String| tables.iter().all(|table| table.contains_key(*rest));
-        let rests: Vec<&String> = first.keys().filter(in_all).collect();
+        let but = [factor.to_owned()];
+        let tables: Vec<ByRest> = selects
+            .iter()
+            .map(|select| self.by_rest(select, &but, &positive))
+            .collect();
+        let rests = self.shared_rests(&selects.iter().collect::<Vec<_>>(), &but);
+        let in_all = |rest: &String| tables.iter().all(|table| table.contains_key(rest));
+        if rests.is_empty() || !rests.iter().all(in_all) {
+            return Err(self.missing(select));
+        }
         let cells = || {
             rests
                 .iter()
-                .flat_map(|rest| tables.iter().map(move |table| &table[*rest]))
+                .flat_map(|rest| tables.iter().map(move |table| &table[rest]))
         };
         let mut blocks = to_set(cells().flat_map(BTreeMap::keys).copied());
         blocks.retain(|block| cells().all(|cell| cell.contains_key(block)));
-        if rests.is_empty() || blocks.is_empty() {
+        if blocks.is_empty() {
             return Err(self.missing(select));
         }
         let pooled = |table: &ByRest, block: &u32| {
             let of_end = |end: fn(&Range) -> f64| {
-                let logs = rests.iter().map(|rest| end(&table[*rest][block]).ln());
+                let logs = rests.iter().map(|rest| end(&table[rest][block]).ln());
                 stats::mean(&logs.collect::<Vec<_>>()).exp()
             };
             Range {
@@ -378,21 +372,48 @@ impl<'r> Evidence<'r> {
         numbers
     }
 
-    /// The mean of a quantity, with its interval over blocks: what several conditions have in a block has its
-    /// effect in common, and is one value. Geometric where all values are above 0.
+    /// The mean of a quantity in all conditions.
     pub(super) fn mean(
         &self,
         quantity: Quantity<'_>,
         select: &Select,
     ) -> Result<Estimate, Untestable> {
+        let conditions = self.conditions(quantity, select);
+        match conditions.iter().any(BTreeMap::is_empty) {
+            true => Err(self.missing(select)),
+            false => self.mean_over(conditions, select),
+        }
+    }
+
+    /// The same over the conditions that have trials which count.
+    pub(super) fn mean_of_some(
+        &self,
+        quantity: Quantity<'_>,
+        select: &Select,
+    ) -> Result<Estimate, Untestable> {
+        let mut conditions = self.conditions(quantity, select);
+        conditions.retain(|blocks| !blocks.is_empty());
+        self.mean_over(conditions, select)
+    }
+
+    /// A quantity of each cell, by block.
+    fn conditions(&self, quantity: Quantity<'_>, select: &Select) -> Vec<BTreeMap<u32, f64>> {
         let of_cell = |cell: &Cell<'_>| -> BTreeMap<u32, f64> {
             let trials = cell.counted.iter();
             to_map(trials.filter_map(|trial| Some((trial.block, quantity(trial)?))))
         };
-        let mut conditions: Vec<BTreeMap<u32, f64>> = self.cells(select).map(of_cell).collect();
-        conditions.retain(|blocks| !blocks.is_empty());
+        self.cells(select).map(of_cell).collect()
+    }
+
+    /// With its interval over blocks: what several conditions have in a block has its effect in common, and is
+    /// one value. Geometric where all values are above 0.
+    fn mean_over(
+        &self,
+        mut conditions: Vec<BTreeMap<u32, f64>>,
+        about: &Select,
+    ) -> Result<Estimate, Untestable> {
         if conditions.is_empty() {
-            return Err(self.missing(select));
+            return Err(self.missing(about));
         }
         let mut all = conditions.iter_mut().flat_map(BTreeMap::values_mut);
         let is_positive = all.all(|value| *value > 0.0);

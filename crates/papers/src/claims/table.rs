@@ -128,7 +128,10 @@ impl ClaimRow {
             Some(bound) if is_largest && !bound.holds(measured.value) => {
                 ClaimFinding::failed(&what, &measured, bound)
             }
-            Some(bound) => ClaimFinding::of(&what, &measured, bound),
+            Some(bound) => {
+                value.has_all(evidence)?;
+                ClaimFinding::of(&what, &measured, bound)
+            }
             None => ClaimFinding::not_comparable(&what, &measured, &self.published),
         };
         if let (Value::Bends(bends), Verdict::NotTestable) = (value, finding.verdict)

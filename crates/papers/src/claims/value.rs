@@ -168,6 +168,18 @@ impl Value {
         }
     }
 
+    /// An error, if some of what it is the largest of has no trials that count. A single trial that fails
+    /// decides without them.
+    pub(super) fn has_all(&self, evidence: &Evidence<'_>) -> Result<(), Untestable> {
+        match self {
+            Self::Largest { of, quantity } => {
+                let mean = evidence.mean(&|trial| quantity.of(trial), of);
+                mean.map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Fills in `what` was measured.
     pub(super) fn measured(
         &self,
@@ -249,8 +261,8 @@ fn largest(
     let values: Vec<f64> = trials.filter_map(|trial| quantity.of(trial)).collect();
     let largest = values.iter().copied().reduce(f64::max);
     let value = largest.ok_or_else(|| evidence.missing(select))?;
-    let interval = evidence.mean(&|trial| quantity.of(trial), select)?.interval;
-    let interval = interval.map(|it| Interval { high: value, ..it });
+    let mean = evidence.mean_of_some(&|trial| quantity.of(trial), select)?;
+    let interval = mean.interval.map(|it| Interval { high: value, ..it });
     Ok((values.len(), (value, interval).into()))
 }
 
@@ -297,29 +309,20 @@ fn best(
     evidence.best_over(metric, (select, factor), &is_this, &is_other)
 }
 
-/// The mean of the ratios at each number, for each block.
+/// The mean of the ratios at each number that both have, for each block.
 fn ratio_up_to(
     evidence: &Evidence<'_>,
     metric: Metric,
     [this, other]: [&Select; 2],
     (factor, most): (&str, f64),
 ) -> Result<Estimate, Untestable> {
-    let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let numbers = evidence.numbers(other, factor).into_iter();
-    for number in numbers.filter(|number| *number <= most) {
-        let others = evidence.trials(&other.clone().is(factor, number));
-        for trial in evidence.trials(&this.clone().is(factor, number)) {
-            let twin = others.iter().find(|it| it.block == trial.block);
-            let values = trial
-                .value(metric)
-                .zip(twin.and_then(|it| it.value(metric)));
-            let log = values.map(|(this, other)| (this / other).ln());
-            logs.entry(trial.block).or_default().extend(log);
-        }
+    let mut numbers = evidence.numbers(other, factor);
+    numbers.retain(|number| *number <= most);
+    if numbers.is_empty() {
+        return Err(evidence.missing(other));
     }
-    logs.retain(|_, of_block| !of_block.is_empty());
-    let means = logs.values().map(|of_block| stats::mean(of_block));
-    evidence.compared(means, other)
+    let [this, other] = [this, other].map(|select| select.clone().any_of(factor, &numbers));
+    evidence.ratio(metric, &this, &other)
 }
 
 /// The slope of a straight line through logarithms, for each block.
