@@ -41,6 +41,9 @@ pub struct ClaimMeasure {
     pub value: f64,
     /// What holds the true value; `None`: there is a single block.
     pub interval: Option<Interval>,
+    /// Of how many blocks it is; `None`: the interval is of no simple mean over blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<usize>,
     /// What the claim asks for at least.
     pub least: Option<f64>,
     /// What it allows at most; without both, it is not judged.

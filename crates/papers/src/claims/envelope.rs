@@ -79,6 +79,7 @@ impl Envelope {
         Ok(Estimate {
             value: best.value,
             interval: Some(best.interval),
+            blocks: None,
             is_widened: best.is_widened,
         })
     }

@@ -11,6 +11,7 @@ use loadline_lab::plan::Plan;
 use loadline_lab::report::Undecided;
 
 use super::select::Select;
+use super::taken::Taken;
 
 /// A run, laid out for tests.
 pub(super) struct Layout<'r> {
@@ -24,6 +25,9 @@ pub(super) struct Evidence<'r> {
     layout: &'r Layout<'r>,
     pub(super) level: f64,
 }
+
+/// With fewer blocks than this, what is undecided is so for those that are missing.
+const BLOCKS_MIN: usize = 3;
 
 /// Something of a trial; `None`: it has none.
 type Quantity<'q, T = f64> = &'q dyn Fn(&Measured) -> Option<T>;
@@ -45,6 +49,8 @@ pub(super) struct Estimate {
     pub(super) value: f64,
     /// `None`: a single block.
     pub(super) interval: Option<Interval>,
+    /// Of how many it is the mean; `None`: it is of no simple mean.
+    pub(super) blocks: Option<usize>,
     /// Whether its interval reaches as far as CPU time left room for, since the client was the limit
     /// in some of the trials.
     pub(super) is_widened: bool,
@@ -55,7 +61,17 @@ impl From<(f64, Option<Interval>)> for Estimate {
         Self {
             value,
             interval,
+            blocks: None,
             is_widened: false,
+        }
+    }
+}
+
+impl Estimate {
+    pub(super) fn of_blocks(self, count: usize) -> Self {
+        Self {
+            blocks: Some(count),
+            ..self
         }
     }
 }
@@ -134,6 +150,33 @@ impl<'r> Evidence<'r> {
                 Untestable(why, Undecided::NoTrials)
             }
         }
+    }
+
+    /// Why only so many blocks of some cells say anything, if they are few and trials of others are discarded.
+    pub(super) fn lost_blocks(&self, taken: &[Taken], count: usize) -> Option<String> {
+        let cells = self.layout.cells.iter();
+        let is_taken = |cell: &&Cell<'_>| {
+            let mut taken = taken.iter();
+            taken.any(|one| one.takes(cell.series, cell.levels))
+        };
+        let cells: Vec<&Cell<'_>> = cells.filter(is_taken).collect();
+        let trials = || {
+            let cells = cells.iter();
+            cells.flat_map(|cell| cell.counted.iter().chain(&cell.discarded))
+        };
+        let blocks = to_set(trials().map(|trial| trial.block)).len();
+        let is_enough = count >= BLOCKS_MIN && 2 * count > blocks;
+        if is_enough || count >= blocks {
+            return None;
+        }
+        let reasons = trials().map(|trial| match trial.discarded.is_empty() {
+            true => &trial.times_discarded,
+            false => &trial.discarded,
+        });
+        let reason = most_frequent(reasons)?;
+        Some(format!(
+            "Only {count} of {blocks} blocks count, since trials are discarded, as in: {reason}"
+        ))
     }
 
     /// Why two selections cannot be compared under each condition that both have cells of.
@@ -249,6 +292,7 @@ impl<'r> Evidence<'r> {
         Ok(Estimate {
             value: comparison.ratio,
             interval: comparison.interval,
+            blocks: Some(ratios.len()),
             is_widened: !ratios.iter().all(Range::is_exact),
         })
     }
@@ -276,6 +320,7 @@ impl<'r> Evidence<'r> {
         let ratio = Estimate {
             value,
             interval: Some(interval),
+            blocks: None,
             is_widened,
         };
         Ok(([this, other], ratio))
@@ -426,15 +471,19 @@ impl<'r> Evidence<'r> {
             stats::mean(&values),
             stats::mean_interval(&values, self.level),
         );
+        let estimate = |value: f64, interval: Option<Interval>| {
+            let estimate = Estimate::from((value, interval));
+            estimate.of_blocks(values.len())
+        };
         if !is_positive {
-            return Ok((value, interval).into());
+            return Ok(estimate(value, interval));
         }
         let interval = interval.map(|of_logs| Interval {
             low: of_logs.low.exp(),
             high: of_logs.high.exp(),
             ..of_logs
         });
-        Ok((value.exp(), interval).into())
+        Ok(estimate(value.exp(), interval))
     }
 
     /// The trials of the cells that count.

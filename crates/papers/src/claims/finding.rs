@@ -14,6 +14,9 @@ pub(super) struct JudgedClaim {
     pub(super) finding: ClaimFinding,
 }
 
+/// Of an interval that holds the bound.
+pub(super) const UNCLEAR: &str = " Not distinguishable with these trials.";
+
 /// What a test comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClaimFinding {
@@ -195,7 +198,7 @@ impl ClaimFinding {
         };
         why += &format!("; the claim asks for {}.", bound.text());
         if verdict == Verdict::NotTestable && measured.interval.is_some() {
-            why += " Not distinguishable with these trials.";
+            why += UNCLEAR;
         }
         if measured.is_widened {
             why += match verdict {
@@ -291,6 +294,7 @@ fn measure(what: &str, measured: &Estimate, bound: Option<Bound>) -> Option<Clai
         what: what.to_owned(),
         value: finite(measured.value)?,
         interval: measured.interval,
+        blocks: measured.blocks,
         least: ends.and_then(|(least, _)| finite(least)),
         most: ends.and_then(|(_, most)| finite(most)),
         published: Vec::new(),

@@ -7,7 +7,7 @@ use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
-use super::finding::{Bound, ClaimFinding, JudgedClaim, number};
+use super::finding::{Bound, ClaimFinding, JudgedClaim, UNCLEAR, number};
 use super::shape::Shape;
 use super::taken::Taken;
 use super::value::Value;
@@ -140,6 +140,13 @@ impl ClaimRow {
             (finding.why, finding.interval) = (why, None);
             finding.measures.clear();
             finding.undecided = Some(Undecided::RateTooLow);
+        }
+        if finding.undecided == Some(Undecided::FewBlocks)
+            && let Some(count) = measured.blocks
+            && let Some(why) = evidence.lost_blocks(&value.taken(), count)
+        {
+            finding.why = format!("{} {why}", finding.why.trim_end_matches(UNCLEAR));
+            finding.undecided = Some(Undecided::Discarded);
         }
         finding.published.clone_from(&self.published);
         for measure in &mut finding.measures {

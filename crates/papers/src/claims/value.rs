@@ -346,7 +346,8 @@ fn exponent(
         return Err(evidence.missing(select));
     }
     let interval = stats::mean_interval(&slopes, evidence.level);
-    Ok((stats::mean(&slopes), interval).into())
+    let exponent = Estimate::from((stats::mean(&slopes), interval));
+    Ok(exponent.of_blocks(slopes.len()))
 }
 
 fn slope(points: &[(f64, f64)]) -> Option<f64> {

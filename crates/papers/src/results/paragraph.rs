@@ -1,6 +1,7 @@
 //! What came of a paper, made of the verdicts on its claims: what holds and what does not, theme by theme;
 //! what is undecided, and what would decide it.
 
+use loadline_capacity::stats::runs_wanted;
 use loadline_lab::report::words::{digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
@@ -213,22 +214,20 @@ fn causes(open: &[&Named<'_>]) -> Vec<String> {
     Undecided::ALL.iter().filter_map(of_cause).collect()
 }
 
-/// How many times as many blocks would do, if values and noise stay as they are: an interval narrows with
-/// the root of their number.
+/// How many times as many blocks would do, if values and noise stay as they are.
 fn more_blocks(open: &[&&Named<'_>]) -> String {
     let measures = open.iter().flat_map(|one| &one.claim.measures);
     let times: Vec<f64> = measures.filter_map(times).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     let most = times.iter().copied().fold(0.0, f64::max);
-    // What lies at its bound needs more blocks than anyone runs.
-    const MANY: f64 = 100.0;
-    let number = |times: f64| digits((times.min(MANY) - 1e-6).ceil(), 3);
+    let many = MANY as f64;
+    let number = |times: f64| digits((times.min(many) - 1e-6).ceil(), 3);
     match times.len() {
         0 => "more blocks".to_owned(),
-        _ if least >= MANY => "only more than 100 times as many blocks".to_owned(),
+        _ if least >= many => "only more than 100 times as many blocks".to_owned(),
         _ if number(least) == number(most) => format!("{} times as many blocks", number(least)),
         _ => {
-            let or_more = if most > MANY { " or more" } else { "" };
+            let or_more = if most > many { " or more" } else { "" };
             format!(
                 "{} to {}{or_more} times as many blocks",
                 number(least),
@@ -238,7 +237,11 @@ fn more_blocks(open: &[&&Named<'_>]) -> String {
     }
 }
 
-/// `None`: its interval does not hold its bound, or has no logarithm.
+/// What lies at its bound needs more times as many blocks than anyone runs.
+const MANY: usize = 100;
+
+/// An interval narrows with the root of the number of blocks, and with Student's t where it is of a simple
+/// mean. `None`: it does not hold its bound, or has no logarithm.
 fn times(measure: &ClaimMeasure) -> Option<f64> {
     let interval = measure
         .interval
@@ -248,7 +251,11 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
     let times = held.map(|bound| {
         let distance = (measure.value / bound).ln().abs();
         let half = (interval.high / interval.low).ln() / 2.0;
-        (half / distance.max(f64::MIN_POSITIVE)).powi(2)
+        let Some(blocks) = measure.blocks else {
+            return (half / distance.max(f64::MIN_POSITIVE)).powi(2);
+        };
+        let wanted = runs_wanted((blocks, half), distance, interval.level, MANY * blocks);
+        wanted.map_or(f64::INFINITY, |wanted| wanted as f64 / blocks as f64)
     });
     times.reduce(f64::max)
 }
@@ -350,6 +357,12 @@ mod tests {
         // As far from the bound as a third of the interval's half: nine times as many.
         let near = measured(1.1, 1.1 / 1.1_f64.powi(3), 1.1 * 1.1_f64.powi(3), 1.0);
         assert!((times(&near).unwrap() - 9.0).abs() < 1e-9);
+        // Of three blocks the same three times as many, since t falls from 4.3 to 2.3.
+        let of_three = ClaimMeasure {
+            blocks: Some(3),
+            ..near.clone()
+        };
+        assert!((times(&of_three).unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(times(&measured(2.0, 1.5, 2.5, 1.0)), None);
         let mut open = claim(
             "More help.",

@@ -72,6 +72,26 @@ fn a_ratio_up_to_a_rate() {
 }
 
 #[test]
+fn few_blocks_since_times_are_discarded() {
+    let late = "The client was late.";
+    for (kept, undecided) in [(2, Undecided::Discarded), (4, Undecided::FewBlocks)] {
+        let mut made = Made::new("P5");
+        for server in ["threads", "event-loop"] {
+            let levels = [("server", server), ("rate_per_s", "300")];
+            made.cell("rates", (&levels, &[(MeanUs, 400.0)]), 0.3);
+        }
+        for trial in made.run.trials.iter_mut().filter(|it| it.block >= kept) {
+            trial.times_discarded.push(late.to_owned());
+        }
+        let claim = made.claim("Threads have lower response times");
+        assert_eq!(claim.undecided, Some(undecided), "{claim:?}");
+        let why = "Only 2 of 5 blocks count, since trials are discarded, as in: The client was late.";
+        let is_said = claim.why.ends_with(why) && !claim.why.contains("Not distinguishable");
+        assert_eq!(is_said, kept == 2, "{claim:?}");
+    }
+}
+
+#[test]
 fn a_mean_over_numbers_of_connections() {
     let claim = "Round robin divides";
     let mut made = Made::new("P4");
