@@ -158,9 +158,13 @@ impl ClaimFinding {
         }
     }
 
-    /// Of a claim about an absolute rate: what was measured stands beside what was published, and says
-    /// more of the two machines than of the servers. It is not judged.
-    pub(super) fn not_comparable(what: &str, measured: &Estimate, published: &str) -> Self {
+    /// Of a claim that is not judged, with the reason: an absolute rate says more of the two machines than of
+    /// the servers. What was measured stands beside what was published.
+    pub(super) fn not_comparable(
+        what: &str,
+        measured: &Estimate,
+        (published, reason): (&str, &str),
+    ) -> Self {
         let within = measured.interval.as_ref().map_or_else(String::new, within);
         Self {
             interval: measured.interval,
@@ -169,8 +173,9 @@ impl ClaimFinding {
             ..Self::new(
                 Verdict::NotComparable,
                 format!(
-                    "{what}: {}{within}; published: {published}. An absolute rate speaks of the machine.",
-                    number(measured.value)
+                    "{what}: {}{within}; published: {published}. {}.",
+                    number(measured.value),
+                    capital(reason)
                 ),
             )
         }

@@ -26,12 +26,14 @@ pub(crate) struct ClaimRow {
     /// What is measured. A name in braces stands for something that the measuring finds.
     what: String,
     value: Option<Value>,
-    /// Of the value; `None`: it is an absolute rate, which is not judged.
+    /// Of the value; `None`: it is not judged.
     bound: Option<Bound>,
     /// The paper's own number, or empty.
     published: String,
     /// The same as a value, or as the ends of a range, in the unit of what is measured.
     ticks: Vec<f64>,
+    /// Why a value without a bound is not compared; empty: it is an absolute rate.
+    not_comparable: String,
     shape: Option<Shape>,
     /// All have to hold; if one cannot be tested, the claim cannot.
     all: Vec<Self>,
@@ -132,7 +134,13 @@ impl ClaimRow {
                 value.has_all(evidence)?;
                 ClaimFinding::of(&what, &measured, bound)
             }
-            None => ClaimFinding::not_comparable(&what, &measured, &self.published),
+            None => {
+                let reason = match self.not_comparable.as_str() {
+                    "" => "An absolute rate speaks of the machine",
+                    reason => reason,
+                };
+                ClaimFinding::not_comparable(&what, &measured, (&self.published, reason))
+            }
         };
         if let (Value::Bends(bends), Verdict::NotTestable) = (value, finding.verdict)
             && let Some(why) = bends.unseen(evidence)
@@ -178,6 +186,7 @@ mod tests {
             assert!(claim.same || !says_same, "{claim:?}");
             let parts = claim.all.iter().chain(&claim.each);
             for one in parts.chain([claim]) {
+                assert!(one.bound.is_none() || one.not_comparable.is_empty(), "{one:?}");
                 let text = one.published.replace(',', "");
                 let words: Vec<f64> = text
                     .split([' ', '(', '/'])

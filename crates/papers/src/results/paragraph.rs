@@ -52,8 +52,8 @@ fn head(all: &[Named<'_>]) -> String {
         (Verdict::NotTestable, "is undecided", "are undecided"),
         (
             Verdict::NotComparable,
-            "is an absolute rate or time, which speaks of the machine and is not compared",
-            "are absolute rates or times, which speak of the machine and are not compared",
+            "speaks of the machine or of the tool and is not compared",
+            "speak of the machine or of the tool and are not compared",
         ),
     ] {
         match count(verdict) {
@@ -322,8 +322,8 @@ mod tests {
         ];
         assert_eq!(
             of(&claims, &notes),
-            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is an absolute rate or time, which \
-             speaks of the machine and is not compared.**\n\n\
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 speaks of the machine or of the tool \
+             and is not compared.**\n\n\
              - **Time.** Holds: It falls. Does not hold: It rises.\n\
              - **Models.** Does not hold: Several reach 3 times one (measured 2, bound: at least 3), because \
              there is one CPU.\n\n\
