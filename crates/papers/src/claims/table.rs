@@ -8,6 +8,8 @@ use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, JudgedClaim, UNCLEAR, number};
+use super::limit;
+use super::select::Select;
 use super::shape::Shape;
 use super::taken::Taken;
 use super::value::Value;
@@ -40,6 +42,8 @@ pub(crate) struct ClaimRow {
     /// All have to hold; one that cannot be tested says so beside the others.
     each: Vec<Self>,
     long: Option<Long>,
+    /// Cells in which a single thread has to be the limit, and not the server's CPUs.
+    limited_by_a_thread: Option<Select>,
     /// What it is about, in a word or some: the paragraph on the paper puts these together.
     pub(crate) theme: String,
     /// It is the claim before it under another condition, and says so.
@@ -79,6 +83,9 @@ pub(super) fn judged(paper: &str, evidence: &Evidence<'_>) -> Vec<JudgedClaim> {
 
 impl ClaimRow {
     fn judged(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        if let Some(cells) = &self.limited_by_a_thread {
+            limit::is_a_thread(evidence, cells)?;
+        }
         let finding = match (&self.value, &self.shape) {
             (Some(value), _) => self.compared(value, evidence),
             (None, Some(shape)) => shape.judged(evidence),
@@ -105,6 +112,7 @@ impl ClaimRow {
         let mut taken: Vec<Taken> = parts.flat_map(Self::taken).collect();
         taken.extend(self.value.iter().flat_map(Value::taken));
         taken.extend(self.shape.iter().map(Shape::taken));
+        taken.extend(self.limited_by_a_thread.iter().map(Taken::all));
         taken
     }
 

@@ -2,6 +2,7 @@
 
 mod best;
 mod discarded;
+mod limit;
 mod p5;
 mod rows;
 

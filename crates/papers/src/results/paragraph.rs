@@ -204,6 +204,10 @@ fn causes(open: &[&Named<'_>]) -> Vec<String> {
                 "nothing bends up to the highest rate",
                 "higher rates or a server with a part of a CPU",
             ),
+            Undecided::FewCpus => (
+                "the server's CPUs were the limit, and no single thread",
+                "a machine with more CPUs",
+            ),
             Undecided::FewBlocks => ("these trials cannot tell", &*more_blocks(&found)),
         };
         Some(format!(

@@ -32,11 +32,6 @@ shared, good_per_s
 1000: model=single reactor, single thread; connections=20000; service_us=100
 1000: model=single reactor, single thread; connections=100; service_us=100
 
-P1: One reactor with threads is a bottleneck
-shared, good_per_s
-1500, not 950: model=several reactors, threads; connections=20000; service_us=100
-1000: model=single reactor, threads; connections=20000; service_us=100
-
 P1: Pools of threads cost
 models, context_switches_per_request
 3, not 0.9: model=several reactors, threads; service_us=0
