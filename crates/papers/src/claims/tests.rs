@@ -266,7 +266,7 @@ fn few_reactors_suffice() {
         ([5e3, 9e3, 9e3, 8.9e3], Reproduced),
         ([1e3, 2e3, 8e3, 9e3], NotReproduced),
     ] {
-        let made = surface("reactor-numbers", "loops", &[("0", rates)]);
+        let made = surface("loops", "loops", &[("200", rates)]);
         assert_eq!(made.verdicts(["Few reactors suffice"]), [verdict]);
     }
 }
