@@ -243,9 +243,11 @@ impl ClaimFinding {
             measures: [self.measures, other.measures].concat(),
             undecided: self.undecided.or(other.undecided),
             published: match (self.published.is_empty(), other.published.is_empty()) {
-                (false, false) => format!("{}; {}", self.published, other.published),
-                (_, true) => self.published,
-                (true, false) => other.published,
+                (false, false) if self.published != other.published => {
+                    format!("{}; {}", self.published, other.published)
+                }
+                (false, _) => self.published,
+                (true, _) => other.published,
             },
             can_be_judged: self.can_be_judged || other.can_be_judged,
         }

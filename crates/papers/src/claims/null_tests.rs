@@ -165,7 +165,7 @@ const EITHER: Wrong = &[Verdict::Reproduced, Verdict::NotReproduced];
 const NEITHER: Wrong = &[];
 
 /// How claims begin, in their order, and which verdict is wrong.
-const P1: [(&str, Wrong); 27] = [
+const P1: [(&str, Wrong); 28] = [
     ("Throughput of one reactor", EITHER),
     ("The fall is steepest", EITHER),
     ("Where requests wait", REPRODUCED),
@@ -176,6 +176,7 @@ const P1: [(&str, Wrong); 27] = [
     ("The optimal number of threads", EITHER),
     ("The optimal number of reactors", EITHER),
     ("Several reactors with threads reach 3", REPRODUCED),
+    ("The same, pooled", NEITHER),
     ("Several reactors with threads have shorter", EITHER),
     ("One reactor with threads is a bottleneck", REPRODUCED),
     ("Several reactors with threads scale better", REPRODUCED),

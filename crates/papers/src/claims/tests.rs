@@ -202,7 +202,7 @@ fn a_condition_that_lacks_a_block_does_not_shift_a_ratio() {
             trial.discarded.push("x".to_owned());
         }
     }
-    let claim = made.claim("Several reactors with threads reach 3");
+    let claim = made.claim("The same, pooled");
     let interval = claim.interval.unwrap();
     // The geometric mean of 4 and 16.
     let is_narrow = interval.high - interval.low < 1.6;
@@ -394,8 +394,9 @@ fn each_condition_of_a_claim_is_judged_at_its_part_of_the_level() {
     let claims = judged(&headline(4000.0, 0.02).run).into_iter();
     let decided = claims.filter(|claim| ![NotTestable, NotComparable].contains(&claim.verdict));
     let levels: Vec<f64> = decided.map(|it| it.interval.unwrap().level).collect();
-    // Two that can, each decided as one of two.
-    assert_eq!(levels, [0.975, 0.975]);
+    // Two that can, each decided as one of two. The first is about two service times.
+    let levels: Vec<String> = levels.iter().map(|level| format!("{level:.4}")).collect();
+    assert_eq!(levels, ["0.9875", "0.9750"]);
 }
 
 #[test]
