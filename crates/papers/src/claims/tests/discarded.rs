@@ -18,6 +18,7 @@ fn an_optimum_at_each_service_time() {
     let mut made = surface("threads", "workers", &by_time);
     made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     is_open(&made, "Beyond the optimum of threads");
+    is_open(&made, "Too many threads lose");
     // One that fails is enough.
     let by_time = [("0", [1e3, 2e3, 4e3, 7e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
     let mut made = surface("threads", "workers", &by_time);
