@@ -195,7 +195,7 @@ const P1: [(&str, Wrong); 28] = [
     ("No request of 20,000 clients", NOT_REPRODUCED),
     ("An example run", NEITHER),
 ];
-const P2: [(&str, Wrong); 21] = [
+const P2: [(&str, Wrong); 20] = [
     ("The proactor with its timer", REPRODUCED),
     ("The same with a reactor", REPRODUCED),
     ("It is so because the loop", REPRODUCED),
@@ -210,7 +210,6 @@ const P2: [(&str, Wrong); 21] = [
     ("The timer protects", NOT_REPRODUCED),
     ("A timer of the whole request head", NOT_REPRODUCED),
     ("Closing idle connections improves", REPRODUCED),
-    ("Keeping timers costs little", NOT_REPRODUCED),
     ("Apache has less throughput", REPRODUCED),
     ("Apache has longer response times", REPRODUCED),
     ("lighttpd has excellent", NOT_REPRODUCED),
