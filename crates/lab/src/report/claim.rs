@@ -83,6 +83,8 @@ choice! {
         ClientLimited "client_limited",
         /// Nothing bends up to the highest rate.
         RateTooLow "rate_too_low",
+        /// There is no gain, of which it says how it changes.
+        NoGain "no_gain",
         /// The server's CPUs were the limit, and not the one thread that the claim is about.
         FewCpus "few_cpus",
         /// The interval holds the bound, or there is none.

@@ -309,7 +309,7 @@ fn measure(what: &str, measured: &Estimate, bound: Option<Bound>) -> Option<Clai
 }
 
 /// An interval in parentheses.
-fn within(interval: &Interval) -> String {
+pub(super) fn within(interval: &Interval) -> String {
     format!(
         " ({} to {}, {} % interval)",
         number(interval.low),

@@ -332,6 +332,16 @@ fn the_gain_of_the_proactor() {
         }
         assert_eq!(made.verdicts(claims), verdicts, "{of_loop}");
     }
+    // Where there is no gain, none can shrink.
+    let mut made = Made::new("P2");
+    for (work, rates) in [("none", [1000.0, 990.0]), ("computed", [500.0, 300.0])] {
+        for (arm, rate) in ["workers", "loop"].into_iter().zip(rates) {
+            let levels = [("arm", arm), ("work", work), ("connections", "10000")];
+            made.cell("burden", (&levels, &[(GoodPerS, rate)]), 0.02);
+        }
+    }
+    let claim = made.claim("The proactor's gain");
+    assert_eq!(claim.undecided, Some(Undecided::NoGain), "{claim:?}");
 }
 
 #[test]

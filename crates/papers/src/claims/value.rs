@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use loadline_capacity::stats::{self, Interval, Range};
 use loadline_lab::analysis::{Measured, Metric};
+use loadline_lab::report::Undecided;
 use serde::Deserialize;
 
 use super::bend::{self, BendOf, Bends};
 use super::envelope::Envelope;
 use super::evidence::{Estimate, Evidence, Untestable};
-use super::finding::{Bound, number};
+use super::finding::{Bound, number, within};
 use super::select::Select;
 use super::taken::Taken;
 
@@ -53,6 +54,9 @@ pub(super) enum Value {
         from: Select,
         over: Select,
         metric: Metric,
+        /// Whether `from / over` has to be above 1: else there is no gain that could shrink.
+        #[serde(default)]
+        of_a_gain: bool,
     },
     /// The best of `these` numbers of a factor, `{this}`, over the best of all others, `{other}`, pooled
     /// over what is not named. Without `these`: all but the smallest.
@@ -228,7 +232,8 @@ impl Value {
                 from,
                 over,
                 metric,
-            } => evidence.ratio_of_ratios(*metric, [of, &of.but(over)], [from, &from.but(over)]),
+                of_a_gain,
+            } => growth(evidence, *metric, [of, from, over], *of_a_gain),
             Self::Best {
                 of,
                 factor,
@@ -248,6 +253,42 @@ impl Value {
             Self::Bend { of, by } => bend::rate(evidence, (of, *by), what),
             Self::Bends(bends) => bends.measured(evidence, what),
         }
+    }
+}
+
+/// `of / over`, over `from / over`.
+fn growth(
+    evidence: &Evidence<'_>,
+    metric: Metric,
+    [of, from, over]: [&Select; 3],
+    of_a_gain: bool,
+) -> Result<Estimate, Untestable> {
+    let (of_over, from_over) = (of.but(over), from.but(over));
+    if of_a_gain {
+        is_gain(evidence, metric, [from, &from_over])?;
+    }
+    evidence.ratio_of_ratios(metric, [of, &of_over], [from, &from_over])
+}
+
+/// An error, if `this` is not seen to be above `other`.
+fn is_gain(
+    evidence: &Evidence<'_>,
+    metric: Metric,
+    [this, other]: [&Select; 2],
+) -> Result<(), Untestable> {
+    let ratio = evidence.ratio(metric, this, other)?;
+    match &ratio.interval {
+        Some(interval) if interval.low <= 1.0 => {
+            let why = format!(
+                "There is no gain to be seen of {} over {}: {}{}.",
+                this.text(),
+                other.text(),
+                number(ratio.value),
+                within(interval)
+            );
+            Err(Untestable(why, Undecided::NoGain))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -204,6 +204,10 @@ fn causes(open: &[&Named<'_>]) -> Vec<String> {
                 "nothing bends up to the highest rate",
                 "higher rates or a server with a part of a CPU",
             ),
+            Undecided::NoGain => (
+                "there is no gain that could shrink",
+                "a load under which there is one",
+            ),
             Undecided::FewCpus => (
                 "the server's CPUs were the limit, and no single thread",
                 "a machine with more CPUs",

@@ -86,6 +86,7 @@ P2: Where the kernel's asynchronous
 threads, cpu_us_per_request
 60, not 45: arm=kernel, older; server=plain-ring
 50: arm=workers; server=loadline
+50: arm=kernel; server=loadline
 
 P3: The latency of one event loop
 connections, mean_us
