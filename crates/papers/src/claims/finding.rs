@@ -263,6 +263,17 @@ impl ClaimFinding {
         alternatives.into_iter().nth(chosen.unwrap_or(0))
     }
 
+    /// The same, with the conditions that it was found under.
+    pub(super) fn under(self, conditions: &str) -> Self {
+        if conditions.is_empty() {
+            return self;
+        }
+        Self {
+            why: format!("{}: {}", capital(conditions), self.why),
+            ..self
+        }
+    }
+
     /// Of a claim about several conditions: it holds where it does in all of them, and fails where it
     /// does in any. Each has to be judged as one of their number.
     pub(super) fn of_conditions(conditions: Vec<(String, Verdict)>, what: &str) -> Self {

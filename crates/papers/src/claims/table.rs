@@ -25,7 +25,7 @@ static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
 pub(crate) struct ClaimRow {
     /// In our words, with its place in the paper in parentheses at the end. Parts have none.
     text: String,
-    /// What is measured. A name in braces stands for something that the measuring finds.
+    /// What is measured, or under which conditions a shape is. A name in braces stands for something that the measuring finds.
     what: String,
     value: Option<Value>,
     /// Of the value; `None`: it is not judged.
@@ -88,7 +88,10 @@ impl ClaimRow {
         }
         let finding = match (&self.value, &self.shape) {
             (Some(value), _) => self.compared(value, evidence),
-            (None, Some(shape)) => shape.judged(evidence),
+            (None, Some(shape)) => {
+                let finding = shape.judged(evidence);
+                finding.map(|finding| finding.under(&self.what))
+            }
             (None, None) => self.parts(evidence),
         }?;
         let Some(long) = &self.long else {
@@ -105,6 +108,11 @@ impl ClaimRow {
             finding.why
         );
         Err(Untestable(why, Undecided::TooShort))
+    }
+
+    /// The conditions of a claim about a shape, which no number of it names; else empty.
+    pub(crate) fn conditions(&self) -> &str {
+        self.shape.as_ref().map_or("", |_| self.what.as_str())
     }
 
     fn taken(&self) -> Vec<Taken> {

@@ -140,6 +140,9 @@ fn throughput_falls_with_service_time() {
     ] {
         assert_eq!(by_service(rates).verdicts(claims), verdicts, "{rates:?}");
     }
+    let Claim { why, .. } = by_service([9e3, 4e3, 3.5e3, 3e3]).claim(claims[0]);
+    let conditions = "2000 clients, 20,000 under --full: Trend over service times";
+    assert!(why.starts_with(conditions), "{why}");
     let mut discarded = by_service([9e3, 4e3, 3.5e3, 3e3]);
     discarded.discard("Client-limited. Too busy.", |_| true);
     let Claim { verdict, why, .. } = discarded.claim(claims[0]);

@@ -104,6 +104,8 @@ struct Named<'c> {
     same_as: Option<&'c str>,
     text: &'c str,
     because: &'c str,
+    /// What it was found under, where no number says it.
+    conditions: &'c str,
 }
 
 /// Of each claim. `notes` may lack: of a run of no paper.
@@ -120,6 +122,7 @@ fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimRow]) -> Vec<Named<'c>> {
             same_as: is_same.then_some(last),
             text,
             because: note.map_or("", |note| &note.because),
+            conditions: note.map_or("", |note| note.conditions()),
         });
         if !is_same {
             last = text;
@@ -156,6 +159,9 @@ impl Named<'_> {
             && let Some(bound) = bound(measure)
         {
             said += &format!(" (measured {}, bound: {bound})", digits(measure.value, 3));
+        }
+        if !self.conditions.is_empty() {
+            said += &format!(" (here: {})", self.conditions);
         }
         if self.claim.verdict == Verdict::NotReproduced && !self.because.is_empty() {
             said += &format!(", because {}", self.because);
