@@ -38,8 +38,22 @@ fn undecided<'n, 'c>(all: &'n [Named<'c>]) -> Vec<&'n Named<'c>> {
         .collect()
 }
 
-/// How many came out how.
+/// How many came out how, of the paper's claims and of our own, which have no place in it.
 fn head(all: &[Named<'_>]) -> String {
+    let is_own = |one: &&Named<'_>| one.claim.source.is_empty();
+    let (own, published): (Vec<&Named<'_>>, Vec<&Named<'_>>) = all.iter().partition(is_own);
+    let mut parts = Vec::new();
+    for (claims, whose) in [(published, ""), (own, " of our own")] {
+        let noun = if claims.len() == 1 { "claim" } else { "claims" };
+        if !claims.is_empty() {
+            let counts = list(&counts(&claims));
+            parts.push(format!("{} {noun}{whose} {counts}", claims.len()));
+        }
+    }
+    format!("**Of {}.**", parts.join("; of "))
+}
+
+fn counts(all: &[&Named<'_>]) -> Vec<String> {
     let count = |verdict: Verdict| {
         all.iter()
             .filter(|one| one.claim.verdict == verdict)
@@ -63,8 +77,7 @@ fn head(all: &[Named<'_>]) -> String {
             count => counts.push(format!("{count} {several}")),
         }
     }
-    let claims = if all.len() == 1 { "claim" } else { "claims" };
-    format!("**Of {} {claims} {}.**", all.len(), list(&counts))
+    counts
 }
 
 /// What holds and what does not, a line for each theme, in the order of the first claim of each.
@@ -283,7 +296,7 @@ mod tests {
         Claim {
             paper: "P1".to_owned(),
             text: text.to_owned(),
-            source: String::new(),
+            source: "section 1".to_owned(),
             published: String::new(),
             verdict,
             why: String::new(),
@@ -364,6 +377,11 @@ mod tests {
             "{said}"
         );
         assert_eq!(of(&[], &[]), "");
+        claims[5].source.clear();
+        let said = of(&claims, &notes);
+        let expected =
+            "and is not compared; of 1 claim of our own none holds here and 1 does not.**";
+        assert!(said.contains(expected), "{said}");
     }
 
     #[test]
