@@ -25,7 +25,8 @@ static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
 pub(crate) struct ClaimRow {
     /// In our words, with its place in the paper in parentheses at the end. Parts have none.
     text: String,
-    /// What is measured, or under which conditions a shape is. A name in braces stands for something that the measuring finds.
+    /// What is measured; of a shape, under which conditions. A name in braces stands for something that the
+    /// measuring finds.
     what: String,
     value: Option<Value>,
     /// Of the value; `None`: it is not judged.
