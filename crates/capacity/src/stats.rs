@@ -5,7 +5,7 @@
 //!
 //! | question | here |
 //! |---|---|
-//! | what is usual? | [`median`], [`center`], [`mean_interval`] |
+//! | what is usual? | [`median`], [`center`], [`mean_interval`], of how many runs [`runs_wanted`] |
 //! | how does A compare with B, run beside run? | [`compare`], [`t_test`] |
 //! | which of many is best, and which are as good? | [`rank`], [`holm`] |
 //! | does it rise or fall? | [`kendall`], [`Steps::trend`] |
@@ -22,7 +22,7 @@ mod trend;
 
 use serde::{Deserialize, Serialize};
 
-pub use mean::{center, mean, mean_interval, t_test};
+pub use mean::{center, mean, mean_interval, runs_wanted, t_test};
 pub use median::{median, quantile};
 pub use pairs::{
     Comparison, Difference, Range, compare, compare_ranges, compare_ranges_at, geometric_mean,

@@ -19,6 +19,7 @@ mod envelope;
 mod evidence;
 mod family;
 mod finding;
+mod limit;
 #[cfg(test)]
 mod null_tests;
 mod select;

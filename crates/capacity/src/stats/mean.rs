@@ -17,15 +17,37 @@ pub fn mean(values: &[f64]) -> f64 {
 /// holds the truth in half of all cases, with three in three quarters.
 #[must_use]
 pub fn mean_interval(values: &[f64], level: f64) -> Option<Interval> {
-    let error = standard_error(values)?;
-    let student = StudentsT::new(0.0, 1.0, (values.len() - 1) as f64).ok()?;
-    let reach = student.inverse_cdf(f64::midpoint(1.0, level)) * error;
+    let reach = quantile_of_t(values.len(), level)? * standard_error(values)?;
     let center = mean(values);
     Some(Interval {
         low: center - reach,
         high: center + reach,
         level,
     })
+}
+
+/// Of how many runs an interval reaches `wanted` to either side at most, if one of `runs` reaches `reach`, and
+/// their noise stays as it is. `None`: of more than `most`.
+#[must_use]
+pub fn runs_wanted(
+    (runs, reach): (usize, f64),
+    wanted: f64,
+    level: f64,
+    most: usize,
+) -> Option<usize> {
+    let noise = reach * (runs as f64).sqrt() / quantile_of_t(runs, level)?;
+    let is_enough = |count: &usize| {
+        let quantile = quantile_of_t(*count, level).unwrap_or(f64::INFINITY);
+        quantile * noise / (*count as f64).sqrt() <= wanted
+    };
+    (runs..=most).find(is_enough)
+}
+
+/// How many standard errors an interval over runs reaches to either side; `None`: fewer than two runs.
+fn quantile_of_t(runs: usize, level: f64) -> Option<f64> {
+    let freedom = runs.checked_sub(1)?;
+    let student = StudentsT::new(0.0, 1.0, freedom as f64).ok()?;
+    Some(student.inverse_cdf(f64::midpoint(1.0, level)))
 }
 
 /// The mean of runs with its interval: the geometric one where all are above 0, since the noise of a rate
@@ -88,6 +110,17 @@ mod tests {
         let interval = mean_interval(&values, LEVEL).unwrap();
         assert!(interval.low.abs() < 1e-5);
         assert_eq!((mean_interval(&[1.0], LEVEL), t_test(&[1.0])), (None, 1.0));
+    }
+
+    #[test]
+    fn more_runs_narrow_by_their_root_and_by_t() {
+        // With 2 degrees of freedom t is 4.303, with 7 it is 2.365, and with 8 it is 2.306.
+        let enough = |wanted, most| runs_wanted((3, 3.0), wanted, LEVEL, most);
+        assert_eq!(enough(3.001, 300), Some(3));
+        assert_eq!(enough(1.0, 300), Some(9));
+        assert_eq!(enough(1.0, 8), None);
+        assert_eq!(enough(0.0, 300), None);
+        assert_eq!(runs_wanted((1, 3.0), 1.0, LEVEL, 300), None);
     }
 
     /// How many of 2000 intervals over normal runs hold the true mean: 95 % of them, give or take

@@ -41,6 +41,9 @@ pub struct ClaimMeasure {
     pub value: f64,
     /// What holds the true value; `None`: there is a single block.
     pub interval: Option<Interval>,
+    /// Of how many blocks it is; `None`: the interval is of no simple mean over blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<usize>,
     /// What the claim asks for at least.
     pub least: Option<f64>,
     /// What it allows at most; without both, it is not judged.
@@ -80,6 +83,10 @@ choice! {
         ClientLimited "client_limited",
         /// Nothing bends up to the highest rate.
         RateTooLow "rate_too_low",
+        /// There is no gain, of which it says how it changes.
+        NoGain "no_gain",
+        /// The server's CPUs were the limit, and not the one thread that the claim is about.
+        FewCpus "few_cpus",
         /// The interval holds the bound, or there is none.
         FewBlocks "few_blocks",
     }

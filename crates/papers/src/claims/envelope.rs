@@ -52,7 +52,7 @@ impl Envelope {
             .into_iter()
             .filter_map(|(name, these)| Condition::new(name.clone(), these, others.get(&name)?))
             .collect();
-        let shared = evidence.shared_rests(&self.of, &other, &self.factors);
+        let shared = evidence.shared_rests(&[&self.of, &other], &self.factors);
         if conditions.len() < shared.len() {
             return Err(evidence.unpaired(&self.of, &other));
         }
@@ -79,6 +79,7 @@ impl Envelope {
         Ok(Estimate {
             value: best.value,
             interval: Some(best.interval),
+            blocks: None,
             is_widened: best.is_widened,
         })
     }

@@ -11,6 +11,7 @@ use loadline_lab::plan::Plan;
 use loadline_lab::report::Undecided;
 
 use super::select::Select;
+use super::taken::Taken;
 
 /// A run, laid out for tests.
 pub(super) struct Layout<'r> {
@@ -24,6 +25,9 @@ pub(super) struct Evidence<'r> {
     layout: &'r Layout<'r>,
     pub(super) level: f64,
 }
+
+/// With fewer blocks than this, what is undecided is so for those that are missing.
+const BLOCKS_MIN: usize = 3;
 
 /// Something of a trial; `None`: it has none.
 type Quantity<'q, T = f64> = &'q dyn Fn(&Measured) -> Option<T>;
@@ -45,6 +49,8 @@ pub(super) struct Estimate {
     pub(super) value: f64,
     /// `None`: a single block.
     pub(super) interval: Option<Interval>,
+    /// Of how many it is the mean; `None`: it is of no simple mean.
+    pub(super) blocks: Option<usize>,
     /// Whether its interval reaches as far as CPU time left room for, since the client was the limit
     /// in some of the trials.
     pub(super) is_widened: bool,
@@ -55,7 +61,17 @@ impl From<(f64, Option<Interval>)> for Estimate {
         Self {
             value,
             interval,
+            blocks: None,
             is_widened: false,
+        }
+    }
+}
+
+impl Estimate {
+    pub(super) fn of_blocks(self, count: usize) -> Self {
+        Self {
+            blocks: Some(count),
+            ..self
         }
     }
 }
@@ -136,6 +152,33 @@ impl<'r> Evidence<'r> {
         }
     }
 
+    /// Why only so many blocks of some cells say anything, if they are few and trials of others are discarded.
+    pub(super) fn lost_blocks(&self, taken: &[Taken], count: usize) -> Option<String> {
+        let cells = self.layout.cells.iter();
+        let is_taken = |cell: &&Cell<'_>| {
+            let mut taken = taken.iter();
+            taken.any(|one| one.takes(cell.series, cell.levels))
+        };
+        let cells: Vec<&Cell<'_>> = cells.filter(is_taken).collect();
+        let trials = || {
+            let cells = cells.iter();
+            cells.flat_map(|cell| cell.counted.iter().chain(&cell.discarded))
+        };
+        let blocks = to_set(trials().map(|trial| trial.block)).len();
+        let is_enough = count >= BLOCKS_MIN && 2 * count > blocks;
+        if is_enough || count >= blocks {
+            return None;
+        }
+        let reasons = trials().map(|trial| match trial.discarded.is_empty() {
+            true => &trial.times_discarded,
+            false => &trial.discarded,
+        });
+        let reason = most_frequent(reasons)?;
+        Some(format!(
+            "Only {count} of {blocks} blocks count, since trials are discarded, as in: {reason}"
+        ))
+    }
+
     /// Why two selections cannot be compared under each condition that both have cells of.
     pub(super) fn unpaired(&self, this: &Select, other: &Select) -> Untestable {
         let is_discarded = |select: &&Select| {
@@ -149,20 +192,17 @@ impl<'r> Evidence<'r> {
         self.missing(lacking.unwrap_or(other))
     }
 
-    /// What is varied beside in the cells of both, whether their trials count or not.
-    pub(super) fn shared_rests(
-        &self,
-        this: &Select,
-        other: &Select,
-        but: &[String],
-    ) -> BTreeSet<String> {
-        let rests = |select: &Select| {
+    /// What is varied beside in the cells of all of them, whether their trials count or not.
+    pub(super) fn shared_rests(&self, selects: &[&Select], but: &[String]) -> BTreeSet<String> {
+        let rests = selects.iter().map(|select| {
             let cells = self.cells(select);
             to_set(cells.map(|cell| select.rest(cell.levels, but)))
-        };
-        let (mut shared, others) = (rests(this), rests(other));
-        shared.retain(|rest| others.contains(rest));
-        shared
+        });
+        let shared = rests.reduce(|mut shared, others| {
+            shared.retain(|rest| others.contains(rest));
+            shared
+        });
+        shared.unwrap_or_default()
     }
 
     /// Values by what is varied beside; `but` are factors that are not part of that.
@@ -196,7 +236,8 @@ impl<'r> Evidence<'r> {
             (Some(one), Some(other)) => !one.keys().any(|block| other.contains_key(block)),
             _ => true,
         };
-        if self.shared_rests(this, other, &[]).iter().any(is_unpaired) {
+        let shared = self.shared_rests(&[this, other], &[]);
+        if shared.iter().any(is_unpaired) {
             return Err(self.unpaired(this, other));
         }
         let lacking = if these.is_empty() { this } else { other };
@@ -211,7 +252,7 @@ impl<'r> Evidence<'r> {
         other: &Select,
     ) -> Result<Estimate, Untestable> {
         let logs = self.log_ratios(metric, this, other)?;
-        self.compared_ranges(logs.into_values(), this)
+        self.compared(logs.into_values(), this)
     }
 
     /// One such ratio over another: by how much it grows.
@@ -231,19 +272,11 @@ impl<'r> Evidence<'r> {
                 high: log.high - other.low,
             })
         });
-        self.compared_ranges(differences, this[0])
+        self.compared(differences, this[0])
     }
 
     /// Compares logarithms of ratios with 0.
-    pub(super) fn compared(
-        &self,
-        logs: impl Iterator<Item = f64>,
-        about: &Select,
-    ) -> Result<Estimate, Untestable> {
-        self.compared_ranges(logs.map(Range::exact), about)
-    }
-
-    fn compared_ranges(
+    fn compared(
         &self,
         logs: impl Iterator<Item = Range>,
         about: &Select,
@@ -259,6 +292,7 @@ impl<'r> Evidence<'r> {
         Ok(Estimate {
             value: comparison.ratio,
             interval: comparison.interval,
+            blocks: Some(ratios.len()),
             is_widened: !ratios.iter().all(Range::is_exact),
         })
     }
@@ -286,13 +320,14 @@ impl<'r> Evidence<'r> {
         let ratio = Estimate {
             value,
             interval: Some(interval),
+            blocks: None,
             is_widened,
         };
         Ok(([this, other], ratio))
     }
 
     /// A quantity by the numbers of a factor, a value for each block: the geometric mean of all
-    /// conditions that have every number in that block.
+    /// conditions. One of which a number is missing would be missing from the claim.
     pub(super) fn along(
         &self,
         quantity: Quantity<'_, Range>,
@@ -301,29 +336,33 @@ impl<'r> Evidence<'r> {
     ) -> Result<Along, Untestable> {
         let numbers = self.numbers(select, factor);
         let positive = |trial: &Measured| quantity(trial).filter(|range| range.low > 0.0);
-        let tables: Vec<ByRest> = numbers
+        let selects: Vec<Select> = numbers
             .iter()
-            .map(|number| {
-                let select = select.clone().is(factor, *number);
-                self.by_rest(&select, &[factor.to_owned()], &positive)
-            })
+            .map(|number| select.clone().is(factor, *number))
             .collect();
-        let first = tables.first().ok_or_else(|| self.missing(select))?;
-        let in_all = |rest: &&String| tables.iter().all(|table| table.contains_key(*rest));
-        let rests: Vec<&String> = first.keys().filter(in_all).collect();
+        let but = [factor.to_owned()];
+        let tables: Vec<ByRest> = selects
+            .iter()
+            .map(|select| self.by_rest(select, &but, &positive))
+            .collect();
+        let rests = self.shared_rests(&selects.iter().collect::<Vec<_>>(), &but);
+        let in_all = |rest: &String| tables.iter().all(|table| table.contains_key(rest));
+        if rests.is_empty() || !rests.iter().all(in_all) {
+            return Err(self.missing(select));
+        }
         let cells = || {
             rests
                 .iter()
-                .flat_map(|rest| tables.iter().map(move |table| &table[*rest]))
+                .flat_map(|rest| tables.iter().map(move |table| &table[rest]))
         };
         let mut blocks = to_set(cells().flat_map(BTreeMap::keys).copied());
         blocks.retain(|block| cells().all(|cell| cell.contains_key(block)));
-        if rests.is_empty() || blocks.is_empty() {
+        if blocks.is_empty() {
             return Err(self.missing(select));
         }
         let pooled = |table: &ByRest, block: &u32| {
             let of_end = |end: fn(&Range) -> f64| {
-                let logs = rests.iter().map(|rest| end(&table[*rest][block]).ln());
+                let logs = rests.iter().map(|rest| end(&table[rest][block]).ln());
                 stats::mean(&logs.collect::<Vec<_>>()).exp()
             };
             Range {
@@ -378,21 +417,48 @@ impl<'r> Evidence<'r> {
         numbers
     }
 
-    /// The mean of a quantity, with its interval over blocks: what several conditions have in a block has its
-    /// effect in common, and is one value. Geometric where all values are above 0.
+    /// The mean of a quantity in all conditions.
     pub(super) fn mean(
         &self,
         quantity: Quantity<'_>,
         select: &Select,
     ) -> Result<Estimate, Untestable> {
+        let conditions = self.conditions(quantity, select);
+        match conditions.iter().any(BTreeMap::is_empty) {
+            true => Err(self.missing(select)),
+            false => self.mean_over(conditions, select),
+        }
+    }
+
+    /// The same over the conditions that have trials which count.
+    pub(super) fn mean_of_some(
+        &self,
+        quantity: Quantity<'_>,
+        select: &Select,
+    ) -> Result<Estimate, Untestable> {
+        let mut conditions = self.conditions(quantity, select);
+        conditions.retain(|blocks| !blocks.is_empty());
+        self.mean_over(conditions, select)
+    }
+
+    /// A quantity of each cell, by block.
+    fn conditions(&self, quantity: Quantity<'_>, select: &Select) -> Vec<BTreeMap<u32, f64>> {
         let of_cell = |cell: &Cell<'_>| -> BTreeMap<u32, f64> {
             let trials = cell.counted.iter();
             to_map(trials.filter_map(|trial| Some((trial.block, quantity(trial)?))))
         };
-        let mut conditions: Vec<BTreeMap<u32, f64>> = self.cells(select).map(of_cell).collect();
-        conditions.retain(|blocks| !blocks.is_empty());
+        self.cells(select).map(of_cell).collect()
+    }
+
+    /// With its interval over blocks: what several conditions have in a block has its effect in common, and is
+    /// one value. Geometric where all values are above 0.
+    fn mean_over(
+        &self,
+        mut conditions: Vec<BTreeMap<u32, f64>>,
+        about: &Select,
+    ) -> Result<Estimate, Untestable> {
         if conditions.is_empty() {
-            return Err(self.missing(select));
+            return Err(self.missing(about));
         }
         let mut all = conditions.iter_mut().flat_map(BTreeMap::values_mut);
         let is_positive = all.all(|value| *value > 0.0);
@@ -405,15 +471,19 @@ impl<'r> Evidence<'r> {
             stats::mean(&values),
             stats::mean_interval(&values, self.level),
         );
+        let estimate = |value: f64, interval: Option<Interval>| {
+            let estimate = Estimate::from((value, interval));
+            estimate.of_blocks(values.len())
+        };
         if !is_positive {
-            return Ok((value, interval).into());
+            return Ok(estimate(value, interval));
         }
         let interval = interval.map(|of_logs| Interval {
             low: of_logs.low.exp(),
             high: of_logs.high.exp(),
             ..of_logs
         });
-        Ok((value.exp(), interval).into())
+        Ok(estimate(value.exp(), interval))
     }
 
     /// The trials of the cells that count.

@@ -14,6 +14,9 @@ pub(super) struct JudgedClaim {
     pub(super) finding: ClaimFinding,
 }
 
+/// Of an interval that holds the bound.
+pub(super) const UNCLEAR: &str = " Not distinguishable with these trials.";
+
 /// What a test comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClaimFinding {
@@ -155,9 +158,13 @@ impl ClaimFinding {
         }
     }
 
-    /// Of a claim about an absolute rate: what was measured stands beside what was published, and says
-    /// more of the two machines than of the servers. It is not judged.
-    pub(super) fn not_comparable(what: &str, measured: &Estimate, published: &str) -> Self {
+    /// Of a claim that is not judged, with the reason: an absolute rate says more of the two machines than of
+    /// the servers. What was measured stands beside what was published.
+    pub(super) fn not_comparable(
+        what: &str,
+        measured: &Estimate,
+        (published, reason): (&str, &str),
+    ) -> Self {
         let within = measured.interval.as_ref().map_or_else(String::new, within);
         Self {
             interval: measured.interval,
@@ -166,8 +173,9 @@ impl ClaimFinding {
             ..Self::new(
                 Verdict::NotComparable,
                 format!(
-                    "{what}: {}{within}; published: {published}. An absolute rate speaks of the machine.",
-                    number(measured.value)
+                    "{what}: {}{within}; published: {published}. {}.",
+                    number(measured.value),
+                    capital(reason)
                 ),
             )
         }
@@ -195,7 +203,7 @@ impl ClaimFinding {
         };
         why += &format!("; the claim asks for {}.", bound.text());
         if verdict == Verdict::NotTestable && measured.interval.is_some() {
-            why += " Not distinguishable with these trials.";
+            why += UNCLEAR;
         }
         if measured.is_widened {
             why += match verdict {
@@ -235,9 +243,11 @@ impl ClaimFinding {
             measures: [self.measures, other.measures].concat(),
             undecided: self.undecided.or(other.undecided),
             published: match (self.published.is_empty(), other.published.is_empty()) {
-                (false, false) => format!("{}; {}", self.published, other.published),
-                (_, true) => self.published,
-                (true, false) => other.published,
+                (false, false) if self.published != other.published => {
+                    format!("{}; {}", self.published, other.published)
+                }
+                (false, _) => self.published,
+                (true, _) => other.published,
             },
             can_be_judged: self.can_be_judged || other.can_be_judged,
         }
@@ -251,6 +261,17 @@ impl ClaimFinding {
         let chosen = alternatives.iter().position(holds);
         let chosen = chosen.or_else(|| alternatives.iter().position(is_open));
         alternatives.into_iter().nth(chosen.unwrap_or(0))
+    }
+
+    /// The same, with the conditions that it was found under.
+    pub(super) fn under(self, conditions: &str) -> Self {
+        if conditions.is_empty() {
+            return self;
+        }
+        Self {
+            why: format!("{}: {}", capital(conditions), self.why),
+            ..self
+        }
     }
 
     /// Of a claim about several conditions: it holds where it does in all of them, and fails where it
@@ -291,6 +312,7 @@ fn measure(what: &str, measured: &Estimate, bound: Option<Bound>) -> Option<Clai
         what: what.to_owned(),
         value: finite(measured.value)?,
         interval: measured.interval,
+        blocks: measured.blocks,
         least: ends.and_then(|(least, _)| finite(least)),
         most: ends.and_then(|(_, most)| finite(most)),
         published: Vec::new(),
@@ -298,7 +320,7 @@ fn measure(what: &str, measured: &Estimate, bound: Option<Bound>) -> Option<Clai
 }
 
 /// An interval in parentheses.
-fn within(interval: &Interval) -> String {
+pub(super) fn within(interval: &Interval) -> String {
     format!(
         " ({} to {}, {} % interval)",
         number(interval.low),

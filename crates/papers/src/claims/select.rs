@@ -51,6 +51,13 @@ impl Select {
         self
     }
 
+    /// Only cells with one of these numbers.
+    pub(super) fn any_of(mut self, factor: &str, numbers: &[f64]) -> Self {
+        let levels = numbers.iter().copied().map(Level::Number).collect();
+        self.any.push((factor.to_owned(), levels));
+        self
+    }
+
     /// The same with other levels.
     pub(super) fn but(&self, other: &Self) -> Self {
         let levels = other.is.iter();

@@ -31,7 +31,8 @@ enum ShapeKind {
     Optimum,
     /// Its best number is not the same at all service times.
     Moves,
-    /// With the largest number there is less of it, and more context switches, than with another one.
+    /// With the largest number there is less of it, and more context switches, than with another one, at each
+    /// service time.
     TooMany,
 }
 
@@ -40,8 +41,8 @@ const SERVICE: &str = "service_us";
 /// Smaller differences are none.
 const MATTERS: f64 = 0.02;
 
-/// The best number at a service time, and in words; or why nothing can be said of it.
-type OptimumAt = Result<(Optimum, String), Untestable>;
+/// What is found at a service time, and in words; or why nothing can be said of it.
+type AtTime<T> = Result<(T, String), Untestable>;
 
 impl Shape {
     pub(super) fn taken(&self) -> Taken {
@@ -117,64 +118,68 @@ impl Shape {
         })
     }
 
-    /// The best number at each service time, each judged as one of all of them; one of them can be
-    /// judged at least.
-    fn optima(&self, evidence: &Evidence<'_>) -> Result<Vec<OptimumAt>, Untestable> {
+    /// What a test finds at each service time, each judged as one of all of them; one of them can be judged at
+    /// least.
+    fn at_each_time<T>(
+        &self,
+        evidence: &Evidence<'_>,
+        test: impl Fn(&Evidence<'_>, &Select) -> AtTime<T>,
+    ) -> Result<Vec<AtTime<T>>, Untestable> {
         let times = evidence.numbers(&self.of, SERVICE);
-        let level = evidence.among(times.len()).level;
-        let at = |service_us: f64| -> OptimumAt {
+        let one_of = evidence.among(times.len());
+        let at = |service_us: f64| -> AtTime<T> {
             let us = number(service_us);
             let select = self.of.clone().is(SERVICE, service_us);
-            let steps = evidence.steps(Metric::GoodPerS, &select, &self.factor);
-            let steps = steps.map_err(|Untestable(why, undecided)| {
-                let why = why.trim_end_matches('.');
-                Untestable(format!("{us} us: {why}"), undecided)
-            })?;
-            let optimum = steps.optimum(level);
-            let [at, low, high] = [optimum.at, optimum.low, optimum.high].map(number);
-            let text = format!("{us} us: best at {at} ({low} to {high})");
-            Ok((optimum, text))
+            match test(&one_of, &select) {
+                Ok((found, text)) => Ok((found, format!("{us} us: {text}"))),
+                Err(Untestable(why, undecided)) => {
+                    let why = why.trim_end_matches('.');
+                    Err(Untestable(format!("{us} us: {why}"), undecided))
+                }
+            }
         };
-        let optima: Vec<OptimumAt> = times.into_iter().map(at).collect();
-        match optima.iter().any(Result::is_ok) {
-            true => Ok(optima),
+        let found: Vec<AtTime<T>> = times.into_iter().map(at).collect();
+        match found.iter().any(Result::is_ok) {
+            true => Ok(found),
             false => Err(evidence.missing(&self.of)),
         }
     }
 
+    fn optimum_at(&self, evidence: &Evidence<'_>, select: &Select) -> AtTime<Optimum> {
+        let steps = evidence.steps(Metric::GoodPerS, select, &self.factor)?;
+        let optimum = steps.optimum(evidence.level);
+        let [at, low, high] = [optimum.at, optimum.low, optimum.high].map(number);
+        Ok((optimum, format!("best at {at} ({low} to {high})")))
+    }
+
     fn optimum(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
-        let largest = evidence.numbers(&self.of, &self.factor).pop();
-        let largest = largest.unwrap_or_default();
-        let mut lacking = None;
-        let conditions = self.optima(evidence)?.into_iter().map(|at| match at {
-            Ok((optimum, text)) => {
-                let verdict = match (optimum.low, optimum.high) {
-                    (_, high) if high < largest => Verdict::Reproduced,
-                    (low, _) if low >= largest => Verdict::NotReproduced,
-                    _ => Verdict::NotTestable,
-                };
-                (text, verdict)
-            }
-            Err(Untestable(why, undecided)) => {
-                lacking = Some(undecided);
-                (why, Verdict::NotTestable)
-            }
-        });
-        let conditions: Vec<_> = conditions.collect();
+        let largest = self.largest(evidence);
+        let times = self.at_each_time(evidence, |evidence, select| {
+            let (optimum, text) = self.optimum_at(evidence, select)?;
+            let verdict = match (optimum.low, optimum.high) {
+                (_, high) if high < largest => Verdict::Reproduced,
+                (low, _) if low >= largest => Verdict::NotReproduced,
+                _ => Verdict::NotTestable,
+            };
+            Ok((verdict, text))
+        })?;
         let what = format!(
             "The best number of {} is below the largest, {}",
             self.factor,
             number(largest)
         );
-        let finding = ClaimFinding::of_conditions(conditions, &what);
-        Ok(ClaimFinding {
-            undecided: lacking.or(finding.undecided),
-            ..finding
-        })
+        Ok(of_times(times, &what))
+    }
+
+    fn largest(&self, evidence: &Evidence<'_>) -> f64 {
+        let largest = evidence.numbers(&self.of, &self.factor).pop();
+        largest.unwrap_or_default()
     }
 
     fn moves(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
-        let conditions = self.optima(evidence)?;
+        let conditions = self.at_each_time(evidence, |evidence, select| {
+            self.optimum_at(evidence, select)
+        })?;
         let count = conditions.len();
         let (optima, texts): (Vec<_>, Vec<_>) = conditions.into_iter().flatten().unzip();
         if optima.len() < 2 {
@@ -198,33 +203,74 @@ impl Shape {
         Ok(ClaimFinding::new(verdict, why))
     }
 
-    /// Less throughput and more switches than with any one smaller number.
     fn too_many(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
-        let numbers = evidence.numbers(&self.of, &self.factor);
-        let missing = || evidence.missing(&self.of);
+        let times = self.at_each_time(evidence, |evidence, select| {
+            self.too_many_at(evidence, select)
+        })?;
+        let what = format!(
+            "With {} {} there is less throughput than with another number of them, and more context \
+             switches",
+            number(self.largest(evidence)),
+            self.factor
+        );
+        Ok(of_times(times, &what))
+    }
+
+    /// Less throughput and more switches than with any one smaller number.
+    fn too_many_at(&self, evidence: &Evidence<'_>, select: &Select) -> AtTime<Verdict> {
+        let numbers = evidence.numbers(select, &self.factor);
+        let missing = || evidence.missing(select);
         let (most, fewer) = numbers.split_last().ok_or_else(missing)?;
         // Each of the numbers, and less and more of each.
         let one_of = evidence.among(2 * fewer.len());
-        let pool = (&self.of, self.factor.as_str());
+        let pool = (select, self.factor.as_str());
         let mut findings = Vec::new();
         for other in fewer {
-            let judged = |metric, bound, what: &str| {
+            let ratio = |metric| {
                 let is_other = |it| it == *other;
-                let (_, ratio) = one_of.best_over(metric, pool, &|it| it == *most, &is_other)?;
-                let (most, other) = (number(*most), number(*other));
-                let what = format!("{what} with {most} threads over {other}");
-                Ok((ratio.value, ClaimFinding::of(&what, &ratio, bound)))
+                let found = one_of.best_over(metric, pool, &|it| it == *most, &is_other);
+                found.map(|(_, ratio)| ratio)
             };
-            let less = Bound::AtMost(1.0 - MATTERS);
-            let (kept, less) = judged(Metric::GoodPerS, less, "Throughput")?;
-            let more = Bound::AtLeast(1.0 + MATTERS);
-            let what = "Context switches for each request";
-            let (_, more) = judged(Metric::ContextSwitchesPerRequest, more, what)?;
-            findings.push((kept, less.and(more)));
+            let kept = ratio(Metric::GoodPerS)?;
+            let switches = ratio(Metric::ContextSwitchesPerRequest)?;
+            let less = ClaimFinding::of("", &kept, Bound::AtMost(1.0 - MATTERS));
+            let more = ClaimFinding::of("", &switches, Bound::AtLeast(1.0 + MATTERS));
+            let why = format!(
+                "{} times the throughput with {}, and {} times its switches",
+                number(kept.value),
+                number(*other),
+                number(switches.value)
+            );
+            findings.push((
+                kept.value,
+                ClaimFinding {
+                    why,
+                    ..less.and(more)
+                },
+            ));
         }
         // That with the most throughput is reported first.
         sort_by(&mut findings, |one, other| one.0.total_cmp(&other.0));
         let findings = findings.into_iter().map(|(_, finding)| finding);
-        ClaimFinding::any(findings.collect()).ok_or_else(missing)
+        let finding = ClaimFinding::any(findings.collect()).ok_or_else(missing)?;
+        Ok((finding.verdict, finding.why))
+    }
+}
+
+/// Of a claim about each service time.
+fn of_times(times: Vec<AtTime<Verdict>>, what: &str) -> ClaimFinding {
+    let mut lacking = None;
+    let conditions = times.into_iter().map(|at| match at {
+        Ok((verdict, text)) => (text, verdict),
+        Err(Untestable(why, undecided)) => {
+            lacking = Some(undecided);
+            (why, Verdict::NotTestable)
+        }
+    });
+    let conditions: Vec<(String, Verdict)> = conditions.collect();
+    let finding = ClaimFinding::of_conditions(conditions, what);
+    ClaimFinding {
+        undecided: lacking.or(finding.undecided),
+        ..finding
     }
 }

@@ -7,7 +7,9 @@ use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
-use super::finding::{Bound, ClaimFinding, JudgedClaim, number};
+use super::finding::{Bound, ClaimFinding, JudgedClaim, UNCLEAR, number};
+use super::limit;
+use super::select::Select;
 use super::shape::Shape;
 use super::taken::Taken;
 use super::value::Value;
@@ -23,21 +25,26 @@ static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
 pub(crate) struct ClaimRow {
     /// In our words, with its place in the paper in parentheses at the end. Parts have none.
     text: String,
-    /// What is measured. A name in braces stands for something that the measuring finds.
+    /// What is measured; of a shape, under which conditions. A name in braces stands for something that the
+    /// measuring finds.
     what: String,
     value: Option<Value>,
-    /// Of the value; `None`: it is an absolute rate, which is not judged.
+    /// Of the value; `None`: it is not judged.
     bound: Option<Bound>,
     /// The paper's own number, or empty.
     published: String,
     /// The same as a value, or as the ends of a range, in the unit of what is measured.
     ticks: Vec<f64>,
+    /// Why a value without a bound is not compared; empty: it is an absolute rate.
+    not_comparable: String,
     shape: Option<Shape>,
     /// All have to hold; if one cannot be tested, the claim cannot.
     all: Vec<Self>,
     /// All have to hold; one that cannot be tested says so beside the others.
     each: Vec<Self>,
     long: Option<Long>,
+    /// Cells in which a single thread has to be the limit, and not the server's CPUs.
+    limited_by_a_thread: Option<Select>,
     /// What it is about, in a word or some: the paragraph on the paper puts these together.
     pub(crate) theme: String,
     /// It is the claim before it under another condition, and says so.
@@ -77,9 +84,15 @@ pub(super) fn judged(paper: &str, evidence: &Evidence<'_>) -> Vec<JudgedClaim> {
 
 impl ClaimRow {
     fn judged(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        if let Some(cells) = &self.limited_by_a_thread {
+            limit::is_a_thread(evidence, cells)?;
+        }
         let finding = match (&self.value, &self.shape) {
             (Some(value), _) => self.compared(value, evidence),
-            (None, Some(shape)) => shape.judged(evidence),
+            (None, Some(shape)) => {
+                let finding = shape.judged(evidence);
+                finding.map(|finding| finding.under(&self.what))
+            }
             (None, None) => self.parts(evidence),
         }?;
         let Some(long) = &self.long else {
@@ -98,11 +111,17 @@ impl ClaimRow {
         Err(Untestable(why, Undecided::TooShort))
     }
 
+    /// The conditions of a claim about a shape, which no number of it names; else empty.
+    pub(crate) fn conditions(&self) -> &str {
+        self.shape.as_ref().map_or("", |_| self.what.as_str())
+    }
+
     fn taken(&self) -> Vec<Taken> {
         let parts = self.all.iter().chain(&self.each);
         let mut taken: Vec<Taken> = parts.flat_map(Self::taken).collect();
         taken.extend(self.value.iter().flat_map(Value::taken));
         taken.extend(self.shape.iter().map(Shape::taken));
+        taken.extend(self.limited_by_a_thread.iter().map(Taken::all));
         taken
     }
 
@@ -128,8 +147,17 @@ impl ClaimRow {
             Some(bound) if is_largest && !bound.holds(measured.value) => {
                 ClaimFinding::failed(&what, &measured, bound)
             }
-            Some(bound) => ClaimFinding::of(&what, &measured, bound),
-            None => ClaimFinding::not_comparable(&what, &measured, &self.published),
+            Some(bound) => {
+                value.has_all(evidence)?;
+                ClaimFinding::of(&what, &measured, bound)
+            }
+            None => {
+                let reason = match self.not_comparable.as_str() {
+                    "" => "An absolute rate speaks of the machine",
+                    reason => reason,
+                };
+                ClaimFinding::not_comparable(&what, &measured, (&self.published, reason))
+            }
         };
         if let (Value::Bends(bends), Verdict::NotTestable) = (value, finding.verdict)
             && let Some(why) = bends.unseen(evidence)
@@ -137,6 +165,13 @@ impl ClaimRow {
             (finding.why, finding.interval) = (why, None);
             finding.measures.clear();
             finding.undecided = Some(Undecided::RateTooLow);
+        }
+        if finding.undecided == Some(Undecided::FewBlocks)
+            && let Some(count) = measured.blocks
+            && let Some(why) = evidence.lost_blocks(&value.taken(), count)
+        {
+            finding.why = format!("{} {why}", finding.why.trim_end_matches(UNCLEAR));
+            finding.undecided = Some(Undecided::Discarded);
         }
         finding.published.clone_from(&self.published);
         for measure in &mut finding.measures {
@@ -168,6 +203,7 @@ mod tests {
             assert!(claim.same || !says_same, "{claim:?}");
             let parts = claim.all.iter().chain(&claim.each);
             for one in parts.chain([claim]) {
+                assert!(one.bound.is_none() || one.not_comparable.is_empty(), "{one:?}");
                 let text = one.published.replace(',', "");
                 let words: Vec<f64> = text
                     .split([' ', '(', '/'])

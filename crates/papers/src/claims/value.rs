@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use loadline_capacity::stats::{self, Interval, Range};
 use loadline_lab::analysis::{Measured, Metric};
+use loadline_lab::report::Undecided;
 use serde::Deserialize;
 
 use super::bend::{self, BendOf, Bends};
 use super::envelope::Envelope;
 use super::evidence::{Estimate, Evidence, Untestable};
-use super::finding::{Bound, number};
+use super::finding::{Bound, number, within};
 use super::select::Select;
 use super::taken::Taken;
 
@@ -53,6 +54,9 @@ pub(super) enum Value {
         from: Select,
         over: Select,
         metric: Metric,
+        /// Whether `from / over` has to be above 1: else there is no gain that could shrink.
+        #[serde(default)]
+        of_a_gain: bool,
     },
     /// The best of `these` numbers of a factor, `{this}`, over the best of all others, `{other}`, pooled
     /// over what is not named. Without `these`: all but the smallest.
@@ -168,6 +172,18 @@ impl Value {
         }
     }
 
+    /// An error, if some of what it is the largest of has no trials that count. A single trial that fails
+    /// decides without them.
+    pub(super) fn has_all(&self, evidence: &Evidence<'_>) -> Result<(), Untestable> {
+        match self {
+            Self::Largest { of, quantity } => {
+                let mean = evidence.mean(&|trial| quantity.of(trial), of);
+                mean.map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Fills in `what` was measured.
     pub(super) fn measured(
         &self,
@@ -216,7 +232,8 @@ impl Value {
                 from,
                 over,
                 metric,
-            } => evidence.ratio_of_ratios(*metric, [of, &of.but(over)], [from, &from.but(over)]),
+                of_a_gain,
+            } => growth(evidence, *metric, [of, from, over], *of_a_gain),
             Self::Best {
                 of,
                 factor,
@@ -239,6 +256,42 @@ impl Value {
     }
 }
 
+/// `of / over`, over `from / over`.
+fn growth(
+    evidence: &Evidence<'_>,
+    metric: Metric,
+    [of, from, over]: [&Select; 3],
+    of_a_gain: bool,
+) -> Result<Estimate, Untestable> {
+    let (of_over, from_over) = (of.but(over), from.but(over));
+    if of_a_gain {
+        is_gain(evidence, metric, [from, &from_over])?;
+    }
+    evidence.ratio_of_ratios(metric, [of, &of_over], [from, &from_over])
+}
+
+/// An error, if `this` is not seen to be above `other`.
+fn is_gain(
+    evidence: &Evidence<'_>,
+    metric: Metric,
+    [this, other]: [&Select; 2],
+) -> Result<(), Untestable> {
+    let ratio = evidence.ratio(metric, this, other)?;
+    match &ratio.interval {
+        Some(interval) if interval.low <= 1.0 => {
+            let why = format!(
+                "There is no gain to be seen of {} over {}: {}{}.",
+                this.text(),
+                other.text(),
+                number(ratio.value),
+                within(interval)
+            );
+            Err(Untestable(why, Undecided::NoGain))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Of how many trials, and the largest of them: it decides, however usual it is.
 fn largest(
     evidence: &Evidence<'_>,
@@ -249,8 +302,8 @@ fn largest(
     let values: Vec<f64> = trials.filter_map(|trial| quantity.of(trial)).collect();
     let largest = values.iter().copied().reduce(f64::max);
     let value = largest.ok_or_else(|| evidence.missing(select))?;
-    let interval = evidence.mean(&|trial| quantity.of(trial), select)?.interval;
-    let interval = interval.map(|it| Interval { high: value, ..it });
+    let mean = evidence.mean_of_some(&|trial| quantity.of(trial), select)?;
+    let interval = mean.interval.map(|it| Interval { high: value, ..it });
     Ok((values.len(), (value, interval).into()))
 }
 
@@ -297,29 +350,20 @@ fn best(
     evidence.best_over(metric, (select, factor), &is_this, &is_other)
 }
 
-/// The mean of the ratios at each number, for each block.
+/// The mean of the ratios at each number that both have, for each block.
 fn ratio_up_to(
     evidence: &Evidence<'_>,
     metric: Metric,
     [this, other]: [&Select; 2],
     (factor, most): (&str, f64),
 ) -> Result<Estimate, Untestable> {
-    let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let numbers = evidence.numbers(other, factor).into_iter();
-    for number in numbers.filter(|number| *number <= most) {
-        let others = evidence.trials(&other.clone().is(factor, number));
-        for trial in evidence.trials(&this.clone().is(factor, number)) {
-            let twin = others.iter().find(|it| it.block == trial.block);
-            let values = trial
-                .value(metric)
-                .zip(twin.and_then(|it| it.value(metric)));
-            let log = values.map(|(this, other)| (this / other).ln());
-            logs.entry(trial.block).or_default().extend(log);
-        }
+    let mut numbers = evidence.numbers(other, factor);
+    numbers.retain(|number| *number <= most);
+    if numbers.is_empty() {
+        return Err(evidence.missing(other));
     }
-    logs.retain(|_, of_block| !of_block.is_empty());
-    let means = logs.values().map(|of_block| stats::mean(of_block));
-    evidence.compared(means, other)
+    let [this, other] = [this, other].map(|select| select.clone().any_of(factor, &numbers));
+    evidence.ratio(metric, &this, &other)
 }
 
 /// The slope of a straight line through logarithms, for each block.
@@ -343,7 +387,8 @@ fn exponent(
         return Err(evidence.missing(select));
     }
     let interval = stats::mean_interval(&slopes, evidence.level);
-    Ok((stats::mean(&slopes), interval).into())
+    let exponent = Estimate::from((stats::mean(&slopes), interval));
+    Ok(exponent.of_blocks(slopes.len()))
 }
 
 fn slope(points: &[(f64, f64)]) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! What came of a paper, made of the verdicts on its claims: what holds and what does not, theme by theme;
 //! what is undecided, and what would decide it.
 
+use loadline_capacity::stats::runs_wanted;
 use loadline_lab::report::words::{digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
@@ -37,8 +38,22 @@ fn undecided<'n, 'c>(all: &'n [Named<'c>]) -> Vec<&'n Named<'c>> {
         .collect()
 }
 
-/// How many came out how.
+/// How many came out how, of the paper's claims and of our own, which have no place in it.
 fn head(all: &[Named<'_>]) -> String {
+    let is_own = |one: &&Named<'_>| one.claim.source.is_empty();
+    let (own, published): (Vec<&Named<'_>>, Vec<&Named<'_>>) = all.iter().partition(is_own);
+    let mut parts = Vec::new();
+    for (claims, whose) in [(published, ""), (own, " of our own")] {
+        let noun = if claims.len() == 1 { "claim" } else { "claims" };
+        if !claims.is_empty() {
+            let counts = list(&counts(&claims));
+            parts.push(format!("{} {noun}{whose} {counts}", claims.len()));
+        }
+    }
+    format!("**Of {}.**", parts.join("; of "))
+}
+
+fn counts(all: &[&Named<'_>]) -> Vec<String> {
     let count = |verdict: Verdict| {
         all.iter()
             .filter(|one| one.claim.verdict == verdict)
@@ -51,8 +66,8 @@ fn head(all: &[Named<'_>]) -> String {
         (Verdict::NotTestable, "is undecided", "are undecided"),
         (
             Verdict::NotComparable,
-            "is an absolute rate or time, which speaks of the machine and is not compared",
-            "are absolute rates or times, which speak of the machine and are not compared",
+            "speaks of the machine or of the tool and is not compared",
+            "speak of the machine or of the tool and are not compared",
         ),
     ] {
         match count(verdict) {
@@ -62,8 +77,7 @@ fn head(all: &[Named<'_>]) -> String {
             count => counts.push(format!("{count} {several}")),
         }
     }
-    let claims = if all.len() == 1 { "claim" } else { "claims" };
-    format!("**Of {} {claims} {}.**", all.len(), list(&counts))
+    counts
 }
 
 /// What holds and what does not, a line for each theme, in the order of the first claim of each.
@@ -103,6 +117,8 @@ struct Named<'c> {
     same_as: Option<&'c str>,
     text: &'c str,
     because: &'c str,
+    /// What it was found under, where no number says it.
+    conditions: &'c str,
 }
 
 /// Of each claim. `notes` may lack: of a run of no paper.
@@ -119,6 +135,7 @@ fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimRow]) -> Vec<Named<'c>> {
             same_as: is_same.then_some(last),
             text,
             because: note.map_or("", |note| &note.because),
+            conditions: note.map_or("", |note| note.conditions()),
         });
         if !is_same {
             last = text;
@@ -155,6 +172,9 @@ impl Named<'_> {
             && let Some(bound) = bound(measure)
         {
             said += &format!(" (measured {}, bound: {bound})", digits(measure.value, 3));
+        }
+        if !self.conditions.is_empty() {
+            said += &format!(" (here: {})", self.conditions);
         }
         if self.claim.verdict == Verdict::NotReproduced && !self.because.is_empty() {
             said += &format!(", because {}", self.because);
@@ -203,6 +223,14 @@ fn causes(open: &[&Named<'_>]) -> Vec<String> {
                 "nothing bends up to the highest rate",
                 "higher rates or a server with a part of a CPU",
             ),
+            Undecided::NoGain => (
+                "there is no gain that could shrink",
+                "a load under which there is one",
+            ),
+            Undecided::FewCpus => (
+                "the server's CPUs were the limit, and no single thread",
+                "a machine with more CPUs",
+            ),
             Undecided::FewBlocks => ("these trials cannot tell", &*more_blocks(&found)),
         };
         Some(format!(
@@ -213,22 +241,20 @@ fn causes(open: &[&Named<'_>]) -> Vec<String> {
     Undecided::ALL.iter().filter_map(of_cause).collect()
 }
 
-/// How many times as many blocks would do, if values and noise stay as they are: an interval narrows with
-/// the root of their number.
+/// How many times as many blocks would do, if values and noise stay as they are.
 fn more_blocks(open: &[&&Named<'_>]) -> String {
     let measures = open.iter().flat_map(|one| &one.claim.measures);
     let times: Vec<f64> = measures.filter_map(times).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     let most = times.iter().copied().fold(0.0, f64::max);
-    // What lies at its bound needs more blocks than anyone runs.
-    const MANY: f64 = 100.0;
-    let number = |times: f64| digits((times.min(MANY) - 1e-6).ceil(), 3);
+    let many = MANY as f64;
+    let number = |times: f64| digits((times.min(many) - 1e-6).ceil(), 3);
     match times.len() {
         0 => "more blocks".to_owned(),
-        _ if least >= MANY => "only more than 100 times as many blocks".to_owned(),
+        _ if least >= many => "only more than 100 times as many blocks".to_owned(),
         _ if number(least) == number(most) => format!("{} times as many blocks", number(least)),
         _ => {
-            let or_more = if most > MANY { " or more" } else { "" };
+            let or_more = if most > many { " or more" } else { "" };
             format!(
                 "{} to {}{or_more} times as many blocks",
                 number(least),
@@ -238,7 +264,11 @@ fn more_blocks(open: &[&&Named<'_>]) -> String {
     }
 }
 
-/// `None`: its interval does not hold its bound, or has no logarithm.
+/// What lies at its bound needs more times as many blocks than anyone runs.
+const MANY: usize = 100;
+
+/// An interval narrows with the root of the number of blocks, and with Student's t where it is of a simple
+/// mean. `None`: it does not hold its bound, or has no logarithm.
 fn times(measure: &ClaimMeasure) -> Option<f64> {
     let interval = measure
         .interval
@@ -248,7 +278,11 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
     let times = held.map(|bound| {
         let distance = (measure.value / bound).ln().abs();
         let half = (interval.high / interval.low).ln() / 2.0;
-        (half / distance.max(f64::MIN_POSITIVE)).powi(2)
+        let Some(blocks) = measure.blocks else {
+            return (half / distance.max(f64::MIN_POSITIVE)).powi(2);
+        };
+        let wanted = runs_wanted((blocks, half), distance, interval.level, MANY * blocks);
+        wanted.map_or(f64::INFINITY, |wanted| wanted as f64 / blocks as f64)
     });
     times.reduce(f64::max)
 }
@@ -262,7 +296,7 @@ mod tests {
         Claim {
             paper: "P1".to_owned(),
             text: text.to_owned(),
-            source: String::new(),
+            source: "section 1".to_owned(),
             published: String::new(),
             verdict,
             why: String::new(),
@@ -315,8 +349,8 @@ mod tests {
         ];
         assert_eq!(
             of(&claims, &notes),
-            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is an absolute rate or time, which \
-             speaks of the machine and is not compared.**\n\n\
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 speaks of the machine or of the tool \
+             and is not compared.**\n\n\
              - **Time.** Holds: It falls. Does not hold: It rises.\n\
              - **Models.** Does not hold: Several reach 3 times one (measured 2, bound: at least 3), because \
              there is one CPU.\n\n\
@@ -343,6 +377,11 @@ mod tests {
             "{said}"
         );
         assert_eq!(of(&[], &[]), "");
+        claims[5].source.clear();
+        let said = of(&claims, &notes);
+        let expected =
+            "and is not compared; of 1 claim of our own none holds here and 1 does not.**";
+        assert!(said.contains(expected), "{said}");
     }
 
     #[test]
@@ -350,6 +389,12 @@ mod tests {
         // As far from the bound as a third of the interval's half: nine times as many.
         let near = measured(1.1, 1.1 / 1.1_f64.powi(3), 1.1 * 1.1_f64.powi(3), 1.0);
         assert!((times(&near).unwrap() - 9.0).abs() < 1e-9);
+        // Of three blocks the same three times as many, since t falls from 4.3 to 2.3.
+        let of_three = ClaimMeasure {
+            blocks: Some(3),
+            ..near.clone()
+        };
+        assert!((times(&of_three).unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(times(&measured(2.0, 1.5, 2.5, 1.0)), None);
         let mut open = claim(
             "More help.",

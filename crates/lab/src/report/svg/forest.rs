@@ -270,6 +270,7 @@ mod tests {
                 high: value * 1.1,
                 level: 0.95,
             }),
+            blocks: None,
             least,
             most,
             published: vec![3.0],

@@ -10,6 +10,7 @@ use crate::claims::select::Select;
 use crate::claims::value::Value;
 
 const REACHES: &str = "Several reactors with threads reach 3 times";
+const POOLED: &str = "The same, pooled over 0 and 1000 us";
 
 #[test]
 fn each_condition_has_a_best_of_its_own() {
@@ -30,6 +31,11 @@ fn each_condition_has_a_best_of_its_own() {
     }
     let claim = made.claim(REACHES);
     assert_eq!(claim.verdict, Reproduced);
+    for best in ["At 0 us: several reactors, threads (best: 2 x 16)", "(best: 2 x 50)"] {
+        assert!(claim.why.contains(best), "{}", claim.why);
+    }
+    let claim = made.claim(POOLED);
+    assert_eq!(claim.verdict, NotComparable);
     // The geometric mean of 8 and 4.
     assert!(
         claim.interval.unwrap().contains(32.0_f64.sqrt()),
