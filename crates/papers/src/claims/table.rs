@@ -203,7 +203,10 @@ mod tests {
             assert!(claim.same || !says_same, "{claim:?}");
             let parts = claim.all.iter().chain(&claim.each);
             for one in parts.chain([claim]) {
-                assert!(one.bound.is_none() || one.not_comparable.is_empty(), "{one:?}");
+                assert!(
+                    one.bound.is_none() || one.not_comparable.is_empty(),
+                    "{one:?}"
+                );
                 let text = one.published.replace(',', "");
                 let words: Vec<f64> = text
                     .split([' ', '(', '/'])

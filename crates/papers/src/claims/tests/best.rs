@@ -31,7 +31,10 @@ fn each_condition_has_a_best_of_its_own() {
     }
     let claim = made.claim(REACHES);
     assert_eq!(claim.verdict, Reproduced);
-    for best in ["At 0 us: several reactors, threads (best: 2 x 16)", "(best: 2 x 50)"] {
+    for best in [
+        "At 0 us: several reactors, threads (best: 2 x 16)",
+        "(best: 2 x 50)",
+    ] {
         assert!(claim.why.contains(best), "{}", claim.why);
     }
     let claim = made.claim(POOLED);

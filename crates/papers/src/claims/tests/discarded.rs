@@ -86,7 +86,8 @@ fn few_blocks_since_times_are_discarded() {
         }
         let claim = made.claim("Threads have lower response times");
         assert_eq!(claim.undecided, Some(undecided), "{claim:?}");
-        let why = "Only 2 of 5 blocks count, since trials are discarded, as in: The client was late.";
+        let why =
+            "Only 2 of 5 blocks count, since trials are discarded, as in: The client was late.";
         let is_said = claim.why.ends_with(why) && !claim.why.contains("Not distinguishable");
         assert_eq!(is_said, kept == 2, "{claim:?}");
     }
