@@ -156,6 +156,17 @@ fn a_request_whose_first_attempts_were_not_sent_is_sent_once() {
     }
 }
 
+/// The same for a tenth of a second, with a pause before the next attempt that is longer.
+fn waiting_at_the_end(mut plan: Plan) -> Plan {
+    plan.requests_max = None;
+    plan.phases[0].end_ns = 100 * MS;
+    plan.retries = Some(Retries {
+        pause_ns: 60 * SECOND,
+        ..plan.retries.unwrap()
+    });
+    plan
+}
+
 #[test]
 fn requests_without_a_connection_that_wait_at_the_end_were_not_accepted() {
     let nobody = Stub::start(StubOptions {
@@ -163,13 +174,7 @@ fn requests_without_a_connection_that_wait_at_the_end_were_not_accepted() {
         ..StubOptions::default()
     });
     let nobody = nobody.unwrap();
-    let mut plan = plan(nobody.address(), 5);
-    plan.requests_max = None;
-    plan.phases[0].end_ns = 100 * MS;
-    plan.retries = Some(Retries {
-        pause_ns: 60 * SECOND,
-        ..plan.retries.unwrap()
-    });
+    let plan = waiting_at_the_end(plan(nobody.address(), 5));
     let tally = run(&plan).tally();
     assert_eq!((tally.offered, tally.sent), (100, 0));
     let waiting = tally.retried_total();
@@ -201,13 +206,7 @@ fn a_retry_after_is_waited_for_and_the_goal_counts_from_then() {
 #[test]
 fn what_waits_at_the_end_is_unfinished() {
     let server = Server::start(|_, _| Act::Send(answer(503, "busy")));
-    let mut plan = plan(server.address, 20);
-    plan.requests_max = None;
-    plan.phases[0].end_ns = 100 * MS;
-    plan.retries = Some(Retries {
-        pause_ns: 60 * SECOND,
-        ..plan.retries.unwrap()
-    });
+    let plan = waiting_at_the_end(plan(server.address, 20));
     let tally = run(&plan).tally();
     assert_eq!(tally.offered, 100);
     assert_eq!(tally.errors_total() + tally.unfinished, 100, "{tally:?}");
