@@ -154,12 +154,6 @@ impl Http2Session {
             }
         }
     }
-
-    /// Whether content could be sent.
-    pub(super) fn has_content(&self) -> bool {
-        self.next_to_send().is_some()
-    }
-
     /// RFC 9218 section 10: by urgency; of one urgency in the order of the requests, but that incremental
     /// ones take turns.
     fn next_to_send(&self) -> Option<StreamId> {

@@ -124,10 +124,9 @@ impl Http2Session {
         // The owner counts the connection as idle from now on: no request may be in progress, and no
         // frame that has begun.
         let is_quiet = self.streams.is_empty() && self.unread.is_empty() && self.block.is_none();
-        let rests = self.stage == Stage::Open && !self.eof && is_quiet;
         Action::Send {
             transmit,
-            then: match rests && self.due.is_empty() && !self.has_content() {
+            then: match self.stage == Stage::Open && !self.eof && is_quiet {
                 true => Then::Rest,
                 false => Then::More,
             },
