@@ -154,6 +154,7 @@ impl Http2Session {
             }
         }
     }
+
     /// RFC 9218 section 10: by urgency; of one urgency in the order of the requests, but that incremental
     /// ones take turns.
     fn next_to_send(&self) -> Option<StreamId> {
