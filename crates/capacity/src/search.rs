@@ -271,8 +271,10 @@ impl Search {
     ///
     /// # Errors
     /// Limits that do not fit together.
-    pub fn new(limits: Limits) -> Result<Self, LimitsError> {
+    pub fn new(mut limits: Limits) -> Result<Self, LimitsError> {
         limits.check()?;
+        // As rates are tried: otherwise there would always be a higher one to try.
+        limits.rate_max_per_s = four_digits(limits.rate_max_per_s);
         let mut search = Self {
             sweep: Sweep::new(limits.begin_per_s),
             tried: Vec::new(),

@@ -90,3 +90,20 @@ fn no_rate_is_tried_above_the_highest_that_may_be_tried() {
         assert!(highest_per_s <= rate_max_per_s, "{highest_per_s}");
     }
 }
+
+#[test]
+fn the_highest_rate_may_have_more_digits_than_rates_are_tried_with() {
+    for rate_max_per_s in [3000.5, 12_345.0, 123_456.0] {
+        let bounded = || Limits {
+            rate_max_per_s,
+            ..limits()
+        };
+        let finding = run_with(bounded(), holds_to(10.0 * rate_max_per_s)).finding();
+        assert_eq!(finding.bound, Bound::AtLeast, "{finding:?}");
+        assert!(finding.spent_s < limits().budget_s / 2.0, "{finding:?}");
+        let capacity_per_s = 0.8 * rate_max_per_s;
+        let finding = run_with(bounded(), holds_to(capacity_per_s)).finding();
+        let interval = finding.interval.unwrap();
+        assert!(interval.contains(capacity_per_s), "{finding:?}");
+    }
+}
