@@ -201,7 +201,7 @@ fn rates_are_multiples_of_what_each_server_carries() {
             .filter(undisturbed)
             .map(|trial| {
                 let load = trial.load.as_ref().unwrap();
-                load.headline().unwrap().total.rates.completed_per_s
+                load.headline().unwrap().total.rates.good_per_s
             })
             .collect();
         carried.sort_by(f64::total_cmp);

@@ -18,6 +18,9 @@ use super::{Stop, TrialRunner};
 const TRIALS: usize = 3;
 /// Attempts at those, of one server in one go: a machine that is never idle gives none.
 const ATTEMPTS_MAX: usize = 6;
+/// A trial counts if at most this part of its requests failed, whatever the plan allows: a server that
+/// turns away more is busy with that.
+const FAILED_SHARE_MAX: f64 = 0.1;
 /// Trials of the run have the numbers below.
 const NUMBER_FIRST: u32 = 1_000_000;
 
@@ -102,10 +105,13 @@ impl OwnCapacities {
                     load_seed: planned.load_seed.wrapping_add(u64::from(repeat)),
                     ..planned
                 };
-                let trial = Trial {
+                let mut trial = Trial {
                     repeat,
                     ..trial_runner.run(&planned, repeat)?
                 };
+                if trial.discarded.is_empty() {
+                    trial.discarded = too_many_failed(&trial).into_iter().collect();
+                }
                 notify(self.expansion.cell(&planned), &trial, carried(&trial));
                 let one = CapacityTrial {
                     of: planned.cell as u32,
@@ -131,7 +137,7 @@ impl OwnCapacities {
         }
     }
 
-    /// Answers per second, the median of its trials; `None`: too few.
+    /// Good answers per second, the median of its trials; `None`: too few.
     #[must_use]
     pub fn capacity(&self, of: usize, recorded: &[CapacityTrial]) -> Option<f64> {
         median(self.carried(of, recorded).get(..TRIALS)?)
@@ -159,8 +165,21 @@ impl OwnCapacities {
 /// What a trial carried, if it counts.
 fn carried(trial: &Trial) -> Option<f64> {
     let load = trial.load.as_ref().filter(|_| trial.discarded.is_empty())?;
-    let per_s = load.headline()?.total.rates.completed_per_s;
+    let per_s = load.headline()?.total.rates.good_per_s;
     (per_s > 0.0).then_some(per_s)
+}
+
+/// Why a trial does not count in which much failed.
+fn too_many_failed(trial: &Trial) -> Option<String> {
+    let tally = &trial.load.as_ref()?.headline()?.total.tally;
+    let (failed, offered) = (tally.errors_total(), tally.offered);
+    (failed as f64 > offered as f64 * FAILED_SHARE_MAX).then(|| {
+        format!(
+            "{failed} of {offered} requests failed: what a server carries is measured with at most \
+             {:.0} %.",
+            FAILED_SHARE_MAX * 100.0
+        )
+    })
 }
 
 /// The same server under a closed loop, without what its cells may differ in.
@@ -191,7 +210,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use loadline_record::{GroupRecord, TrialRecord};
+    use loadline_record::{ErrorKind, GroupRecord, TrialRecord};
 
     use super::*;
     use crate::expand::expand;
@@ -207,6 +226,8 @@ mod tests {
     struct Carrying {
         cells: Vec<Cell>,
         per_s: Vec<Option<f64>>,
+        /// Of a thousand requests.
+        failed: u64,
         runs: usize,
         stops_after: usize,
     }
@@ -221,7 +242,11 @@ mod tests {
             assert!(cell.load.pace.rate.is_none() && cell.load.pace.arrivals.is_none());
             let per_s = self.per_s[self.runs - 1];
             let mut group = GroupRecord::default();
-            group.total.rates.completed_per_s = per_s.unwrap_or(1.0);
+            let rates = &mut group.total.rates;
+            rates.good_per_s = per_s.unwrap_or(1.0);
+            rates.completed_per_s = 90.0 * rates.good_per_s; // refusals are quick
+            group.total.tally.offered = 1000;
+            group.total.tally.errors[ErrorKind::Status5xx as usize] = self.failed;
             Ok(Trial {
                 number: planned.number,
                 load: Some(Box::new(TrialRecord {
@@ -252,10 +277,22 @@ mod tests {
         per_s: &[Option<f64>],
         stops_after: usize,
     ) -> Result<usize, String> {
+        go_failing(own, folder, per_s, stops_after, 0)
+    }
+
+    /// The same with so many failures in a thousand requests.
+    fn go_failing(
+        own: &OwnCapacities,
+        folder: &Path,
+        per_s: &[Option<f64>],
+        stops_after: usize,
+        failed: u64,
+    ) -> Result<usize, String> {
         let (mut store, contents) = begun(folder);
         let mut trial_runner = Carrying {
             cells: own.expansion.cells.clone(),
             per_s: per_s.to_vec(),
+            failed,
             runs: 0,
             stops_after,
         };
@@ -342,6 +379,20 @@ mod tests {
         let why =
             "the capacity of server=one cannot be measured, and rates are multiples of it: others";
         assert_eq!(ended, Err(why.to_owned()));
+    }
+
+    #[test]
+    fn what_is_refused_is_not_carried() {
+        let (_, _, own) = run_of(PLAN);
+        let per_s = [Some(1000.0); 2 * ATTEMPTS_MAX];
+        let go = |folder: &Path, failed| go_failing(&own, folder, &per_s, usize::MAX, failed);
+        let few = tempfile::tempdir().unwrap();
+        assert_eq!(go(few.path(), 100), Ok(6));
+        let recorded = journal::read(few.path()).unwrap().capacities;
+        assert_eq!(own.capacity(0, &recorded), Some(1000.0));
+        let many = tempfile::tempdir().unwrap();
+        let why = go(many.path(), 101).unwrap_err();
+        assert!(why.contains("101 of 1000 requests failed"), "{why}");
     }
 
     #[test]
