@@ -272,7 +272,7 @@ fn a_command_of_https_is_started_for_clients_with_certificates() {
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let url = "http://127.0.0.1:9/";
-    let cases: [(&[&str], i32, &str); 14] = [
+    let cases: [(&[&str], i32, &str); 15] = [
         (&[url], 2, "--slo"),
         (&["--slo=p99 < 50ms"], 2, "the server is missing"),
         (&["--slo=p99 < 50", url], 2, "a unit is missing"),
@@ -285,6 +285,16 @@ fn what_is_wrong_is_said_in_one_line() {
             &["--slo=p99 < 50ms", "--load=--rate=5", url],
             2,
             "sets this itself",
+        ),
+        (
+            &[
+                "--slo=p99 < 50ms",
+                "--load=--http2",
+                "--load=--http2-share=50%",
+                url,
+            ],
+            2,
+            "a search is for one protocol",
         ),
         (
             &["--slo=p99 < 50ms", "--from=2k", "--to=1k", url],

@@ -15,6 +15,7 @@
 pub mod assertion;
 pub mod distribution;
 pub mod export;
+mod groups;
 pub mod histogram;
 pub mod report;
 mod rounds;
@@ -27,6 +28,7 @@ mod watched;
 
 pub use assertion::Assertion;
 pub use distribution::Distribution;
+pub use groups::HTTP2_GROUP;
 pub use histogram::latencies;
 pub use rounds::Spread;
 pub use snapshot::Snapshot;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loadline_load::load_threads::ExtraThread;
 use loadline_load::requests::Destination;
 use loadline_load::{Http2Plan, Loop, Mix, Phase, Plan, engine};
+use loadline_record::HTTP2_GROUP;
 use loadline_spec::SpecError;
 use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
 use loadline_spec::values::Count;
@@ -78,7 +79,7 @@ pub(super) fn divided(
         return Err(SpecError::new("http2-share", problem, right).with_value(share));
     }
     let group = u16::try_from(plan.groups.len()).unwrap_or(u16::MAX);
-    plan.groups.push("http2".to_owned());
+    plan.groups.push(HTTP2_GROUP.to_owned());
     let own = take_part(plan, connections, part);
     plan.http2 = None;
     plan.connectors = tls::connectors(&spec.tls, destinations, HTTP_1)?;

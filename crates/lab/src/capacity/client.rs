@@ -152,7 +152,11 @@ pub fn check_load(load: &LoadSpec) -> Result<(), SpecError> {
         "server-pid",
     ]
     .map(|option| (option, RIGHT));
-    refuse(&own, "the search sets this itself", &given(load))
+    let given = given(load);
+    refuse(&own, "the search sets this itself", &given)?;
+    // A rate of both would be judged by what one of them gets.
+    let divided = [("http2-share", "--http2 for all requests, or HTTP/1.1")];
+    refuse(&divided, "a search is for one protocol", &given)
 }
 
 /// A folder of one search for what its trials leave, gone with it. Servers may run as another user: they
@@ -192,6 +196,19 @@ pub(super) fn warm_up_s(warm_up_s: f64, length: Length) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_of_two_protocols_is_refused() {
+        let checked =
+            |text: &str| check_load(&loadline_spec::fill(&toml::from_str(text).unwrap()).unwrap());
+        assert_eq!(checked("http2 = true"), Ok(()));
+        let why = checked("http2 = true\nhttp2-share = \"50%\"").unwrap_err();
+        let text = why.to_string();
+        assert!(
+            text.starts_with("--http2-share: a search is for one protocol"),
+            "{text}"
+        );
+    }
 
     /// The message was about --duration, which nobody had written.
     #[test]

@@ -3,7 +3,9 @@
 //! A trial that does not count is discarded, with every reason for it; it is kept and shown. What the plan
 //! allows is noted instead.
 
-use loadline_record::{ErrorKind, GroupRecord, LoadRecord, NetworkRecord, TrialRecord};
+use loadline_record::{
+    ErrorKind, GroupRecord, HTTP2_GROUP, LoadRecord, NetworkRecord, TrialRecord,
+};
 
 use crate::journal::{ServerFacts, Trial, cpus_of};
 use crate::plan::Allow;
@@ -15,9 +17,6 @@ const STEADY_SECONDS_MIN: usize = 2;
 const STEADY_TOLERANCE: f64 = 0.1;
 /// Segments sent again, of requests sent: beyond it, latencies are made by timers of TCP.
 const RETRANSMITS_SHARE_MAX: f64 = 0.01;
-
-/// The group of the plain clients that speak HTTP/2, where others do not (`--http2-share`).
-const HTTP2_GROUP: &str = "http2";
 
 /// What a trial came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -165,14 +165,18 @@ impl OwnCapacities {
 /// What a trial carried, if it counts.
 fn carried(trial: &Trial) -> Option<f64> {
     let load = trial.load.as_ref().filter(|_| trial.discarded.is_empty())?;
-    let per_s = load.headline()?.total.rates.good_per_s;
+    let each = load.measured_groups();
+    let per_s: f64 = each.map(|group| group.total.rates.good_per_s).sum();
     (per_s > 0.0).then_some(per_s)
 }
 
 /// Why a trial does not count in which much failed.
 fn too_many_failed(trial: &Trial) -> Option<String> {
-    let tally = &trial.load.as_ref()?.headline()?.total.tally;
-    let (failed, offered) = (tally.errors_total(), tally.offered);
+    let (mut failed, mut offered) = (0, 0);
+    for group in trial.load.as_ref()?.measured_groups() {
+        failed += group.total.tally.errors_total();
+        offered += group.total.tally.offered;
+    }
     (failed as f64 > offered as f64 * FAILED_SHARE_MAX).then(|| {
         format!(
             "{failed} of {offered} requests failed: what a server carries is measured with at most \
@@ -379,6 +383,34 @@ mod tests {
         let why =
             "the capacity of server=one cannot be measured, and rates are multiples of it: others";
         assert_eq!(ended, Err(why.to_owned()));
+    }
+
+    #[test]
+    fn what_two_protocols_carry_is_their_sum() {
+        let group = |name: &str, good_per_s: f64, failed: u64| {
+            let mut group = GroupRecord {
+                name: name.to_owned(),
+                ..GroupRecord::default()
+            };
+            group.total.rates.good_per_s = good_per_s;
+            group.total.tally.offered = 1000;
+            group.total.tally.errors[ErrorKind::Reset as usize] = failed;
+            group
+        };
+        let trial = |http2_failed: u64| Trial {
+            load: Some(Box::new(TrialRecord {
+                groups: vec![
+                    group("clients", 300.0, 0),
+                    group("http2", 100.0, http2_failed),
+                    group("slow-heads", 7.0, 900),
+                ],
+                ..TrialRecord::default()
+            })),
+            ..Trial::default()
+        };
+        assert_eq!(carried(&trial(200)), Some(400.0));
+        assert_eq!(too_many_failed(&trial(200)), None);
+        assert!(too_many_failed(&trial(201)).is_some());
     }
 
     #[test]
