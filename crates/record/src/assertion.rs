@@ -1,7 +1,9 @@
 //! What a run is held to: `p99 < 50ms`, `errors < 0.1%`, `rate >= 5000`.
 //!
 //! An assertion is about the plain clients over the counted phases; where there are none, about the
-//! headline group. What was not measured well enough to be known does not hold.
+//! headline group. Where a load is divided between HTTP/1.1 and HTTP/2, it is about those of HTTP/1.1,
+//! and [`Assertion::check_http2`] about the others. What was not measured well enough to be known does
+//! not hold.
 //!
 //! A percentile is that of all requests, not of those alone that were answered: for latency of all
 //! that were due, for service time and first byte of all that were sent. One that had no complete
@@ -398,7 +400,34 @@ impl Assertion {
     /// Whether it holds of a record.
     #[must_use]
     pub fn check(&self, record: &TrialRecord) -> AssertionFinding {
-        let measured = match judged_group(record) {
+        self.check_group(record, judged_group(record))
+    }
+
+    /// Whether it holds of the plain clients that speak HTTP/2 beside those of HTTP/1.1. `None`: there
+    /// are none, or it is about an amount, of which they have a part only, or about the lag of all
+    /// threads.
+    #[must_use]
+    pub fn check_http2(&self, record: &TrialRecord) -> Option<AssertionFinding> {
+        let is_for_each = match self.quantity {
+            Quantity::Time(times, _) => times != Times::Lag,
+            Quantity::Ratio(..)
+            | Quantity::Errors
+            | Quantity::ErrorsOf(_)
+            | Quantity::Unfinished => true,
+            Quantity::Rate(_) | Quantity::Transfer | Quantity::Requests | Quantity::Connections => {
+                false
+            }
+        };
+        let group = record.http2_beside().filter(|_| is_for_each)?;
+        let finding = self.check_group(record, Some(group));
+        Some(AssertionFinding {
+            line: format!("HTTP/2: {}", finding.line),
+            ..finding
+        })
+    }
+
+    fn check_group(&self, record: &TrialRecord, group: Option<&GroupRecord>) -> AssertionFinding {
+        let measured = match group {
             Some(group) => self.measured(record, &group.total),
             None => Err(Lack::of("nothing was measured".to_owned())),
         };

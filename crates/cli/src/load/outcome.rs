@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use loadline_record::assertion::Assertion;
 use loadline_record::report::{self, Style};
-use loadline_record::{ErrorKind, GroupRecord, StepReport, TrialRecord, export};
+use loadline_record::{ErrorKind, GroupRecord, HTTP2_GROUP, StepReport, TrialRecord, export};
 use loadline_spec::load::{CLIENTS_MAX, LoadSpec};
 use loadline_spec::values::Count;
 
@@ -126,8 +126,9 @@ fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
     let mut broken = Vec::new();
     for record in rounds {
         for assertion in assertions {
-            let finding = assertion.check(record);
-            if !finding.holds {
+            let of_http2 = assertion.check_http2(record);
+            let findings = [assertion.check(record)].into_iter().chain(of_http2);
+            for finding in findings.filter(|finding| !finding.holds) {
                 broken.push(match record.run.rounds {
                     0 | 1 => finding.line,
                     _ => format!("round {}: {}", record.run.round, finding.line),
@@ -139,7 +140,7 @@ fn broken(assertions: &[Assertion], records: &[TrialRecord]) -> Vec<String> {
 }
 
 /// Groups that behave as ordinary users do; what slow and hostile clients get is no measure.
-const CUSTOMERS: [&str; 3] = ["clients", "users", "players"];
+const CUSTOMERS: [&str; 4] = ["clients", HTTP2_GROUP, "users", "players"];
 
 /// That a group had responses in the counted time, and not one that was good; with the cause that is
 /// most frequent.
@@ -162,8 +163,11 @@ fn nothing_good(record: &TrialRecord) -> Option<String> {
         }
         None => most.words().to_owned(),
     };
-    let name = &group.name;
-    Some(format!("no response to the {name} was good: {cause}"))
+    let who = match group.name.as_str() {
+        HTTP2_GROUP => "clients of HTTP/2",
+        name => name,
+    };
+    Some(format!("no response to the {who} was good: {cause}"))
 }
 
 /// What was found that an exit code stands for, beside what stands in the records.
@@ -290,11 +294,31 @@ mod tests {
         assert_eq!(exit_of(record(one_is_good), 0, true), Ok(()));
         let slow = |record: &mut TrialRecord| record.groups = vec![not_found("slow-heads")];
         assert_eq!(exit_of(record(slow), 0, false), Ok(()));
-        let beside = |record: &mut TrialRecord| {
-            one_is_good(record);
-            record.groups.push(not_found("users"));
+        for name in ["users", HTTP2_GROUP] {
+            let beside = |record: &mut TrialRecord| {
+                one_is_good(record);
+                record.groups.push(not_found(name));
+            };
+            assert_eq!(exit_of(record(beside), 0, true), Err(Exit::NothingGood));
+        }
+        let of_http2 = |record: &mut TrialRecord| record.groups = vec![not_found(HTTP2_GROUP)];
+        let why = nothing_good(&record(of_http2)).unwrap();
+        assert!(
+            why.contains("no response to the clients of HTTP/2"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_condition_has_to_hold_for_either_protocol() {
+        let both = |record: &mut TrialRecord| {
+            let mut good = not_found("clients");
+            good.total.tally.errors = Default::default();
+            record.groups = vec![good, not_found(HTTP2_GROUP)];
         };
-        assert_eq!(exit_of(record(beside), 0, true), Err(Exit::NothingGood));
+        let condition: Assertion = "errors < 1%".parse().unwrap();
+        let broken = broken(&[condition], &[record(both)]);
+        assert_eq!(broken, ["HTTP/2: errors < 1% does not hold: it was 100 %"]);
     }
 
     #[test]

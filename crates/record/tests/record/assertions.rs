@@ -1,6 +1,8 @@
 //! Assertions: what is understood, what is refused in which words, and what holds of which record.
 
-use loadline_record::{Assertion, Distribution, ErrorKind, Results, TrialRecord, latencies};
+use loadline_record::{
+    Assertion, Distribution, ErrorKind, HTTP2_GROUP, Results, TrialRecord, latencies,
+};
 use proptest::prelude::*;
 
 use crate::records;
@@ -113,6 +115,36 @@ fn what_is_not_known_does_not_hold() {
         line,
         "good/completed > 0 does not hold: no request was completed"
     );
+}
+
+#[test]
+fn the_clients_of_http2_are_held_to_the_same_apart_from_amounts() {
+    let mut record = records::open();
+    let of_http2 = |text: &str, record: &TrialRecord| {
+        let assertion: Assertion = text.parse().unwrap();
+        assertion.check_http2(record)
+    };
+    assert_eq!(of_http2("p99 < 50ms", &record), None);
+    let mut group = record.groups[0].clone();
+    group.name = HTTP2_GROUP.to_owned();
+    group.total.tally.errors[ErrorKind::Reset as usize] += 60_000;
+    record.groups.push(group);
+    assert!(of_http2("p99 < 50ms", &record).unwrap().holds);
+    assert!(check("resets == 0", &record).0);
+    let finding = of_http2("resets == 0", &record).unwrap();
+    assert!(!finding.holds);
+    assert_eq!(
+        finding.line,
+        "HTTP/2: resets == 0 does not hold: it was 60,000"
+    );
+    for amount in [
+        "rate > 1",
+        "transfer > 1B/s",
+        "requests > 1",
+        "lag p99 < 1s",
+    ] {
+        assert_eq!(of_http2(amount, &record), None, "{amount}");
+    }
 }
 
 #[test]
