@@ -136,8 +136,8 @@ pub struct Measured {
     pub server_thread_delay: Option<f64>,
     /// Most descriptors of the server.
     pub descriptors_max: Option<u64>,
-    /// Descriptors that a process may have here.
-    pub descriptors_limit: Option<u64>,
+    /// The largest part of its own limit of them that one process of the server had.
+    pub descriptors_share_max: Option<f64>,
     /// CPUs of the machine.
     pub cpus: u32,
 }
@@ -219,7 +219,6 @@ fn measured(record: &TrialRecord) -> Measured {
         connections: record.run.connections,
         lag_p99_us: record.verdict.lag_p99_us,
         client_busy_share: record.verdict.busiest_share,
-        descriptors_limit: record.machine.descriptors_max,
         cpus: record.machine.cpus,
         ..Measured::default()
     };
@@ -251,6 +250,7 @@ fn measured(record: &TrialRecord) -> Measured {
         measured.server_thread = server.busiest_share;
         measured.server_thread_delay = server.busiest_delay_share;
         measured.descriptors_max = server.descriptors_max;
+        measured.descriptors_share_max = server.descriptors_share_max;
     }
     measured
 }

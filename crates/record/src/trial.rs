@@ -491,6 +491,8 @@ pub struct WatchedRecord {
     pub threads_max: u64,
     /// Most descriptors; null where they may not be counted.
     pub descriptors_max: Option<u64>,
+    /// The largest part of its own limit of them that one process had open; null: not known.
+    pub descriptors_share_max: Option<f64>,
     /// Times that threads went to sleep.
     pub switches_voluntary: u64,
     /// Times that threads were interrupted for others.
@@ -528,6 +530,8 @@ pub struct WatchedSample {
     pub threads: u64,
     /// Descriptors.
     pub descriptors: Option<u64>,
+    /// The largest part of its own limit of them that one process has open; null: not known.
+    pub descriptors_share: Option<f64>,
     /// Times that threads went to sleep, cumulative.
     pub switches_voluntary: u64,
     /// Times that threads were interrupted for others, cumulative.

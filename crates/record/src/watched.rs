@@ -36,6 +36,8 @@ impl WatchedRecord {
         let series = &self.series;
         self.pss_bytes_max = series.iter().filter_map(|look| look.pss_bytes).max();
         self.descriptors_max = series.iter().filter_map(|look| look.descriptors).max();
+        let shares = series.iter().filter_map(|look| look.descriptors_share);
+        self.descriptors_share_max = shares.reduce(f64::max);
         self.processes_max = series.iter().map(|look| look.processes).max().unwrap_or(0);
         self.threads_max = series.iter().map(|look| look.threads).max().unwrap_or(0);
     }
@@ -125,6 +127,7 @@ mod tests {
             threads,
             switches_voluntary: (cpu_user_s * 100.0) as u64,
             pss_bytes: (at_s < 2.0).then_some(1000 * threads),
+            descriptors_share: (at_s > 0.0).then_some(threads as f64 / 10.0),
             ..WatchedSample::default()
         }
     }
@@ -159,6 +162,17 @@ mod tests {
         let per_cpu_s = record.completed_per_cpu_s.unwrap();
         assert!((per_cpu_s - 3_000.0 / 2.25).abs() < 1e-6);
         assert_eq!((record.threads_max, record.pss_bytes_max), (8, Some(8000)));
+        assert_eq!(record.descriptors_share_max, Some(0.8));
+    }
+
+    #[test]
+    fn a_record_of_an_older_version_has_no_share_of_descriptors() {
+        let old: WatchedRecord = serde_json::from_str(
+            r#"{ "descriptors_max": 9, "series": [{ "at_s": 1.0, "descriptors": 9 }] }"#,
+        )
+        .unwrap();
+        assert_eq!(old.descriptors_share_max, None);
+        assert_eq!(old.series[0].descriptors_share, None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const BUSY_SHARE_MIN: f64 = 0.9;
 const DELAY_SHARE_MIN: f64 = 0.3;
 /// The share of connections that, busy on average, counts as all of them.
 const OUT_SHARE_MIN: f64 = 0.9;
-/// The share of descriptors that counts as all of them.
+/// The share of a process's descriptors that counts as all of them.
 const DESCRIPTORS_SHARE_MIN: f64 = 0.95;
 /// Errors of one kind are the reason from this share on.
 const ERRORS_SHARE_MIN: f64 = 0.001;
@@ -112,10 +112,13 @@ pub(super) fn find(finding: &SearchFinding, evidence: &[Evidence]) -> Limiter {
 }
 
 fn by_errors(measured: &Measured) -> Option<(LimiterKind, String)> {
-    if let (Some(used), Some(limit)) = (measured.descriptors_max, measured.descriptors_limit)
-        && used as f64 >= limit as f64 * DESCRIPTORS_SHARE_MIN
+    if let Some(share) = measured.descriptors_share_max
+        && share >= DESCRIPTORS_SHARE_MIN
     {
-        let why = format!("the server had {used} of {limit} descriptors open.");
+        let why = format!(
+            "a process of the server had {:.0} % of the descriptors open that it may have.",
+            share * 100.0
+        );
         return Some((LimiterKind::Descriptors, why));
     }
     let error = measured.error.as_deref()?;
@@ -294,7 +297,7 @@ mod tests {
     fn each_is_named() {
         use LimiterKind::*;
         type Change = fn(&mut Evidence, &mut Measured);
-        let cases: [(LimiterKind, Change); 14] = [
+        let cases: [(LimiterKind, Change); 15] = [
             (Unknown, |_, _| {}),
             (ServerThread, |_, it| it.server_thread = Some(0.97)),
             (CpuQuota, |one, _| one.server.cpu_quota = quota(0.5, 63)),
@@ -305,8 +308,10 @@ mod tests {
             (SharedCpus, |_, it| {
                 (it.server_cpus, it.server_delay) = (Some(1.0), Some(0.9));
             }),
-            (Descriptors, |_, it| {
-                (it.descriptors_max, it.descriptors_limit) = (Some(1020), Some(1024));
+            (Descriptors, |_, it| it.descriptors_share_max = Some(0.96)),
+            // Of many processes, together: each has a limit of its own.
+            (Unknown, |_, it| {
+                (it.descriptors_max, it.descriptors_share_max) = (Some(1 << 30), Some(0.4));
             }),
             (Refusals, |_, it| {
                 (it.error, it.error_share) = (Some("status_5xx".to_owned()), 0.02);

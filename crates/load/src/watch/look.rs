@@ -152,6 +152,7 @@ impl Looker {
 
     fn look_at_processes(&mut self, is_alive: bool) {
         let (mut cpu, mut threads, mut descriptors) = (Cpu::default(), 0, Some(0));
+        let mut fullest = 0.0_f64;
         self.pids.retain(|pid| {
             let folder = self.proc.join(pid.to_string());
             let Some(stat) = read_stat(&folder) else {
@@ -160,9 +161,11 @@ impl Looker {
             cpu.user += stat.cpu_user;
             cpu.kernel += stat.cpu_kernel;
             threads += stat.threads;
-            descriptors = descriptors
-                .zip(count_descriptors(&folder.join("fd")))
-                .map(|(sum, count)| sum + count);
+            let open = count_descriptors(&folder.join("fd"));
+            descriptors = descriptors.zip(open).map(|(sum, count)| sum + count);
+            if let (Some(open), Some(limit)) = (open, descriptor_limit(&folder)) {
+                fullest = fullest.max(open as f64 / limit as f64);
+            }
             true
         });
         if !self.pids.is_empty() {
@@ -171,6 +174,7 @@ impl Looker {
         self.sum.processes = self.pids.len() as u64;
         self.sum.threads = threads;
         self.sum.descriptors = descriptors.filter(|_| is_alive);
+        self.sum.descriptors_share = Some(fullest).filter(|share| is_alive && *share > 0.0);
     }
 
     /// Goes on with the round of threads, or begins one.
@@ -349,6 +353,16 @@ fn count_descriptors(folder: &Path) -> Option<u64> {
     }
 }
 
+/// How many descriptors a process may have, as it is at present: many raise it at their start. `None`:
+/// any number.
+fn descriptor_limit(folder: &Path) -> Option<u64> {
+    let limits = fs::read_to_string(folder.join("limits")).ok()?;
+    let mut lines = limits.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+    let soft: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    (soft > 0).then_some(soft)
+}
+
 fn pss_bytes(smaps_rollup: &str) -> Option<u64> {
     let mut lines = smaps_rollup.lines();
     let line = lines.find_map(|line| line.strip_prefix("Pss:"))?;
@@ -363,4 +377,62 @@ fn numbers_in(folder: &Path) -> Vec<u32> {
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(proc: &Path, path: &str, text: &str) {
+        let path = proc.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A process in a made-up /proc, with the CPU times of itself and of its children, in ticks.
+    fn put_process(proc: &Path, (pid, parent): (u32, u32), [own, children]: [u64; 2]) {
+        let text = format!(
+            "{pid} (a) server) S {parent} 1 1 0 -1 0 0 0 0 0 {own} 0 {children} 0 20 0 1 0 77 0"
+        );
+        put(proc, &format!("{pid}/stat"), &text);
+    }
+
+    /// Whose children these are.
+    fn put_children(proc: &Path, pid: u32, children: &str) {
+        put(proc, &format!("{pid}/task/{pid}/children"), children);
+    }
+
+    #[test]
+    fn descriptors_are_compared_with_the_limit_of_the_process_that_has_them() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        let mut all = 0;
+        // A quarter, a half, and any number.
+        for (pid, times) in [(1, Some(4)), (2, Some(2)), (3, None)] {
+            put_process(proc, (pid, 1), [0, 0]);
+            put(proc, &format!("{pid}/fd/0"), "");
+            let open = count_descriptors(&proc.join(format!("{pid}/fd"))).unwrap();
+            all += open;
+            let soft = times.map_or_else(
+                || "unlimited".to_owned(),
+                |times: u64| (times * open).to_string(),
+            );
+            let limits = format!(
+                "Limit      Soft Limit  Hard Limit  Units\n\
+                 Max processes  1  1  processes\n\
+                 Max open files  {soft}  999999999  files\n"
+            );
+            put(proc, &format!("{pid}/limits"), &limits);
+        }
+        put_children(proc, 1, "2 3");
+        let mut looker = Looker::new(proc, 1).unwrap();
+        let (sample, _) = looker.look(0, Haste::All);
+        assert_eq!((sample.processes, sample.descriptors), (3, Some(all)));
+        assert_eq!(sample.descriptors_share, Some(0.5));
+        for pid in 1..=3 {
+            fs::remove_file(proc.join(format!("{pid}/limits"))).unwrap();
+        }
+        let (sample, _) = looker.look(1, Haste::All);
+        assert_eq!(sample.descriptors_share, None);
+    }
 }
