@@ -1,8 +1,8 @@
 //! One look at a process and its descendants in /proc.
 //!
-//! What is cumulative must not fall when a thread or a child ends. CPU time is taken with that
-//! of children that were waited for, so it passes to the parent; context switches and run delay are
-//! known of living threads only, so each thread's increase is added up.
+//! What is cumulative must not fall when a thread or a child ends, so increases are added up: of each
+//! process in CPU time, and of each thread in context switches and run delay. The CPU time of a child
+//! that was waited for passes to its parent.
 //!
 //! Reading about a thread takes some 30 us. What is known of a process as a whole is read at each
 //! look; of the threads, no more at a time than leaves the client its CPU (`Haste`).
@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ pub(super) struct Looker {
     /// Process and thread of those that this round has yet to read about.
     left: VecDeque<(u32, u32)>,
     round: u64,
-    cpu_before: Option<Cpu>,
+    /// Of each process, as the last look saw it; `None`: there was none.
+    cpu_before: Option<HashMap<u32, Cpu>>,
     pss_due_ns: u64,
     sum: WatchedSample,
 }
@@ -86,19 +88,43 @@ struct Busiest {
     thread: Option<(u32, u32)>,
 }
 
-/// CPU time of living processes, and of their children that were waited for, in ticks.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cpu {
+/// CPU time in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ticks {
     user: u64,
     kernel: u64,
+}
+
+impl Ticks {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            kernel: self.kernel + other.kernel,
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(before.user),
+            kernel: self.kernel.saturating_sub(before.kernel),
+        }
+    }
+}
+
+/// CPU time of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cpu {
+    parent: u32,
+    own: Ticks,
+    /// Of its children that were waited for, and of theirs.
+    children: Ticks,
 }
 
 /// What is used of /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     state: u8,
-    cpu_user: u64,
-    cpu_kernel: u64,
+    cpu: Cpu,
     threads: u64,
     began_ticks: u64,
 }
@@ -151,15 +177,14 @@ impl Looker {
     }
 
     fn look_at_processes(&mut self, is_alive: bool) {
-        let (mut cpu, mut threads, mut descriptors) = (Cpu::default(), 0, Some(0));
+        let (mut cpu, mut threads, mut descriptors) = (HashMap::new(), 0, Some(0));
         let mut fullest = 0.0_f64;
         self.pids.retain(|pid| {
             let folder = self.proc.join(pid.to_string());
             let Some(stat) = read_stat(&folder) else {
                 return false;
             };
-            cpu.user += stat.cpu_user;
-            cpu.kernel += stat.cpu_kernel;
+            cpu.insert(*pid, stat.cpu);
             threads += stat.threads;
             let open = count_descriptors(&folder.join("fd"));
             descriptors = descriptors.zip(open).map(|(sum, count)| sum + count);
@@ -272,15 +297,21 @@ impl Looker {
         }
     }
 
-    /// Where children are not waited for, their time is lost with them, and the sum falls: that
-    /// counts as nothing used.
-    fn add_cpu(&mut self, cpu: Cpu) {
-        if let Some(before) = self.cpu_before {
-            let seconds = |now: u64, before: u64| now.saturating_sub(before) as f64 / TICKS_PER_S;
-            self.sum.cpu_user_s += seconds(cpu.user, before.user);
-            self.sum.cpu_kernel_s += seconds(cpu.kernel, before.kernel);
+    /// Where children are not waited for, what they did since the last look is lost with them.
+    fn add_cpu(&mut self, now: HashMap<u32, Cpu>) {
+        if let Some(before) = &self.cpu_before {
+            let inherited = inherited(before, &now);
+            let mut more = Ticks::default();
+            for (pid, cpu) in &now {
+                let since = before.get(pid).copied().unwrap_or_default();
+                let known = inherited.get(pid).copied().unwrap_or_default();
+                more = more.plus(cpu.own.since(since.own));
+                more = more.plus(cpu.children.since(since.children.plus(known)));
+            }
+            self.sum.cpu_user_s += more.user as f64 / TICKS_PER_S;
+            self.sum.cpu_kernel_s += more.kernel as f64 / TICKS_PER_S;
         }
-        self.cpu_before = Some(cpu);
+        self.cpu_before = Some(now);
     }
 
     fn pss(&mut self, now_ns: u64) -> Option<u64> {
@@ -305,6 +336,21 @@ impl Stat {
     }
 }
 
+/// What was counted of processes that are gone, by the nearest ancestor that is still there: if they were
+/// waited for, its children's time has grown by that, too.
+fn inherited(before: &HashMap<u32, Cpu>, now: &HashMap<u32, Cpu>) -> HashMap<u32, Ticks> {
+    let mut inherited: HashMap<u32, Ticks> = HashMap::new();
+    for (_, gone) in before.iter().filter(|(pid, _)| !now.contains_key(*pid)) {
+        let parent_of = |pid: &u32| before.get(pid).map(|cpu| cpu.parent);
+        let mut ancestors = successors(Some(gone.parent), parent_of).take(before.len());
+        if let Some(heir) = ancestors.find(|pid| now.contains_key(pid)) {
+            let known = inherited.entry(heir).or_default();
+            *known = known.plus(gone.own).plus(gone.children);
+        }
+    }
+    inherited
+}
+
 fn read_stat(folder: &Path) -> Option<Stat> {
     parse_stat(&fs::read(folder.join("stat")).ok()?)
 }
@@ -318,8 +364,17 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Stat {
         state: *fields.first()?.as_bytes().first()?,
-        cpu_user: number(14)? + number(16)?,
-        cpu_kernel: number(15)? + number(17)?,
+        cpu: Cpu {
+            parent: u32::try_from(number(4)?).ok()?,
+            own: Ticks {
+                user: number(14)?,
+                kernel: number(15)?,
+            },
+            children: Ticks {
+                user: number(16)?,
+                kernel: number(17)?,
+            },
+        },
         threads: number(20)?,
         began_ticks: number(22)?,
     })
@@ -400,6 +455,52 @@ mod tests {
     /// Whose children these are.
     fn put_children(proc: &Path, pid: u32, children: &str) {
         put(proc, &format!("{pid}/task/{pid}/children"), children);
+    }
+
+    /// What a look adds after processes are gone whose numbers these are.
+    fn more_s(proc: &Path, gone: &[u32], then: impl FnOnce()) -> f64 {
+        let mut looker = Looker::new(proc, 1).unwrap();
+        let (first, _) = looker.look(0, Haste::All);
+        assert_eq!(first.cpu_user_s, 0.0, "that was before");
+        for pid in gone {
+            fs::remove_dir_all(proc.join(pid.to_string())).unwrap();
+        }
+        then();
+        let (last, _) = looker.look(1, Haste::All);
+        assert_eq!(first.processes - last.processes, gone.len() as u64);
+        last.cpu_user_s
+    }
+
+    #[test]
+    fn what_a_child_did_counts_once_whether_it_is_waited_for_or_not() {
+        for passed in [0, 1000] {
+            let proc = tempfile::tempdir().unwrap();
+            let proc = proc.path();
+            put_children(proc, 1, "2");
+            put_process(proc, (1, 0), [500, 70]);
+            put_process(proc, (2, 1), [1000, 0]);
+            let then = || put_process(proc, (1, 0), [600, 70 + passed]);
+            let more_s = more_s(proc, &[2], then);
+            assert!((more_s - 1.0).abs() < 1e-9, "{passed}: {more_s}");
+        }
+    }
+
+    #[test]
+    fn what_grandchildren_did_passes_to_who_is_left() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        put_children(proc, 1, "2 4");
+        put_children(proc, 2, "3");
+        put_process(proc, (1, 0), [500, 0]);
+        put_process(proc, (2, 1), [300, 40]);
+        put_process(proc, (3, 2), [200, 0]);
+        put_process(proc, (4, 1), [0, 0]);
+        // 50 since the last look, and another 100 of a sibling that goes on.
+        let more_s = more_s(proc, &[2, 3], || {
+            put_process(proc, (1, 0), [500, 540 + 50]);
+            put_process(proc, (4, 1), [100, 0]);
+        });
+        assert!((more_s - 1.5).abs() < 1e-9, "{more_s}");
     }
 
     #[test]
