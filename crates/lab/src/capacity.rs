@@ -63,7 +63,8 @@ pub struct Capacity {
     pub slo: String,
     /// The server: a URL, or a command.
     pub target: String,
-    /// Under what else the trials ran, as options of the command line: connections, network, CPUs, load.
+    /// Under what else the trials ran, as options of the command line: connections, network, CPUs, content,
+    /// lengths, load.
     #[serde(default)]
     pub conditions: String,
     /// What the search was given.

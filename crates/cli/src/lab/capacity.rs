@@ -17,7 +17,7 @@ use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Cpus;
 
 use crate::failure::{Exit, Failure};
-use crate::files::Output;
+use crate::files::{Output, full};
 use crate::flags::capacity_defs::CapacityFlags;
 use crate::interrupt;
 
@@ -108,7 +108,8 @@ fn earlier(
     paths.iter().map(read).collect()
 }
 
-/// What else the capacity depends on, as options: the same text for the same trials.
+/// What else the capacity depends on, as options: the same text for the same trials. Those of `--sweep`
+/// only look for where the others are to be.
 fn conditions(flags: &CapacityFlags) -> String {
     let mut given = vec![format!("--connections={}", *flags.connections)];
     let placement = placement(flags);
@@ -119,8 +120,14 @@ fn conditions(flags: &CapacityFlags) -> String {
     let quota = flags.cpu_quota.map(|cpus| format!("--cpu-quota={cpus}"));
     let network = flags.namespaces.then(|| "--namespaces".to_owned());
     let link = flags.link.map(|link| format!("--link={link}"));
+    let root = flags.root.as_ref().map(|root| {
+        let root = full(root).unwrap_or_else(|| root.clone());
+        format!("--root={}", root.display())
+    });
     let path = flags.path.as_ref().map(|path| format!("--path={path}"));
-    given.extend([quota, network, link, path].into_iter().flatten());
+    given.extend([quota, network, link, root, path].into_iter().flatten());
+    given.push(format!("--trial={}s", flags.trial.as_secs_f64()));
+    given.push(format!("--warm-up={}s", flags.warm_up.as_secs_f64()));
     given.extend(flags.load.iter().map(|word| format!("--load={word}")));
     given.join(" ")
 }
@@ -308,7 +315,47 @@ impl SearchObserver for Lines {
 
 #[cfg(test)]
 mod tests {
-    use super::begin_per_s;
+    use clap::{Args as _, FromArgMatches as _};
+
+    use super::*;
+
+    /// Of a search with these options for a server that is started.
+    fn conditions_of(words: &[&str]) -> String {
+        let words = [
+            &["capacity", "--slo=p99 < 1s"][..],
+            words,
+            &["--", "server"],
+        ]
+        .concat();
+        let command = CapacityFlags::augment_args(clap::Command::new("capacity"));
+        let matches = command.try_get_matches_from(words).unwrap();
+        conditions(&CapacityFlags::from_arg_matches(&matches).unwrap())
+    }
+
+    #[test]
+    fn searches_of_other_content_or_length_do_not_stand_beside_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        let of_root = |path: &str| {
+            let root = format!("--root={}", folder.path().join(path).display());
+            conditions_of(&[root.as_str()])
+        };
+        let usual = conditions_of(&[]);
+        for other in ["--trial=20s", "--warm-up=2s", "--path=/b"] {
+            assert_ne!(conditions_of(&[other]), usual, "{other}");
+        }
+        for same in [
+            "--trial=10000ms",
+            "--warm-up=1s",
+            "--sweep=1s",
+            "--budget=1h",
+        ] {
+            assert_eq!(conditions_of(&[same]), usual, "{same}");
+        }
+        assert_eq!(of_root("a"), of_root("./a/../a"));
+        assert_ne!(of_root("a"), of_root("."));
+        assert_ne!(of_root("a"), usual);
+    }
 
     #[test]
     fn it_begins_near_the_answer() {
