@@ -35,3 +35,4 @@ pub use snapshot::Snapshot;
 pub use step::StepReport;
 pub use tally::{ErrorKind, Tally};
 pub use trial::*;
+pub use watched::{WatchedRecord, WatchedSample};

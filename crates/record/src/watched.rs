@@ -1,9 +1,93 @@
-//! From the looks at a process to its totals over the counted phases.
+//! A process that was watched: from the looks at it to its totals over the counted phases.
 
-use crate::{PhaseRecord, WatchedRecord, WatchedSample};
+use serde::{Deserialize, Serialize};
+
+use crate::PhaseRecord;
 
 /// CPU time below this is not divided by: the kernel counts it in hundredths of a second.
 const CPU_S_MIN: f64 = 0.05;
+
+/// A process that was watched, with all its descendants.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchedRecord {
+    /// As given.
+    pub name: String,
+    /// The process at the top.
+    pub pid: u32,
+    /// When it was found to be gone, from the start; null: it outlived the run.
+    pub ended_s: Option<f64>,
+    /// How much of the counted phases was seen.
+    pub seconds: f64,
+    /// CPU time outside of the kernel, over `seconds`.
+    pub cpu_user_s: f64,
+    /// CPU time in the kernel.
+    pub cpu_kernel_s: f64,
+    /// Time in which threads could have run and were not let, all together.
+    pub run_delay_s: f64,
+    /// Complete answers to the client, of all groups, for each second of CPU time.
+    pub completed_per_cpu_s: Option<f64>,
+    /// Largest proportional set size: memory, with what is shared divided by its sharers.
+    pub pss_bytes_max: Option<u64>,
+    /// Most processes.
+    pub processes_max: u64,
+    /// Most threads.
+    pub threads_max: u64,
+    /// Most descriptors; null where they may not be counted.
+    pub descriptors_max: Option<u64>,
+    /// The largest part of its own limit of them that one process had open; null: not known.
+    pub descriptors_share_max: Option<f64>,
+    /// Times that threads went to sleep.
+    pub switches_voluntary: u64,
+    /// Times that threads were interrupted for others.
+    pub switches_involuntary: u64,
+    /// Of the time, the part for which the busiest thread ran: of each look the busiest since the last
+    /// one, on average; null: not known.
+    pub busiest_share: Option<f64>,
+    /// Of the same threads: the part for which they could have run and were not let.
+    pub busiest_delay_share: Option<f64>,
+    /// The thread that was the busiest most often.
+    pub busiest_thread: Option<String>,
+    /// By sample, about one a second, warm-up included.
+    pub series: Vec<WatchedSample>,
+}
+
+/// A look at a watched process and its descendants. What is cumulative counts from the first look
+/// and does not fall when a process ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchedSample {
+    /// When, from the start; the first one may be before it.
+    pub at_s: f64,
+    /// CPU time outside of the kernel, cumulative.
+    pub cpu_user_s: f64,
+    /// CPU time in the kernel, cumulative.
+    pub cpu_kernel_s: f64,
+    /// Time in which threads could have run and were not let, cumulative.
+    pub run_delay_s: f64,
+    /// Proportional set size; null where it was not asked for this time (it costs the process's
+    /// memory lock) or may not be.
+    pub pss_bytes: Option<u64>,
+    /// Processes.
+    pub processes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Descriptors.
+    pub descriptors: Option<u64>,
+    /// The largest part of its own limit of them that one process has open; null: not known.
+    pub descriptors_share: Option<f64>,
+    /// Times that threads went to sleep, cumulative.
+    pub switches_voluntary: u64,
+    /// Times that threads were interrupted for others, cumulative.
+    pub switches_involuntary: u64,
+    /// Since the last look: of the time, the part for which the busiest thread ran; null in the first
+    /// look.
+    pub busiest_share: Option<f64>,
+    /// The part for which it could have run and was not let.
+    pub busiest_delay_share: Option<f64>,
+    /// The name of that thread.
+    pub busiest_thread: Option<String>,
+}
 
 impl WatchedRecord {
     /// Fills in the totals over the counted phases from the series; `completed` answers came in them.
