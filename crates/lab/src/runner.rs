@@ -37,6 +37,7 @@ use std::time::Duration;
 pub(crate) use child::Bounds;
 pub(crate) use client::{client_s, judge_answer, run_client};
 pub use error::RunnerError;
+pub(crate) use judge::stolen;
 pub(crate) use network::{check as check_network, check_link};
 pub use own_capacity::OwnCapacities;
 pub use prepare::{Prepared, RunRequest, prepare};

@@ -6,6 +6,7 @@
 //! the same name of the schema.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -461,6 +462,18 @@ pub struct LittleRecord {
     pub tolerance_requests: f64,
     /// Whether they agree; if not, something was measured wrongly.
     pub holds: bool,
+}
+
+impl RunRecord {
+    /// Whether all connections went to loopback addresses: the server is on this machine.
+    #[must_use]
+    pub fn is_over_loopback(&self) -> bool {
+        let is_loopback = |server: &String| {
+            let address = server.parse::<SocketAddr>();
+            address.is_ok_and(|address| address.ip().is_loopback())
+        };
+        !self.servers.is_empty() && self.servers.iter().all(is_loopback)
+    }
 }
 
 impl TrialRecord {

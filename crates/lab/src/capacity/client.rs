@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 use super::{Stop, Trials};
 use crate::journal::Trial;
-use crate::runner::{Bounds, client_s, judge_answer, run_client, seen};
+use crate::plan::Allow;
+use crate::runner::{Bounds, client_s, judge_answer, run_client, seen, stolen};
 
 /// What every trial has in common.
 #[derive(Clone, Debug, Default)]
@@ -118,6 +119,7 @@ impl Trials for Client {
         }
         let mut ran = Trial::default();
         seen(&record, &mut ran.server);
+        ran.discarded.extend(disturbed(&record, options));
         ran.load = Some(record);
         ran.took_s = began.elapsed().as_secs_f64();
         Ok(ran)
@@ -129,6 +131,12 @@ impl Trials for Client {
         let record = self.record(&load, seconds)?;
         Ok(completed_per_s(&record))
     }
+}
+
+/// That the hypervisor kept the machine from the server, if it is known to be on this one.
+fn disturbed(record: &TrialRecord, options: &ClientOptions) -> Option<String> {
+    let is_here = options.server_pid.is_some() || record.run.is_over_loopback();
+    stolen(record, Allow::default().steal).filter(|_| is_here)
 }
 
 /// What an option of a search may not say, since the search does.
@@ -196,6 +204,27 @@ pub(super) fn warm_up_s(warm_up_s: f64, length: Length) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_hypervisor_kept_disturbs_a_server_on_this_machine() {
+        let is_disturbed = |steal_s: f64, server: &str, server_pid: Option<u32>| {
+            let mut record = TrialRecord::default();
+            record.run.ran_s = 10.0;
+            record.run.servers = vec![server.to_owned()];
+            record.machine.cpus = 2;
+            record.machine.steal_s = Some(steal_s);
+            let options = ClientOptions {
+                server_pid,
+                ..ClientOptions::default()
+            };
+            disturbed(&record, &options).is_some()
+        };
+        assert!(is_disturbed(0.5, "127.0.0.1:80", None));
+        assert!(is_disturbed(0.5, "[::1]:80", None));
+        assert!(is_disturbed(0.5, "192.0.2.1:80", Some(7)));
+        assert!(!is_disturbed(0.5, "192.0.2.1:80", None));
+        assert!(!is_disturbed(0.3, "127.0.0.1:80", Some(7)));
+    }
 
     #[test]
     fn a_load_of_two_protocols_is_refused() {

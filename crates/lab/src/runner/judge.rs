@@ -90,7 +90,9 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
         );
         judgement.say(is_allowed, sentence);
     }
-    judge_steal(record, allow, &mut judgement);
+    if let Some(sentence) = stolen(record, allow.steal) {
+        judgement.disturbed(sentence);
+    }
     judge_others(record, server, allow, &mut judgement);
     judge_network(record, allow, &mut judgement);
     judge_counts(record, server, &mut judgement);
@@ -195,20 +197,19 @@ fn judge_steady(record: &TrialRecord, group: &GroupRecord, judgement: &mut Judge
     }
 }
 
-fn judge_steal(record: &TrialRecord, allow: &Allow, judgement: &mut Judgement) {
-    let Some(steal_s) = record.machine.steal_s else {
-        return;
-    };
+/// That the hypervisor kept more of the machine's time than this share.
+pub(crate) fn stolen(record: &TrialRecord, allowed: f64) -> Option<String> {
+    let steal_s = record.machine.steal_s?;
     let all_s = record.counted_span_s() * f64::from(record.machine.cpus.max(1));
     // The kernel counts in ticks of 10 ms: in a short trial, they can be more than there was time.
     let share = (steal_s / all_s).min(1.0);
-    if all_s > 0.0 && share > allow.steal {
-        judgement.disturbed(format!(
+    (all_s > 0.0 && share > allowed).then(|| {
+        format!(
             "The hypervisor kept {:.1} % of the machine's time; at most {:.1} % are allowed (allow.steal).",
             share * 100.0,
-            allow.steal * 100.0
-        ));
-    }
+            allowed * 100.0
+        )
+    })
 }
 
 /// Threads of the client that have CPUs of their own and wait for them all the same.

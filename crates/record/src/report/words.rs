@@ -1,7 +1,5 @@
 //! What is said in sentences: errors by kind, and what a form of another tool has no place for.
 
-use std::net::SocketAddr;
-
 use loadline_base::sorting::sort_by_key;
 
 use super::number::{count, percent, significant, span_s, time_us};
@@ -141,12 +139,7 @@ pub(super) fn little(law: &LittleRecord) -> Option<String> {
 
 /// Where everything stayed within one machine: such figures say nothing of a network.
 pub(super) fn loopback(record: &TrialRecord) -> Option<&'static str> {
-    let servers = &record.run.servers;
-    let is_loopback = |server: &String| {
-        let address = server.parse::<SocketAddr>();
-        address.is_ok_and(|address| address.ip().is_loopback())
-    };
-    (!servers.is_empty() && servers.iter().all(is_loopback)).then_some(
+    record.run.is_over_loopback().then_some(
         "over the loopback: client and server are on one machine, and no network is between them",
     )
 }
