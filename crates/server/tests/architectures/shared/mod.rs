@@ -17,7 +17,7 @@ use loadline_server::{
     Architecture, Config, Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
 };
 
-pub(crate) use child::{ChildServer, as_child, test_in};
+pub(crate) use child::{ChildServer, as_child, log_lines_max, test_in};
 pub(crate) use client::{Answer, Client, reset};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
 pub(crate) use http2::{Http2Client, request as request_by_stream};
