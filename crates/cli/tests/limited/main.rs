@@ -66,6 +66,8 @@ fn a_client_held_to_a_fifth_of_a_cpu_is_limited() {
 /// A busy machine may keep a client from running, which the verdict says rightly; so it has some
 /// tries.
 const TRIES: usize = 10;
+/// Stalls of a server of which one at least is to have the expected latencies.
+const STALLS: usize = 5;
 /// The verdict is about the latest request in a hundred. A client whose thread waits longer for its CPU
 /// than this share of the time may be late for that, and so may one on a machine of which the
 /// hypervisor keeps as much of a CPU.
@@ -125,39 +127,54 @@ fn a_client_that_could_do_more_is_not_limited() {
 /// the stall waits for half of it on average, and the client's verdict is about the client.
 #[test]
 fn a_stall_of_the_server_is_the_servers() {
-    const RATE: f64 = 1000.0;
     const SECONDS: f64 = 4.0;
     let _alone = alone();
     let (server, _site) = server(&[]);
-    let mut stalled_s = 0.0;
-    is_free_once("a client of a server that stands still", |path| {
-        let mut running = Running::start(&format!(
-            "http://{}/ --rate {RATE} -c 64 -d {SECONDS}s --quiet --json {}",
-            server.address(),
-            path.display()
-        ));
-        std::thread::sleep(Duration::from_millis(1_500));
-        let begun = Instant::now();
-        server.signal("STOP");
-        std::thread::sleep(Duration::from_millis(800));
-        server.signal("CONT");
-        stalled_s = begun.elapsed().as_secs_f64();
-        let (status, out, err) = running.end();
-        if status.code() == Some(0) {
-            let mean_s = mean_latency_s(&record(path));
-            let expected_s = stalled_s * stalled_s / 2.0 / SECONDS;
-            assert!(
-                (0.9 * expected_s..1.4 * expected_s).contains(&mean_s),
-                "{mean_s} s on average, after a stall of {stalled_s} s"
-            );
-        }
-        std::process::Output {
-            status,
-            stdout: out.into(),
-            stderr: err.into(),
-        }
+    let url = format!("http://{}/", server.address());
+    // Who is late on a busy machine adds to the mean, though not in each run.
+    let mut seen = Vec::new();
+    let is_as_expected = (0..STALLS).any(|_| {
+        let mut stall = None;
+        is_free_once("a client of a server that stands still", |path| {
+            // What has waited is sent at once, and is done in a tenth of the stall.
+            let rate = (ceiling_at(&url, path) / 10).clamp(1, 1000);
+            let (output, bounds_s) =
+                stalled(&server, path, &format!("{url} --rate {rate} -d {SECONDS}s"));
+            stall = (output.status.code() == Some(0))
+                .then(|| (bounds_s, mean_latency_s(&record(path))));
+            output
+        });
+        let Some((bounds_s, mean_s)) = stall else {
+            return true; // no run counts, which was said
+        };
+        seen.push((bounds_s, mean_s));
+        let [least_s, most_s] = bounds_s.map(|stalled_s| stalled_s * stalled_s / 2.0 / SECONDS);
+        (0.9 * least_s..1.4 * most_s).contains(&mean_s)
     });
-    assert!(stalled_s >= 0.8);
+    assert!(
+        is_as_expected,
+        "stalls at least and at most, and the mean latency: {seen:?}"
+    );
+}
+
+/// A load during which the server stands still, and for how long at least and at most, in seconds.
+fn stalled(server: &program::Server, path: &Path, load: &str) -> (std::process::Output, [f64; 2]) {
+    let mut running = Running::start(&format!("{load} -c 64 --quiet --json {}", path.display()));
+    std::thread::sleep(Duration::from_millis(1_500));
+    let before = Instant::now();
+    server.signal("STOP");
+    let after = Instant::now();
+    std::thread::sleep(Duration::from_millis(800));
+    let least_s = after.elapsed().as_secs_f64();
+    server.signal("CONT");
+    let most_s = before.elapsed().as_secs_f64();
+    let (status, out, err) = running.end();
+    let output = std::process::Output {
+        status,
+        stdout: out.into(),
+        stderr: err.into(),
+    };
+    (output, [least_s, most_s])
 }
 
 fn mean_latency_s(record: &Value) -> f64 {
@@ -181,7 +198,10 @@ fn check_a_server_of_fixed_capacity() {
 /// Answers to the client within a second, from a stub that answers at once.
 fn ceiling(path: &Path) -> u64 {
     let stub = Stub::start(StubOptions::default()).unwrap();
-    let url = format!("http://{}/", stub.address());
+    ceiling_at(&format!("http://{}/", stub.address()), path)
+}
+
+fn ceiling_at(url: &str, path: &Path) -> u64 {
     let line = format!("{url} -c 40 -d 1s --quiet --allow-client-limited");
     let output = load(&format!("{line} --json {}", path.display()));
     assert_eq!(output.status.code(), Some(0), "{}", both(&output));

@@ -189,7 +189,7 @@ fn expectations_are_checked() {
 fn groups_are_reported_apart() {
     let (server, _site) = server(&[]);
     let record = measured(&format!(
-        "http://{}/ -c 4 -d 500ms --idle-connections 20 --slow-heads 5@10B/s --vanishing 3",
+        "http://{}/ -c 4 -n 100 --idle-connections 20 --slow-heads 5@10B/s --vanishing 3",
         server.address()
     ));
     let groups = record["groups"].as_array().unwrap();
@@ -211,7 +211,7 @@ fn users_go_through_their_scenario_from_addresses_of_their_own() {
                  [[step]]\nname = \"page\"\npath = \"/index.html\"\n";
     std::fs::write(&scenario, steps).unwrap();
     let record = measured(&format!(
-        "http://{}/ --scenario {} --users 5 -d 500ms --source-per-client",
+        "http://{}/ --scenario {} --users 5 --source-per-client",
         server.address(),
         scenario.display()
     ));
@@ -245,7 +245,7 @@ fn a_step_that_fails_is_reported_in_words() {
                  [[step]]\nname = \"gone\"\npath = \"/missing\"\n";
     std::fs::write(&scenario, steps).unwrap();
     let output = load(&format!(
-        "http://{}/ --scenario {} --users 3 -d 500ms --allow-client-limited --quiet",
+        "http://{}/ --scenario {} --users 3 --allow-client-limited --quiet",
         server.address(),
         scenario.display()
     ));
@@ -265,7 +265,7 @@ fn players_ask_for_ranges() {
     let (server, site) = server(&[]);
     std::fs::write(site.path().join("video.mp4"), vec![7; 1 << 20]).unwrap();
     let record = measured(&format!(
-        "http://{}/video.mp4 --player 2Mbps --players 3 -d 700ms",
+        "http://{}/video.mp4 --player 2Mbps --players 3 -d 5s",
         server.address()
     ));
     let group = &record["groups"][0];
@@ -286,7 +286,7 @@ fn steps_that_fail_are_reported_whichever_process_they_failed_in() {
     std::fs::write(&scenario, steps).unwrap();
     for more in ["", "--processes 2", "--processes 2 --rounds 2"] {
         let output = load(&format!(
-            "http://{}/ --scenario {} --users 5 -d 500ms --allow-client-limited {more}",
+            "http://{}/ --scenario {} --users 5 --allow-client-limited {more}",
             server.address(),
             scenario.display()
         ));
@@ -302,9 +302,9 @@ fn steps_that_fail_are_reported_whichever_process_they_failed_in() {
 #[test]
 fn what_became_of_idle_connections_is_in_the_summary() {
     let (server, _site) = server(&[]);
-    for clients in ["-c 2", "-c 0"] {
+    for clients in ["-c 2 -n 20", "-c 0 -d 2s"] {
         let output = load(&format!(
-            "http://{}/ {clients} -d 200ms --idle-connections 5 --allow-client-limited --quiet",
+            "http://{}/ {clients} --idle-connections 5 --allow-client-limited --quiet",
             server.address()
         ));
         let out = text(&output.stdout);

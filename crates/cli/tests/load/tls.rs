@@ -287,7 +287,7 @@ fn clients_of_every_kind_speak_tls() {
     // Alone: with the requests of plain clients users end, too.
     let users = https.measured(&format!("--users 3 --scenario {scenario}"));
     assert_eq!(number(&users["everything"]["good"]), 6);
-    let player = https.measured("--player 1Mbps --players 1 -d 300ms");
+    let player = https.measured("--player 1Mbps --players 1 -d 5s");
     assert!(number(&player["everything"]["good"]) > 0);
 }
 

@@ -216,7 +216,7 @@ fn connections_that_break_at_once() {
 #[test]
 fn requests_that_are_dropped() {
     let stub = stubbed::stub(StubOptions {
-        latency: Latency::Constant { ns: 500 * MS },
+        latency: Latency::Constant { ns: 5 * SECOND },
         ..StubOptions::default()
     });
     let mut plan = open(stub.address(), 1, 1000.0, 300 * MS, Arrivals::Poisson);

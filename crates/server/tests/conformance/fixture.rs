@@ -175,12 +175,12 @@ pub fn limits() -> Limits {
 /// Deadlines that a test can wait for.
 pub fn impatient() -> Limits {
     let pace = Pace {
-        grace_ms: 400,
+        grace_ms: 1_000,
         bytes_per_second_min: 100_000,
-        total_max_ms: 1_000,
+        total_max_ms: 2_000,
     };
     Limits {
-        idle_timeout_ms: 400,
+        idle_timeout_ms: 1_000,
         head_pace: pace,
         body_pace: pace,
         write_pace: pace,

@@ -17,7 +17,7 @@ use loadline_sys::{ListenAddr, ListenOptions, socket};
 use sha2::{Digest, Sha256};
 
 use crate::engine::open::open;
-use crate::engine::run::{MS, closed, run};
+use crate::engine::run::{MS, SECOND, closed, run};
 use crate::engine::server::{Act, Server, answer};
 use crate::stubbed;
 
@@ -235,7 +235,7 @@ fn requests_to_a_server_that_sends_no_settings_have_timeouts_of_their_own() {
     for (requests_per_connection, second_ns, sent) in [(None, 100 * MS, 2), (Some(1), 0, 1)] {
         let mut plan = closed(address, 1, 2);
         plan.requests_per_connection = requests_per_connection;
-        plan.timeout_ns = 200 * MS;
+        plan.timeout_ns = 2 * SECOND;
         plan.http2 = Some(Http2Plan::new(&plan.mix, 2, Vec::new()));
         plan.load = Loop::Timed {
             due_ns: [0, second_ns].into(),
@@ -250,7 +250,8 @@ fn requests_to_a_server_that_sends_no_settings_have_timeouts_of_their_own() {
         assert_eq!(tally.errors_of(ErrorKind::ConnectTimeout), 1);
         assert_eq!(tally.errors_total(), sent + 1, "{tally:?}");
         let failures = outcome.histogram(|interval| &interval.failure);
-        assert!(failures.min() >= 199_900, "{} us", failures.min());
+        // Less than the histogram's error; with its connection the second one failed after 1.9 s.
+        assert!(failures.min() >= 1_990_000, "{} us", failures.min());
     }
 }
 

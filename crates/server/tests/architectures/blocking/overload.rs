@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use loadline_server::{Architecture, ServerOptions};
 
-use super::util::{ChildServer, Client, as_child, eventually, options, reset, start};
+use super::util::{
+    ChildServer, Client, Server, as_child, eventually, once_in, options, reset, start,
+};
 
 const GOAL: Duration = Duration::from_millis(200);
 const DESCRIPTORS: u64 = 100;
@@ -27,7 +29,7 @@ fn what_has_waited_for_its_thread_beyond_the_goal_is_refused() {
     let server = ChildServer::start(module_path!(), architecture);
     server.open_the_gate();
     let mut client = Client::connect(server.address);
-    assert_eq!(client.get("/").status, 200);
+    eventually(|| client.get("/").status == 200);
     server.set_stopped(true); // as if all its threads waited for a CPU
     client.ask("/gate");
     let asked = Instant::now();
@@ -36,7 +38,7 @@ fn what_has_waited_for_its_thread_beyond_the_goal_is_refused() {
     let answer = client.answer().unwrap();
     assert_eq!(answer.status, 503);
     assert!(answer.says("retry-after: "), "{answer:?}");
-    assert_eq!(client.get("/gate").status, 200);
+    eventually(|| client.get("/gate").status == 200);
     server.end();
 }
 
@@ -44,25 +46,41 @@ fn what_has_waited_for_its_thread_beyond_the_goal_is_refused() {
 /// pool kept the connection.
 #[test]
 fn a_connection_whose_request_came_too_late_is_served_again() {
-    let server = start(ServerOptions {
-        latency_goal: Some(GOAL),
-        threads: 2,
-        ..options(Architecture::ThreadPool)
+    once_in(5, || {
+        let server = start(ServerOptions {
+            latency_goal: Some(GOAL),
+            threads: 2,
+            ..options(Architecture::ThreadPool)
+        });
+        let mut held = [at_the_gate(&server, 1), at_the_gate(&server, 2)];
+        let mut late = [server.connect(), server.connect(), server.connect()];
+        late.iter_mut().for_each(|client| client.ask("/nap"));
+        eventually(|| server.handle.snapshot().total.queue_depth == 3);
+        let asked = Instant::now();
+        eventually(|| asked.elapsed() > GOAL + GOAL / 2);
+        server.handler.gate.open();
+        for client in held.iter_mut().chain(&mut late) {
+            client.answer().unwrap();
+        }
+        match late.each_mut().map(|client| client.get("/nap").status) {
+            [200, 200, 200] => Ok(()),
+            statuses => Err(format!("{statuses:?}")),
+        }
     });
-    let mut held = [server.connect(), server.connect()];
-    held.iter_mut().for_each(|client| client.ask("/gate"));
-    server.handler.gate.await_waiting(2);
-    let mut late = [server.connect(), server.connect(), server.connect()];
-    late.iter_mut().for_each(|client| client.ask("/nap"));
-    eventually(|| server.handle.snapshot().total.queue_depth == 3);
-    let asked = Instant::now();
-    eventually(|| asked.elapsed() > GOAL + GOAL / 2);
-    server.handler.gate.open();
-    for client in held.iter_mut().chain(&mut late) {
-        client.answer().unwrap();
-    }
-    for client in &mut late {
-        assert_eq!(client.get("/nap").status, 200);
+}
+
+/// The client of the request that is the `count`th at the gate: on a busy machine it may be refused before.
+fn at_the_gate(server: &Server, count: u64) -> Client {
+    let refused = || server.handle.snapshot().total.refused_late;
+    let mut client = server.connect();
+    loop {
+        let before = refused();
+        client.ask("/gate");
+        eventually(|| server.handler.gate.waiting() == count || refused() > before);
+        if server.handler.gate.waiting() == count {
+            return client;
+        }
+        assert_eq!(client.answer().unwrap().status, 503);
     }
 }
 
@@ -94,9 +112,7 @@ fn what_has_waited_in_the_backlog_beyond_the_goal_is_refused() {
         latency_goal: Some(GOAL),
         ..options(Architecture::Sequential)
     });
-    let mut first = server.connect();
-    first.ask("/gate");
-    server.handler.gate.await_waiting(1);
+    let mut first = at_the_gate(&server, 1);
     let mut late = server.connect();
     late.ask("/gate");
     let asked = Instant::now();
@@ -105,6 +121,6 @@ fn what_has_waited_in_the_backlog_beyond_the_goal_is_refused() {
     assert_eq!(first.answer().unwrap().status, 200);
     drop(first);
     assert_eq!(late.answer().unwrap().status, 503);
-    assert_eq!(late.get("/gate").status, 200);
-    assert_eq!(server.handle.snapshot().total.refused_late, 1);
+    eventually(|| late.get("/gate").status == 200);
+    assert!(server.handle.snapshot().total.refused_late >= 1);
 }

@@ -92,11 +92,15 @@ fn to_the_idle_one(architecture: Architecture, balance: Balance) -> usize {
 }
 
 fn least_busy_spares_the_loop_that_computes(architecture: Architecture) {
-    let idle = to_the_idle_one(architecture, Balance::LeastBusy);
-    assert!(
-        idle >= 45,
-        "{idle} of 50 new connections went to the idle loop"
-    );
+    // Where something else has the CPUs, no loop is busy for a while.
+    once_in(5, || {
+        match to_the_idle_one(architecture, Balance::LeastBusy) {
+            45.. => Ok(()),
+            idle => Err(format!(
+                "{idle} of 50 new connections went to the idle loop"
+            )),
+        }
+    });
 }
 
 fn least_connections_feeds_the_loop_that_computes(architecture: Architecture) {

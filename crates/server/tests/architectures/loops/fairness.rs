@@ -25,6 +25,9 @@ on_loops! {
 
 const GREEDY: [u8; 4] = [127, 0, 0, 2];
 const QUIET: [u8; 4] = [127, 0, 0, 3];
+/// While no worker comes back, a queue takes fewer jobs the more of this time has passed. So it is long: a
+/// busy machine may keep clients from asking for some of it.
+const GOAL: Duration = Duration::from_secs(4);
 
 /// At its cap of 20, all of them the greedy client's, each with half a head or idle.
 fn at_the_cap(options: ServerOptions, sent: &str) -> (Server, Vec<Client>) {
@@ -112,13 +115,9 @@ fn without_fairness_who_was_there_first_stays(architecture: Architecture) {
 }
 
 /// One worker, at the gate.
-fn with_a_held_worker(
-    architecture: Architecture,
-    goal: Duration,
-    fairness: bool,
-) -> (Server, Client) {
+fn with_a_held_worker(architecture: Architecture, fairness: bool) -> (Server, Client) {
     let options = ServerOptions {
-        latency_goal: Some(goal),
+        latency_goal: Some(GOAL),
         fairness,
         ..options(architecture, 1, 1)
     };
@@ -132,25 +131,23 @@ fn with_a_held_worker(
     (server, held)
 }
 
-/// Begins a thousand jobs.
+/// Begins a hundred jobs.
 type Greedy = fn(&Server) -> Vec<Client>;
 
 fn by_connections(server: &Server) -> Vec<Client> {
-    let mut greedy: Vec<_> = (0..1000).map(|_| server.connect_from(GREEDY)).collect();
+    let mut greedy: Vec<_> = (0..100).map(|_| server.connect_from(GREEDY)).collect();
     greedy.iter_mut().for_each(|client| client.ask("/nap"));
     greedy
 }
 
 fn by_streams(server: &Server) -> Vec<Client> {
-    let mut greedy: Vec<_> = (0..10).map(|_| server.connect_from(GREEDY)).collect();
-    greedy
-        .iter_mut()
-        .for_each(|client| client.ask_by_streams("/nap", 100));
-    greedy
+    let mut greedy = server.connect_from(GREEDY);
+    greedy.ask_by_streams("/nap", 100);
+    vec![greedy]
 }
 
 fn by_proxy(server: &Server) -> Vec<Client> {
-    let mut greedy: Vec<_> = (0..1000).map(|_| server.connect_from(PROXY)).collect();
+    let mut greedy: Vec<_> = (0..100).map(|_| server.connect_from(PROXY)).collect();
     greedy
         .iter_mut()
         .for_each(|client| client.ask_for(GREEDY, "/nap"));
@@ -163,11 +160,14 @@ fn with_a_full_queue(
     fairness: bool,
     greedy: Greedy,
 ) -> (Server, Client, Vec<Client>) {
-    let (server, held) = with_a_held_worker(architecture, Duration::from_secs(1), fairness);
-    let greedy = greedy(&server);
+    let (server, held) = with_a_held_worker(architecture, fairness);
+    let mut clients = Vec::new();
     // The longer no worker comes back, the fewer are taken.
-    eventually(|| server.total().refused_late >= 100);
-    (server, held, greedy)
+    eventually(|| {
+        clients.extend(greedy(&server));
+        server.total().refused_late >= 100
+    });
+    (server, held, clients)
 }
 
 fn a_queue_that_is_full_of_one_clients_jobs_takes_those_of_another(architecture: Architecture) {
@@ -274,23 +274,26 @@ fn without_fairness_a_full_queue_is_full(architecture: Architecture) {
     drop(greedy);
 }
 
+/// Jobs that nobody waits for any more: few, so that all are taken though no worker comes back.
+const LEAVING: u32 = 20;
+
 fn jobs_whose_clients_have_left_keep_nobody_out(architecture: Architecture) {
-    let (server, mut held) = with_a_held_worker(architecture, Duration::from_secs(1), true);
-    let mut greedy: Vec<_> = (0..100).map(|_| server.connect_from(GREEDY)).collect();
+    let (server, mut held) = with_a_held_worker(architecture, true);
+    let mut greedy: Vec<_> = (0..LEAVING).map(|_| server.connect_from(GREEDY)).collect();
     greedy.iter_mut().for_each(|client| client.ask("/nap"));
-    eventually(|| server.total().queue_depth == 100);
+    eventually(|| server.total().queue_depth == u64::from(LEAVING));
     greedy.into_iter().for_each(reset);
     eventually(|| server.total().connections == 1);
     are_abandoned(&server, &mut held);
 }
 
 fn jobs_whose_streams_were_reset_keep_nobody_out(architecture: Architecture) {
-    let (server, mut held) = with_a_held_worker(architecture, Duration::from_secs(1), true);
+    let (server, mut held) = with_a_held_worker(architecture, true);
     let mut greedy = server.connect_from(GREEDY);
-    greedy.ask_by_streams("/nap", 100);
-    eventually(|| server.total().queue_depth == 100);
-    greedy.reset_streams(100);
-    eventually(|| server.total().http2[Http2Count::ClientResets as usize] == 100);
+    greedy.ask_by_streams("/nap", LEAVING);
+    eventually(|| server.total().queue_depth == u64::from(LEAVING));
+    greedy.reset_streams(LEAVING);
+    eventually(|| server.total().http2[Http2Count::ClientResets as usize] == u64::from(LEAVING));
     are_abandoned(&server, &mut held);
 }
 
@@ -301,7 +304,7 @@ fn are_abandoned(server: &Server, held: &mut Client) {
         let mut client = server.connect_from(GREEDY);
         client.ask("/nap");
         more.push(client);
-        server.total().abandoned == 100
+        server.total().abandoned == u64::from(LEAVING)
     });
     server.handler.gate.open();
     assert_eq!(held.answer().unwrap().status, 200);

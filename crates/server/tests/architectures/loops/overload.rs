@@ -135,16 +135,22 @@ fn a_loop_that_does_the_work_itself_refuses_what_comes_too_late(architecture: Ar
 }
 
 fn what_comes_after_a_quiet_time_is_not_late(architecture: Architecture) {
-    let goal = Duration::from_millis(20);
+    let goal = Duration::from_millis(200);
     for workers in [0, 1] {
-        let server = start(ServerOptions {
-            latency_goal: Some(goal),
-            ..options(architecture, 1, workers)
+        once_in(5, || {
+            let server = start(ServerOptions {
+                latency_goal: Some(goal),
+                ..options(architecture, 1, workers)
+            });
+            let mut client = server.connect();
+            let statuses = [(); 3].map(|()| {
+                std::thread::sleep(3 * goal);
+                client.get("/").status
+            });
+            match statuses {
+                [200, 200, 200] => Ok(()),
+                _ => Err(format!("{statuses:?}")),
+            }
         });
-        let mut client = server.connect();
-        for _ in 0..3 {
-            assert_eq!(client.get("/").status, 200);
-            std::thread::sleep(3 * goal);
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
@@ -49,6 +50,11 @@ pub(crate) fn as_child(descriptors: u64, start: impl FnOnce(&str) -> Server) {
 pub(crate) fn test_in(module: &str, test: &str) -> String {
     let (_program, module) = module.split_once("::").unwrap();
     format!("{module}::{test}")
+}
+
+/// How often a thread that accepts may have logged that descriptors have run out: every 10 s.
+pub(crate) fn log_lines_max(since: Instant) -> usize {
+    1 + since.elapsed().as_secs() as usize / 10
 }
 
 /// The other process.

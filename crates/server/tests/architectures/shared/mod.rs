@@ -17,7 +17,7 @@ use loadline_server::{
     Architecture, Config, Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
 };
 
-pub(crate) use child::{ChildServer, as_child, test_in};
+pub(crate) use child::{ChildServer, as_child, log_lines_max, test_in};
 pub(crate) use client::{Answer, Client, reset};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
 pub(crate) use http2::{Http2Client, request as request_by_stream};
@@ -138,14 +138,14 @@ impl Server {
 pub(crate) fn is_offered(architecture: Architecture) -> bool {
     let offered = loadline_server::check_offered(architecture);
     if let Err(error) = &offered {
-        // Not by `eprintln`, which nobody would see from a test.
-        let _ = writeln!(
-            std::io::stderr(),
-            "\nskipped, {}: {error}",
-            architecture.name()
-        );
+        say_skipped(&format!("{}: {error}", architecture.name()));
     }
     offered.is_ok()
+}
+
+/// Says that something was not tested. Not by `eprintln`, which nobody would see from a test.
+pub(crate) fn say_skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "\nskipped, {why}");
 }
 
 /// For cases that take most of the process's descriptors or of the machine's CPUs: they run beside
@@ -153,6 +153,20 @@ pub(crate) fn is_offered(architecture: Architecture) -> bool {
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Passes if one of some tries does. For what a busy machine may spoil once or twice, while a defect
+/// shows in every try.
+#[track_caller]
+pub(crate) fn once_in(tries: usize, mut attempt: impl FnMut() -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for _ in 0..tries {
+        match attempt() {
+            Ok(()) => return,
+            Err(why) => failures.push(why),
+        }
+    }
+    panic!("in {tries} tries: {failures:?}");
 }
 
 /// Waits for what comes to be true by itself.
