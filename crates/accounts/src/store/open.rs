@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::run::Asking;
+use super::run::{Asking, return_all};
 use super::sizing::Sizing;
 use super::slots::PoolSlots;
 use super::{Pool, Store};
@@ -173,11 +173,12 @@ fn sizing(
     runtime: &Handle,
 ) -> Option<Sizing> {
     let (bounds, interval) = (options.pool_bounds(), options.pool_interval);
+    let limit = options.statement_timeout;
     let slots = Arc::clone(slots);
     (bounds.min < bounds.max).then(|| match pool.clone() {
-        Pool::Sqlite(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
-        Pool::MySql(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
-        Pool::Postgres(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
+        Pool::Sqlite(pool) => Sizing::start(pool, slots, bounds, interval, limit, runtime),
+        Pool::MySql(pool) => Sizing::start(pool, slots, bounds, interval, limit, runtime),
+        Pool::Postgres(pool) => Sizing::start(pool, slots, bounds, interval, limit, runtime),
     })
 }
 
@@ -220,9 +221,8 @@ async fn filled<D: Driver>(
         })?;
         held.push(connection);
     }
-    for mut connection in held {
-        connection.return_to_pool().await; // dropped, it would return in its own time
-    }
+    // Dropped, they would return in their own time.
+    return_all(held, options.statement_timeout).await;
     Ok(pool)
 }
 
