@@ -39,7 +39,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// What an error of opening or reading means for the client.
-    fn of(errno: Errno, access: Access) -> Self {
+    pub(super) fn of(errno: Errno, access: Access) -> Self {
         match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => {
                 Self::Missing
