@@ -1,5 +1,6 @@
 //! A database server that is down, dies, or hangs.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -197,4 +198,23 @@ async fn vanishes_without_a_word(server: &Server) {
     let comes_back = tokio::time::timeout(TIMEOUT, comes_back).await;
     comes_back.expect("the database is back");
     site.accounts.close().await;
+}
+
+/// Another server hangs while it makes its tables.
+#[tokio::test]
+async fn a_locked_directory_is_not_waited_for_without_end() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let shown = folder.path().display();
+    let lock = File::open(folder.path()).expect("a directory");
+    lock.lock().expect("a lock");
+    let mut options = options(&format!("sqlite:{shown}/accounts.db"), &Time::default());
+    options.start_timeout = Duration::ZERO;
+    let opening = tokio::time::timeout(TIMEOUT, Accounts::open(options.clone())).await;
+    let error = opening.expect("an end").err().expect("no accounts");
+    let said = error.to_string();
+    assert!(said.contains(&format!("{shown} is locked")), "{said}");
+    drop(lock);
+    let accounts = Accounts::open(options).await;
+    let accounts = accounts.unwrap_or_else(|error| panic!("{error}"));
+    accounts.close().await;
 }
