@@ -16,7 +16,8 @@ pub(crate) const PASSWORD_DISTINCT_MIN: usize = 4;
 pub const FORM_BYTES_MAX: usize = 16 * 1024;
 /// Sessions of one user; with another login the oldest ends.
 pub(crate) const SESSIONS_PER_USER_MAX: i64 = 20;
-/// A session's last use is written at most this often: a page view is a read, not a write.
+/// A session's last use is written at most this often, or ten times in the time after which it ends without
+/// use, if that is more often: a page view is a read, not a write.
 pub(crate) const SEEN_EVERY_MS: i64 = 60_000;
 /// Browsers that an account knows; with another one the account forgets the one that logged in least
 /// recently.

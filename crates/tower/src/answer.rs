@@ -16,7 +16,8 @@ use loadline_proto::{
 use crate::{BoxError, FAILURES_MAX};
 
 /// Content up to this length is copied into memory of an earlier answer; the app's own memory of longer
-/// content is taken over. 4 KiB: as much may stay with each pooled exchange.
+/// content is taken over, up to a window of it: memory that is shared has to be copied. 4 KiB: as much may
+/// stay with each pooled exchange.
 const COPIED_MAX: usize = 4 << 10;
 
 /// Gives a whole answer to the client.
@@ -40,7 +41,7 @@ where
     if exchange.request.method == Method::Head || exchange.response.status.has_no_content() {
         return give_head(exchange, stated, len, port);
     }
-    let first = match first_frame(body.as_mut(), len, &mut exchange.response).await {
+    let (first, len) = match first_frame(body.as_mut(), len, &mut exchange).await {
         First::Whole(bytes) => {
             exchange.response.body = AnswerBody::Bytes(bytes);
             return port.answer(exchange);
@@ -57,7 +58,7 @@ where
             port.answer(exchange);
             return port.produce(Piece::End); // less than it says: to be broken off
         }
-        First::Streams(first) => first,
+        First::Streams { first, len } => (first, len),
     };
     exchange.response.body = AnswerBody::Stream { len };
     port.answer(exchange);
@@ -129,16 +130,21 @@ enum First<D> {
     Whole(Vec<u8>),
     /// It is over without a byte, though a length was stated. A body must not be polled behind its end.
     Missing,
-    /// Perhaps a part.
-    Streams(Option<Frame<D>>),
+    /// Perhaps a part, and how much there is, if that is known.
+    Streams {
+        first: Option<Frame<D>>,
+        len: Option<u64>,
+    },
     Failed(BoxError),
 }
 
-/// Most answers are one frame that is there at once: they leave in one piece with their head.
+/// Most answers are one frame that is there at once: they leave in one piece with their head, unless it is
+/// larger than a window. The app may share its memory between many answers, so only what is on its way is
+/// copied.
 async fn first_frame<B>(
     mut body: Pin<&mut B>,
     len: Option<u64>,
-    response: &mut Response,
+    exchange: &mut Exchange,
 ) -> First<B::Data>
 where
     B: Body,
@@ -152,20 +158,26 @@ where
     }
     let polled = core::future::poll_fn(|context| Poll::Ready(body.as_mut().poll_frame(context)));
     match polled.await {
-        Poll::Pending => First::Streams(None),
+        Poll::Pending => First::Streams { first: None, len },
         Poll::Ready(None) if len.is_none_or(|len| len == 0) => First::Whole(Vec::new()),
         Poll::Ready(None) => First::Missing,
         Poll::Ready(Some(Err(error))) => First::Failed(error.into()),
         Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
             Ok(data) => {
-                let is_all = len.is_none_or(|len| len == data.remaining() as u64);
-                if is_all && body.is_end_stream() {
-                    First::Whole(whole(data, response))
-                } else {
-                    First::Streams(Some(Frame::data(data)))
+                let count = data.remaining();
+                let is_all = len.is_none_or(|len| len == count as u64) && body.is_end_stream();
+                if is_all && count <= exchange.stream_window_bytes {
+                    return First::Whole(whole(data, &mut exchange.response));
+                }
+                First::Streams {
+                    first: Some(Frame::data(data)),
+                    len: if is_all { Some(count as u64) } else { len },
                 }
             }
-            Err(frame) => First::Streams(Some(frame)),
+            Err(frame) => First::Streams {
+                first: Some(frame),
+                len,
+            },
         },
     }
 }
@@ -206,6 +218,7 @@ where
     loop {
         let frame = match next.take() {
             Some(frame) => frame,
+            None if body.is_end_stream() => return Ok(()),
             None => {
                 let frame = core::future::poll_fn(|context| body.as_mut().poll_frame(context));
                 match frame.await {

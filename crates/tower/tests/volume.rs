@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ use axum::body::{Body, Bytes};
 use axum::routing::{get, post};
 use futures_util::stream::{self, StreamExt as _};
 use loadline_apps::{Mounts, StaticFiles, StaticOptions};
+use loadline_proto::hpack::{Encoder, Indexing};
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, write_frame};
 use loadline_server::{Architecture, Server};
 use loadline_tower::Tower;
 use tokio::sync::watch;
@@ -40,14 +42,25 @@ fn a_lone_loop_carries_a_gib_each_way() {
     carry_under_each(GIB);
 }
 
+#[test]
+fn content_that_many_responses_share_is_not_copied_for_each() {
+    let _alone = alone();
+    offered().for_each(share);
+}
+
 fn carry_under_each(bytes: u64) {
+    let _alone = alone();
+    offered().for_each(|architecture| carry(architecture, bytes));
+}
+
+fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for architecture in [Architecture::Reactor, Architecture::Proactor] {
-        if loadline_server::check_offered(architecture).is_ok() {
-            carry(architecture, bytes);
-        }
-    }
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn offered() -> impl Iterator<Item = Architecture> {
+    let both = [Architecture::Reactor, Architecture::Proactor].into_iter();
+    both.filter(|architecture| loadline_server::check_offered(*architecture).is_ok())
 }
 
 fn app(events: &watch::Sender<u64>, bytes: u64) -> Router {
@@ -148,6 +161,85 @@ fn carry(architecture: Architecture, bytes: u64) {
     drop(file);
     server.drain();
     assert!(server.wait().unwrap().is_clean());
+}
+
+/// 70 requests for the same 16 MiB, of clients that read no content.
+fn share(architecture: Architecture) {
+    let content = Bytes::from(vec![b'x'; 16 << 20]);
+    let app: Router = Router::new().route("/", get(async move || content.clone()));
+    let server = Server::new(Tower::new(app).unwrap())
+        .architecture(architecture)
+        .loops(1)
+        .workers(0)
+        .listen(([127, 0, 0, 1], 0))
+        .start()
+        .unwrap();
+    let address = server.tcp_address().unwrap();
+    let before_kib = resident_kib("VmRSS");
+    let mut clients: Vec<_> = (0..20).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        client
+            .write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            .unwrap();
+        let head = read_head(client);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert!(head.contains("16777216\r\n"), "its length is known: {head}");
+    }
+    clients.push(ask_by_streams(address, 50));
+    let growth_kib = resident_kib("VmRSS").saturating_sub(before_kib);
+    println!("{}: {growth_kib} KiB more", architecture.name());
+    assert!(growth_kib < GROWTH_KIB_MAX, "{growth_kib} KiB");
+    drop(clients);
+    server.drain();
+    assert!(server.wait().unwrap().is_clean());
+}
+
+/// So many requests over one connection of HTTP/2, each of which has the head of its response.
+fn ask_by_streams(address: SocketAddr, count: u32) -> TcpStream {
+    let mut stream = connect(address);
+    let mut out = PREFACE.to_vec();
+    write_frame(Kind::Settings, 0, 0, &[], &mut out);
+    let mut encoder = Encoder::default();
+    for number in 0..count {
+        let mut block = Vec::new();
+        encoder.begin(&mut block);
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", "h"),
+            (":path", "/"),
+        ] {
+            encoder.field(
+                name.as_bytes(),
+                value.as_bytes(),
+                Indexing::Kept,
+                &mut block,
+            );
+        }
+        let flags = flags::END_HEADERS | flags::END_STREAM;
+        write_frame(Kind::Headers, flags, 2 * number + 1, &block, &mut out);
+    }
+    stream.write_all(&out).unwrap();
+    let mut heads = 0;
+    while heads < count {
+        let mut head = [0; HEAD_BYTES];
+        stream.read_exact(&mut head).unwrap();
+        let head = FrameHead::parse(&head);
+        stream.read_exact(&mut vec![0; head.len]).unwrap();
+        heads += u32::from(head.kind == Kind::Headers);
+    }
+    stream
+}
+
+/// The head of a response, and nothing behind it.
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    String::from_utf8(head).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

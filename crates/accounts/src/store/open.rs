@@ -1,6 +1,6 @@
 //! From the name of a database to one that is ready: reaching it, its tables, its pool.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::run::Asking;
+use super::run::{Asking, return_all};
 use super::sizing::Sizing;
 use super::slots::PoolSlots;
 use super::{Pool, Store};
@@ -173,11 +173,12 @@ fn sizing(
     runtime: &Handle,
 ) -> Option<Sizing> {
     let (bounds, interval) = (options.pool_bounds(), options.pool_interval);
+    let limit = options.statement_timeout;
     let slots = Arc::clone(slots);
     (bounds.min < bounds.max).then(|| match pool.clone() {
-        Pool::Sqlite(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
-        Pool::MySql(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
-        Pool::Postgres(pool) => Sizing::start(pool, slots, bounds, interval, runtime),
+        Pool::Sqlite(pool) => Sizing::start(pool, slots, bounds, interval, limit, runtime),
+        Pool::MySql(pool) => Sizing::start(pool, slots, bounds, interval, limit, runtime),
+        Pool::Postgres(pool) => Sizing::start(pool, slots, bounds, interval, limit, runtime),
     })
 }
 
@@ -220,9 +221,8 @@ async fn filled<D: Driver>(
         })?;
         held.push(connection);
     }
-    for mut connection in held {
-        connection.return_to_pool().await; // dropped, it would return in its own time
-    }
+    // Dropped, they would return in their own time.
+    return_all(held, options.statement_timeout).await;
     Ok(pool)
 }
 
@@ -241,10 +241,18 @@ async fn ready_sqlite(path: &Path, options: &Options) -> Result<SqliteConnectOpt
         _ => Path::new("."),
     };
     let lock = File::open(folder).map_err(|error| unusable(&error))?;
-    let lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock))
-        .await
-        .map_err(|error| OpenError(format!("sqlite:{shown}: {error}")))?
-        .map_err(|error| unusable(&error))?;
+    let mut tries = StartTries::new(options);
+    while let Err(error) = lock.try_lock() {
+        match error {
+            TryLockError::Error(error) => return Err(unusable(&error)),
+            TryLockError::WouldBlock => {
+                let text = format!("the directory {} is locked", folder.display());
+                tries
+                    .pause(&text, "does another server start there?")
+                    .await?;
+            }
+        }
+    }
     private_file(path).map_err(|error| unusable(&error))?;
     let steps = migrations!("sqlite");
     reach(&connect, |_| Box::pin(async { Ok(()) }), steps, options).await?;
@@ -285,12 +293,9 @@ where
     C: ConnectOptions,
     C::Connection: Migrate + Sized,
 {
-    let shown = &options.database;
-    let began = Instant::now();
-    let [mut pause, pause_max] = START_PAUSES;
+    let mut tries = StartTries::new(options);
     loop {
-        let left = options.start_timeout.saturating_sub(began.elapsed());
-        let limit = left.max(Duration::from_secs(1));
+        let limit = tries.left().max(Duration::from_secs(1));
         let error = match timeout(limit, migrate(connect, prepare, steps)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
@@ -306,17 +311,48 @@ where
             error => error.to_string(),
         };
         if !may_pass(&error) {
-            return Err(OpenError(format!("{shown}: {text}")));
+            return Err(OpenError(format!("{}: {text}", options.database)));
         }
-        if left <= pause {
-            let waited = began.elapsed().as_secs_f64();
+        tries.pause(&text, "is the database running there?").await?;
+    }
+}
+
+/// Tries at the start, until the time for it is over.
+struct StartTries<'o> {
+    options: &'o Options,
+    began: Instant,
+    next_pause: Duration,
+}
+
+impl<'o> StartTries<'o> {
+    fn new(options: &'o Options) -> Self {
+        Self {
+            options,
+            began: Instant::now(),
+            next_pause: START_PAUSES[0],
+        }
+    }
+
+    /// How much of the time is left.
+    fn left(&self) -> Duration {
+        let timeout = self.options.start_timeout;
+        timeout.saturating_sub(self.began.elapsed())
+    }
+
+    /// Waits until the next one, with a warning; if there is to be none, that is the error.
+    async fn pause(&mut self, text: &str, question: &str) -> Result<(), OpenError> {
+        let shown = &self.options.database;
+        let pause = self.next_pause;
+        if self.left() <= pause {
+            let waited = self.began.elapsed().as_secs_f64();
             return Err(OpenError(format!(
-                "{shown}: not reached within {waited:.0} s: {text}; is the database running there?"
+                "{shown}: not reached within {waited:.0} s: {text}; {question}"
             )));
         }
         tracing::warn!("accounts: {shown} cannot be reached: {text}; trying again");
         sleep(pause).await;
-        pause = (pause * 2).min(pause_max);
+        self.next_pause = (pause * 2).min(START_PAUSES[1]);
+        Ok(())
     }
 }
 

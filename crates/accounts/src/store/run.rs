@@ -8,6 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Database as Driver, Error, Pool as DriverPool};
@@ -159,18 +160,41 @@ struct ConnectionPermit {
 
 impl ConnectionPermit {
     /// Gives the connection back, beside the response: the driver asks it first whether it is well.
-    fn give_back<D: Driver>(self, mut connection: PoolConnection<D>) {
+    fn give_back<D: Driver>(self, connection: PoolConnection<D>, limit: Duration) {
         let Self { mut slot, writer } = self;
         drop(writer);
         // The slot is free once the connection is: nobody who gets it has to open another.
         tokio::spawn(async move {
             if slot.goes() {
-                let _ = connection.close().await; // how it ended changes nothing
+                let _ = timeout(limit, connection.close()).await; // how it ended changes nothing
             } else {
-                connection.return_to_pool().await;
+                return_to_pool(connection, limit).await;
             }
             drop(slot);
         });
+    }
+}
+
+/// Gives connections back to their pool, all of them within the limit.
+pub(super) async fn return_all<D: Driver>(held: Vec<PoolConnection<D>>, limit: Duration) {
+    let each = held.into_iter();
+    let returning: Vec<_> = each
+        .map(|connection| return_to_pool(connection, limit))
+        .collect();
+    for one in returning {
+        one.await;
+    }
+}
+
+/// Gives a connection back. The driver asks it first whether it is well, and waits without end where the
+/// database's host has vanished: a connection that has not answered in time, from this call on, is closed.
+fn return_to_pool<D: Driver>(
+    mut connection: PoolConnection<D>,
+    limit: Duration,
+) -> impl Future<Output = ()> + Send {
+    let returning = timeout(limit, connection.return_to_pool());
+    async move {
+        let _ = returning.await; // how it ended changes nothing
     }
 }
 
@@ -223,7 +247,7 @@ impl Store {
                     }
                 };
                 let Some(error) = result.as_ref().err().filter(|error| is_broken(error)) else {
-                    permit.give_back(connection);
+                    permit.give_back(connection, limit);
                     return result;
                 };
                 connection.close_on_drop();

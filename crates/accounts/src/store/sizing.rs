@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::run::return_all;
 use super::slots::PoolSlots;
 use crate::limits::{OPEN_TIMEOUT, REFUSED_FOR};
 use crate::log::failed;
@@ -38,6 +39,7 @@ impl Sizing {
         slots: Arc<PoolSlots>,
         range: PoolRange,
         interval: Duration,
+        statement_timeout: Duration,
         runtime: &Handle,
     ) -> Self {
         let resized = Resized {
@@ -47,6 +49,7 @@ impl Sizing {
             slots,
             range,
             interval,
+            statement_timeout,
         };
         Self(runtime.spawn(resized.follow()).abort_handle())
     }
@@ -68,6 +71,7 @@ struct Resized<D: Driver> {
     slots: Arc<PoolSlots>,
     range: PoolRange,
     interval: Duration,
+    statement_timeout: Duration,
     sizer: Sizer,
     /// When the database did not grant a connection.
     refused_at: Option<Instant>,
@@ -139,10 +143,8 @@ impl<D: Driver> Resized<D> {
                 }
             }
         }
-        for mut connection in held {
-            // Dropped, it would return in its own time, and who gets a slot would open another.
-            connection.return_to_pool().await;
-        }
+        // Dropped, they would return in their own time, and who gets a slot would open another.
+        return_all(held, self.statement_timeout).await;
         result
     }
 
@@ -151,7 +153,8 @@ impl<D: Driver> Resized<D> {
         while self.pool.size() as usize > self.slots.size()
             && let Some(connection) = self.pool.try_acquire()
         {
-            let _ = connection.close().await; // how it ended changes nothing
+            let closing = timeout(self.statement_timeout, connection.close());
+            let _ = closing.await; // how it ended changes nothing
         }
     }
 
@@ -199,8 +202,11 @@ mod tests {
     use std::future::pending;
     use std::sync::atomic::Ordering::SeqCst;
 
+    use sqlx::Sqlite;
     use sqlx::pool::PoolOptions;
     use sqlx::sqlite::SqliteConnectOptions;
+    use tempfile::TempDir;
+    use tokio::task::JoinHandle;
 
     use super::*;
 
@@ -225,31 +231,67 @@ mod tests {
         come_and_go(3).await;
     }
 
+    /// Nobody answers when the driver asks whether the connections that were opened are well.
+    #[tokio::test]
+    async fn a_host_that_has_vanished_stops_no_decision() {
+        let options = PoolOptions::<Sqlite>::new();
+        let options = options.after_release(|_, _| Box::pin(pending::<Result<bool, Error>>()));
+        let changing = Changing::new(options, 0);
+        let _stuck = changing.get_stuck();
+        eventually(|| changing.slots.busy() == 16).await;
+    }
+
     /// So many decisions panic at first.
     async fn come_and_go(panics: usize) {
-        let folder = tempfile::tempdir().unwrap();
-        let connect = SqliteConnectOptions::new().filename(folder.path().join("a.db"));
-        let pool = PoolOptions::<sqlx::Sqlite>::new().max_connections(16);
-        let pool = pool.connect_lazy_with(connect.create_if_missing(true));
-        let interval = Duration::from_millis(5);
-        let slots = PoolSlots::new(2, interval);
-        slots.panics.store(panics, SeqCst);
-        let range = PoolRange { min: 2, max: 16 };
-        let runtime = Handle::current();
-        let shared = Arc::clone(&slots);
-        let _sizing = Sizing::start(pool.clone(), shared, range, interval, &runtime);
-        let stuck = |_| {
-            let (slots, pool) = (Arc::clone(&slots), pool.clone());
-            tokio::spawn(async move {
-                let _slot = slots.take().await.unwrap();
-                let _connection = pool.acquire().await.unwrap();
-                pending::<()>().await;
-            })
-        };
-        let stuck: Vec<_> = (0..30).map(stuck).collect();
+        let changing = Changing::new(PoolOptions::new(), panics);
+        let Changing { slots, pool, .. } = &changing;
+        let stuck = changing.get_stuck();
         eventually(|| slots.busy() == 16 && pool.size() == 16).await;
         assert_eq!(slots.panics.load(SeqCst), 0);
-        stuck.iter().for_each(|task| task.abort());
+        stuck.iter().for_each(JoinHandle::abort);
         eventually(|| slots.size() == 2 && slots.busy() == 0 && pool.size() <= 2).await;
+    }
+
+    /// A pool of 2 to 16 connections.
+    struct Changing {
+        slots: Arc<PoolSlots>,
+        pool: Pool<Sqlite>,
+        _sizing: Sizing,
+        _folder: TempDir,
+    }
+
+    impl Changing {
+        fn new(options: PoolOptions<Sqlite>, panics: usize) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let connect = SqliteConnectOptions::new().filename(folder.path().join("a.db"));
+            let pool = options.max_connections(16);
+            let pool = pool.connect_lazy_with(connect.create_if_missing(true));
+            let interval = Duration::from_millis(5);
+            let slots = PoolSlots::new(2, interval);
+            slots.panics.store(panics, SeqCst);
+            let range = PoolRange { min: 2, max: 16 };
+            let runtime = Handle::current();
+            let shared = Arc::clone(&slots);
+            let sizing = Sizing::start(pool.clone(), shared, range, interval, interval, &runtime);
+            Self {
+                slots,
+                pool,
+                _sizing: sizing,
+                _folder: folder,
+            }
+        }
+
+        /// Thirty statements that wait for ever.
+        fn get_stuck(&self) -> Vec<JoinHandle<()>> {
+            let stuck = |_| {
+                let (slots, pool) = (Arc::clone(&self.slots), self.pool.clone());
+                tokio::spawn(async move {
+                    let _slot = slots.take().await.unwrap();
+                    let _connection = pool.acquire().await.unwrap();
+                    pending::<()>().await;
+                })
+            };
+            (0..30).map(stuck).collect()
+        }
     }
 }

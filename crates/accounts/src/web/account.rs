@@ -55,7 +55,9 @@ impl PageRequest {
             let Some(row) = store.session(token.stored(), now_ms, idle_ms).await? else {
                 continue;
             };
-            if now_ms.saturating_sub(row.seen_ms) >= SEEN_EVERY_MS {
+            // Where a session ends soon without use, its use is to be noted long before.
+            let seen_every_ms = SEEN_EVERY_MS.min(idle_ms / 10);
+            if now_ms.saturating_sub(row.seen_ms) >= seen_every_ms {
                 store.session_seen(token.stored(), now_ms).await?;
             }
             let token = token.clone();

@@ -102,11 +102,11 @@ impl Cookie<'_> {
 }
 
 fn pairs(fields: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
-    let texts = fields.get_all(header::COOKIE).into_iter();
-    texts
-        .filter_map(|text| text.to_str().ok())
-        .flat_map(|text| text.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
+    let values = fields.get_all(header::COOKIE).into_iter();
+    values
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b';'))
+        .filter_map(|pair| str::from_utf8(pair.trim_ascii()).ok()) // cookies of others may have any bytes
+        .filter_map(|pair| pair.split_once('='))
 }
 
 fn field(
@@ -134,9 +134,10 @@ mod tests {
         field.to_str().unwrap().to_owned()
     }
 
-    fn sent(text: &str) -> HeaderMap {
+    fn sent(text: impl AsRef<[u8]>) -> HeaderMap {
         let mut fields = HeaderMap::new();
-        fields.insert(header::COOKIE, HeaderValue::try_from(text).unwrap());
+        let value = HeaderValue::from_bytes(text.as_ref()).unwrap();
+        fields.insert(header::COOKIE, value);
         fields
     }
 
@@ -168,7 +169,13 @@ mod tests {
         let [one, two] = [Token::random().unwrap(), Token::random().unwrap()];
         let [a, b] = [one.as_cookie(), two.as_cookie()];
         let name = "loadline-session";
-        let fields = sent(&format!(
+        let no_space = format!("\u{a0}{name}={b}"); // whose prefix no browser would see
+        let latin = &b"city=K\xf6ln"[..];
+        for other in [latin, "city=Köln".as_bytes(), no_space.as_bytes()] {
+            let fields = sent([other, format!("; {name}={a}").as_bytes()].concat());
+            assert!(Cookie::Session.found(&fields, false) == [one.clone()]);
+        }
+        let fields = sent(format!(
             "a=b; {name}=planted; {name}={a}; {name}={a}; c; {name}={b}"
         ));
         assert!(Cookie::Session.found(&fields, false) == [one, two]);
@@ -177,7 +184,7 @@ mod tests {
         let many: Vec<String> = (0..100)
             .map(|_| format!("{name}={}", Token::random().unwrap().as_cookie()))
             .collect();
-        let found = Cookie::Session.found(&sent(&many.join("; ")), false);
+        let found = Cookie::Session.found(&sent(many.join("; ")), false);
         assert_eq!(found.len(), COOKIES_PER_NAME_MAX);
     }
 
@@ -188,7 +195,7 @@ mod tests {
             let pairs: Vec<String> = numbers
                 .map(|number| format!("{}=x", name(number)))
                 .collect();
-            sent(&pairs.join("; "))
+            sent(pairs.join("; "))
         };
         let ended = |fields: &HeaderMap| {
             let ended = Cookie::Device("7").end_others(fields, false, "/accounts");

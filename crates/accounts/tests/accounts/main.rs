@@ -11,6 +11,7 @@ mod memory;
 mod outages;
 mod planted;
 mod pools;
+mod relay;
 mod secrets;
 mod servers;
 mod sessions;

@@ -1,5 +1,6 @@
 //! A database server that is down, dies, or hangs.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use loadline_accounts::Accounts;
 use tokio::task::JoinSet;
 
 use super::client::{Client, PASSWORD};
+use super::relay::Relay;
 use super::servers::{DatabaseKind, Server};
 use super::site::{Site, Time, options};
 
@@ -17,6 +19,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) async fn all(server: &mut Server) {
     drains(server).await;
     dies_under_load(server).await;
+    if server.kind == DatabaseKind::PostgreSql {
+        vanishes_without_a_word(server).await;
+    }
     is_down_at_the_start(server).await;
 }
 
@@ -152,4 +157,64 @@ async fn until(is_so: impl Fn() -> bool) {
         assert!(began.elapsed() < TIMEOUT, "waited in vain");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// A host that answers no more and closes nothing keeps neither the start waiting, nor connections of the pool.
+async fn vanishes_without_a_word(server: &Server) {
+    let site = Site::on(&server.database("vanishes").await, |_| ()).await;
+    let mut client = Client::new(&site.router);
+    client.enter("ada").await;
+    site.accounts.close().await;
+    let relay = Relay::to(server.port).await;
+    relay.vanish(true);
+    let url = format!("postgres://tester@127.0.0.1:{}/vanishes", relay.port);
+    let opening = Site::on(&url, |options| {
+        options.pool_size = 2;
+        options.pool_range = None;
+        options.pool_min = 2;
+        options.statement_timeout = Duration::from_millis(300);
+    });
+    let site = tokio::time::timeout(TIMEOUT, opening).await;
+    let site = site.expect("the start ends");
+    until(|| relay.vanished() >= 2).await;
+    let mut member = Client::new(&site.router);
+    member.cookies = client.cookies;
+    let before = relay.vanished();
+    let both = async {
+        while relay.vanished() < before + 2 {
+            member.get("/accounts/member").await;
+            tokio::time::sleep(Duration::from_millis(5)).await; // the ping comes after the page
+        }
+    };
+    let both = tokio::time::timeout(TIMEOUT, both).await;
+    both.expect("both connections were given back");
+    relay.vanish(false);
+    until(|| site.accounts.counters().pool_busy == 0).await;
+    let comes_back = async {
+        while !member.is_in().await {
+            tokio::time::sleep(Duration::from_millis(5)).await; // until it no longer counts as gone
+        }
+    };
+    let comes_back = tokio::time::timeout(TIMEOUT, comes_back).await;
+    comes_back.expect("the database is back");
+    site.accounts.close().await;
+}
+
+/// Another server hangs while it makes its tables.
+#[tokio::test]
+async fn a_locked_directory_is_not_waited_for_without_end() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let shown = folder.path().display();
+    let lock = File::open(folder.path()).expect("a directory");
+    lock.lock().expect("a lock");
+    let mut options = options(&format!("sqlite:{shown}/accounts.db"), &Time::default());
+    options.start_timeout = Duration::ZERO;
+    let opening = tokio::time::timeout(TIMEOUT, Accounts::open(options.clone())).await;
+    let error = opening.expect("an end").err().expect("no accounts");
+    let said = error.to_string();
+    assert!(said.contains(&format!("{shown} is locked")), "{said}");
+    drop(lock);
+    let accounts = Accounts::open(options).await;
+    let accounts = accounts.unwrap_or_else(|error| panic!("{error}"));
+    accounts.close().await;
 }

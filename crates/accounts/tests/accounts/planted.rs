@@ -82,6 +82,17 @@ async fn logging_in_ends_every_session_that_the_browser_had() {
 }
 
 #[tokio::test]
+async fn other_cookies_that_are_no_ascii_hide_nothing() {
+    let site = Site::on_sqlite().await;
+    let mut client = Client::new(&site.router);
+    client.planted = vec![("city", "Köln".to_owned())];
+    client.enter("ada").await;
+    assert!(client.is_in().await);
+    client.log_out().await.leads_to("/accounts/?after=logout");
+    assert!(!client.is_in().await);
+}
+
+#[tokio::test]
 async fn planted_cookies_do_not_make_a_known_browser_a_stranger() {
     let site = Site::on_sqlite().await;
     let mut client = Client::new(&site.router);

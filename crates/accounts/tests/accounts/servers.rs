@@ -23,7 +23,7 @@ pub(crate) struct Server {
     folder: TempDir,
     child: Option<Child>,
     /// Of 127.0.0.1, where it speaks TLS, too.
-    port: u16,
+    pub(crate) port: u16,
 }
 
 /// Statements on one connection, one after the other.

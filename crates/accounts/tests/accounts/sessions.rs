@@ -170,6 +170,21 @@ async fn sessions_end_without_use_and_in_any_case() {
 }
 
 #[tokio::test]
+async fn use_keeps_a_session_also_where_it_ends_soon() {
+    for idle in [30, 60, 90].map(Duration::from_secs) {
+        let site = Site::on_sqlite_with(|options| options.session_idle = idle).await;
+        let mut client = Client::new(&site.router);
+        client.enter("ada").await;
+        for _ in 0..10 {
+            site.time.pass(idle / 2);
+            assert!(client.is_in().await, "use keeps it: {idle:?}");
+        }
+        site.time.pass(idle);
+        assert!(!client.is_in().await, "{idle:?} without use");
+    }
+}
+
+#[tokio::test]
 async fn a_user_has_so_many_sessions_and_the_oldest_ends() {
     let site = Site::on_sqlite().await;
     let mut clients = Vec::new();

@@ -68,6 +68,7 @@ const CORRECTIONS: &[(&str, &str)] = &[
     ("cjs", "text/javascript"),
     ("ico", "image/x-icon"), // the name that every browser and server uses
     ("br", "application/x-brotli"),
+    ("svgz", "application/gzip"), // without a Content-Encoding it is no SVG that a browser can show
 ];
 
 impl MediaTypes {
@@ -267,6 +268,7 @@ mod tests {
             ("film.mp4", "video/mp4"),
             ("film.webm", "video/webm"),
             ("site.tar.gz", "application/gzip"),
+            ("logo.svgz", "application/gzip"),
             ("site.tar.zst", "application/zstd"),
         ] {
             assert_eq!(types.of(name.as_bytes()), media_type, "{name}");
@@ -284,7 +286,7 @@ mod tests {
             ),
             (
                 "a.png a.jpg a.webp a.avif a.gif a.woff a.woff2 a.mp4 a.mp3 a.zip a.gz a.br a.zst a.pdf \
-                 a.nosuch README a.exe",
+                 a.svgz a.nosuch README a.exe",
                 false,
             ),
         ] {

@@ -2,12 +2,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use loadline_proto::{Body, Exchange, Status};
+use loadline_proto::{Body, Exchange, Response, Status};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use super::StaticFiles;
-use super::load::{LIST, join};
+use super::load::{Failure, LIST, join};
 use super::root::{Access, LOOK, RootDirectory};
 use crate::content::listing::{ENTRIES_MAX, Entry, Sort, page};
 use crate::content::path::SitePath;
@@ -24,11 +24,7 @@ impl StaticFiles {
                 response.field("Cache-Control", "no-cache");
                 response.body = Body::Bytes(page(path.relative(), entries, sort, more));
             }
-            Err(Errno::NOENT | Errno::NOTDIR) => response.error(Status::NOT_FOUND),
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
-                response.overloaded(1);
-            }
-            Err(_) => response.error(Status::FORBIDDEN),
+            Err(errno) => refuse(errno, response),
         }
     }
 
@@ -77,5 +73,41 @@ impl StaticFiles {
         }
         let path = join(relative, name);
         fstat(self.root.resolve(root, &path, LOOK, Access::Any)?.fd)
+    }
+}
+
+/// Answers as for a file where the same goes wrong.
+fn refuse(errno: Errno, response: &mut Response) {
+    match Failure::of(errno, Access::Any) {
+        Failure::Refused(Status::SERVICE_UNAVAILABLE) => response.overloaded(1),
+        Failure::Refused(status) => response.error(status),
+        Failure::Missing | Failure::WouldBlock => response.error(Status::NOT_FOUND),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_listed_is_refused_as_a_file_is() {
+        for (errno, status, retry_after) in [
+            (Errno::NOENT, 404, ""),
+            (Errno::NOTDIR, 404, ""),
+            (Errno::ACCESS, 403, ""),
+            (Errno::LOOP, 403, ""),
+            (Errno::IO, 500, ""),
+            (Errno::TIMEDOUT, 500, ""),
+            (Errno::STALE, 503, "1"),
+            (Errno::BUSY, 503, "1"),
+            (Errno::MFILE, 503, "1"),
+            (Errno::NOMEM, 503, "1"),
+        ] {
+            let mut response = Response::default();
+            refuse(errno, &mut response);
+            assert_eq!(response.status.code(), status, "{errno:?}");
+            let retry = response.fields.get("Retry-After").unwrap_or_default();
+            assert_eq!(retry, retry_after.as_bytes(), "{errno:?}");
+        }
     }
 }

@@ -39,7 +39,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// What an error of opening or reading means for the client.
-    fn of(errno: Errno, access: Access) -> Self {
+    pub(super) fn of(errno: Errno, access: Access) -> Self {
         match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => {
                 Self::Missing
@@ -174,17 +174,10 @@ impl Loader<'_> {
         let codings = Coding::COMPRESSED.into_iter();
         for coding in codings.filter(|_| self.options.precompressed) {
             let neighbour = [path, coding.suffix().as_bytes()].concat();
-            let found = match self.open(directory, &neighbour) {
-                Ok(Opened::File(fd, found)) if !is_stale(&found, &version) => {
-                    let (content, found) = self.content(fd, found)?;
-                    variants.push((coding, content, found));
-                    Some(found)
-                }
-                Ok(Opened::File(_, found)) => Some(found),
-                Err(Failure::WouldBlock) => return Err(Failure::WouldBlock),
-                // A neighbour that cannot be had is none: the file itself can.
-                Ok(Opened::Directory) | Err(_) => None,
-            };
+            let (content, found) = self.neighbour(directory, &neighbour, &version)?;
+            if let Some((content, found)) = content.zip(found) {
+                variants.push((coding, content, found));
+            }
             watched.push((neighbour, found));
         }
         let making = Making::of(path, &identity, &version, self.options);
@@ -221,6 +214,29 @@ impl Loader<'_> {
         watched.push((path.to_vec(), Some(version)));
         let probes = self.probes(&watched);
         Ok(self.entry(Target::File(resource), probes))
+    }
+
+    /// The content of a neighbour of a file, unless it is stale; and what to look for at its path.
+    fn neighbour(
+        &self,
+        directory: &RootDirectory,
+        path: &[u8],
+        version: &FileVersion,
+    ) -> Result<(Option<Content>, Option<FileVersion>), Failure> {
+        let content = match self.open(directory, path) {
+            Ok(Opened::File(_, found)) if is_stale(&found, version) => {
+                return Ok((None, Some(found)));
+            }
+            Ok(Opened::File(fd, found)) => self.content(fd, found),
+            Ok(Opened::Directory) => return Ok((None, None)),
+            Err(failure) => Err(failure),
+        };
+        match content {
+            Ok((content, found)) => Ok((Some(content), Some(found))),
+            Err(Failure::WouldBlock) => Err(Failure::WouldBlock),
+            // A neighbour that cannot be had is none: the file itself can.
+            Err(Failure::Missing | Failure::Refused(_)) => Ok((None, None)),
+        }
     }
 
     /// What to look at to know that all of `watched` is as it was; nothing if looking cannot show it.

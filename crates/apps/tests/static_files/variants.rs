@@ -123,6 +123,26 @@ fn neighbours_that_cannot_be_had_are_none() {
 }
 
 #[test]
+fn a_neighbour_that_can_be_opened_and_not_read_is_none() {
+    let options = StaticOptions {
+        follow_symlinks: true,
+        ..settled()
+    };
+    let mut site = Site::new(&[("a.js", "plain"), ("a.js.gz", "gzipped")], options);
+    let file = std::fs::File::options().write(true).open(site.path("a.js"));
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.unwrap().set_modified(long_ago).unwrap();
+    // It claims to be longer than it is, so there is no state of it to send.
+    let endless = "/sys/kernel/fscaps";
+    std::os::unix::fs::symlink(endless, site.path("a.js.br")).unwrap();
+    for _ in 0..2 {
+        let answer = accepting(&mut site, "br, gzip");
+        assert_eq!((answer.status, answer.text()), (200, "gzipped"));
+    }
+    assert_eq!(site.get("/a.js.br").status, 503, "by its own name");
+}
+
+#[test]
 fn neighbours_are_left_alone_if_asked_to() {
     let options = StaticOptions {
         precompressed: false,
