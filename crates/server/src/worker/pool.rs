@@ -154,8 +154,9 @@ impl Workers {
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
         let flow = self.flow(&job);
-        if let Some(control) = &self.control
-            && !matches!(job.work, Work::Prefetch(_)) // its answer has begun
+        if let Work::Prefetch(_) = job.work {
+            self.note_unoffered(job.queued_us, flow); // its answer has begun
+        } else if let Some(control) = &self.control
             && let Err(refusal) = self.offer(control, job.queued_us, flow)
         {
             let is_request = !matches!(job.work, Work::Serve(_));
@@ -232,8 +233,10 @@ impl Workers {
             reply: Arc::clone(reply),
             queued_us: self.clock.now_us(),
         };
+        let flow = self.flow(&job);
+        self.note_unoffered(job.queued_us, flow);
         self.stats.queue_depth.add(1);
-        match self.queue.push_again(self.flow(&job), job) {
+        match self.queue.push_again(flow, job) {
             Ok(()) => self.free_for_job(),
             Err(_) => self.stats.queue_depth.sub(1),
         }
