@@ -40,12 +40,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         };
         slot.missed = Readiness::default();
-        if threads_share {
-            slot.footprint.release(&mut self.thread.memory); // its thread counts what it holds
-        }
+        let memory = &mut self.thread.memory;
+        let waiting = threads_share.then(|| slot.footprint.set_apart(memory));
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
+        served.memory = waiting;
         let home = || Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>;
         served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
@@ -99,6 +99,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// A connection is here again.
     pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
         let connection = served.connection.take();
+        served.memory = None;
         self.boxes.push(served);
         if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
             let missed = slot.missed;

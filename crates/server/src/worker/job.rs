@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loadline_base::Token;
+use loadline_base::{MemoryAccount, Token};
 use loadline_proto::{Computation, Exchange, StreamId};
 use loadline_sys::has_hung_up;
 
@@ -144,6 +144,8 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
+    /// Counts what it holds, if a thread of a pool is to do so that has not come to it yet.
+    pub(crate) memory: Option<MemoryAccount>,
     /// Of the loop that it belongs to; stays with the box.
     pub(crate) home: Option<Arc<dyn TaskHome>>,
 }

@@ -263,10 +263,14 @@ fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
     };
     assert!(counted(&server) > 0);
     client.write_all(GET).unwrap();
+    let used = |server: &Server<Quiet>| server.event_loop.site.memory.used_bytes();
+    let used_before = used(&server);
     server.event_loop.hand_over(token);
     assert_eq!(counted(&server), 0);
+    assert!(used(&server) > used_before, "it waits for a thread");
     assert_eq!(answers(&server.answer(&mut client)), 1);
     assert!(counted(&server) > 0);
+    assert!(server.event_loop.boxes.iter().all(|it| it.memory.is_none()));
 }
 
 /// The thread closed it. Its first request may be on its way, and its loop gives it the time for that.
