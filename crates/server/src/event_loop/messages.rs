@@ -116,11 +116,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut mail = std::mem::take(&mut self.mail);
         self.dispatcher.mailbox.take(&mut mail);
         for message in mail.drain(..) {
-            if let Message::Task { token, stream } = message {
-                self.on_task_event(token, stream);
-                continue;
+            if message.is_under_way() {
+                self.load().under_way.fetch_sub(1, Relaxed);
             }
-            self.load().under_way.fetch_sub(1, Relaxed);
             match message {
                 Message::Handoff(handoff) => {
                     self.group.received(&handoff);
@@ -133,7 +131,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
                 Message::MakeRoomOf { client, asking } => self.make_room_of(client, asking),
                 Message::Done { token, work } => self.on_done(token, work),
-                Message::Task { .. } => {}
+                Message::Task { token, stream } => self.on_task_event(token, stream),
             }
         }
         self.mail = mail;

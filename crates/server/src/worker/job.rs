@@ -46,6 +46,20 @@ pub(crate) enum Message {
     MakeRoomOf { client: ClientKey, asking: usize },
 }
 
+impl Message {
+    /// Whether it was counted in `Load::under_way` when its work was given to a worker, or when it was sent.
+    pub(crate) fn is_under_way(&self) -> bool {
+        match self {
+            Self::Task { .. } => false,
+            Self::Done {
+                work: Work::Task(task),
+                ..
+            } => !task.is_passed_on(), // no loop has submitted it
+            _ => true,
+        }
+    }
+}
+
 /// Work on its way to a worker.
 #[derive(Debug)]
 pub(crate) struct Job {
