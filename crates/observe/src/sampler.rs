@@ -65,8 +65,8 @@ pub(crate) struct Refusals {
     late: u64,
     queue_full: u64,
     connections: u64,
-    /// Requests that would not have been late, and connections that would have had room, had their client
-    /// not had more than others.
+    /// Requests that would not have been late, and requests and connections that would have had room, had their
+    /// client not had more than others.
     over_share: u64,
     /// Not done, since their client had left.
     abandoned: u64,
@@ -208,14 +208,16 @@ impl Refusals {
         let connections: u64 = (closed.into_iter())
             .map(|reason| counts.closed_for(reason))
             .sum();
-        // Mostly requests; the counts do not tell them from connections.
-        let over_share = (counts.refused_over_share).min(counts.refused_late + connections);
-        let late = counts.refused_late.saturating_sub(over_share);
+        let made_room = counts.queue_full_over_share.min(counts.queue_full);
+        let others = counts.refused_over_share.saturating_sub(made_room);
+        // Mostly requests that were late; the counts do not tell them from connections.
+        let of_late = others.min(counts.refused_late);
+        let of_connections = (others - of_late).min(connections);
         Self {
-            late,
-            queue_full: counts.queue_full,
-            connections: connections - (over_share - (counts.refused_late - late)),
-            over_share,
+            late: counts.refused_late - of_late,
+            queue_full: counts.queue_full - made_room,
+            connections: connections - of_connections,
+            over_share: made_room + of_late + of_connections,
             abandoned: counts.abandoned,
         }
     }
@@ -461,6 +463,28 @@ mod tests {
         ];
         assert_eq!(found.named(), expected);
         assert_eq!(found.all(), 69);
+    }
+
+    /// The live page showed no late ones then.
+    #[test]
+    fn what_made_room_in_a_full_queue_was_not_late() {
+        let total = Counts {
+            refused_late: 30,
+            refused_over_share: 25,
+            queue_full: 40,
+            queue_full_over_share: 20,
+            ..Counts::default()
+        };
+        let found = Refusals::of(&total);
+        let expected = [
+            ("late", 25),
+            ("queue full", 20),
+            ("connections", 0),
+            ("over share", 25),
+            ("client left", 0),
+        ];
+        assert_eq!(found.named(), expected);
+        assert_eq!(found.all(), 70);
     }
 
     #[test]

@@ -289,9 +289,12 @@ fn lock(control: &Mutex<LaneControl>) -> MutexGuard<'_, LaneControl> {
 
 #[cfg(test)]
 mod tests {
+    use loadline_proto::Computation;
+
     use super::*;
+    use crate::ServerOptions;
     use crate::fairness::ClientKey;
-    use crate::site::tests::quiet_site;
+    use crate::site::tests::{Quiet, config_of, quiet_site, site_of};
     use crate::worker::job::After;
 
     #[test]
@@ -329,5 +332,47 @@ mod tests {
             assert!(matches!(served.after, After::Close), "{served:?}");
         }
         assert!(site.take_failure().is_none(), "the server goes on");
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Computation for Nothing {
+        fn carry_out(&mut self) {}
+    }
+
+    #[test]
+    fn a_job_that_makes_room_for_another_clients_is_counted_as_one_of_a_full_queue() {
+        let options = ServerOptions {
+            workers: 1,
+            queue_max: 2,
+            latency_goal: None,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config_of(Quiet), options);
+        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        let reply = Arc::new(Mailbox::new().unwrap());
+        let submit = |client: u8| {
+            workers.submit(Job {
+                work: Work::Compute(Box::new(Nothing)),
+                token: Token {
+                    index: 0,
+                    generation: 0,
+                },
+                reply: Arc::clone(&reply),
+                queued_us: 0,
+                client: ClientKey::of([192, 0, 2, client].into()),
+            })
+        };
+        let taken = [1, 1, 1, 2].map(|client| submit(client).is_ok());
+        assert_eq!(taken, [true, true, false, true]);
+        let stats = &workers.stats;
+        let counts = [
+            stats.queue_full.value(),
+            stats.queue_full_over_share.value(),
+            stats.refused_over_share.value(),
+            stats.refused_late.value(),
+        ];
+        assert_eq!(counts, [2, 1, 1, 0]);
     }
 }

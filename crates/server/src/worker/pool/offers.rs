@@ -71,6 +71,7 @@ impl Workers {
         };
         self.stats.queue_depth.sub(1);
         self.stats.queue_full.add(1);
+        self.stats.queue_full_over_share.add(1);
         self.stats.refused_over_share.add(1);
         let retry_after_s = self.retry_after_full_s(self.flow(&other), job.queued_us);
         other.work.refuse(retry_after_s);
