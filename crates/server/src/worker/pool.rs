@@ -13,7 +13,7 @@ mod thread;
 
 use std::io;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use crate::worker::job::{Job, Message, Work};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
 use crate::worker::meter::Meter;
+use crate::worker::resizer::EarlyLook;
 
 pub(crate) use thread::WorkerThread;
 
@@ -57,6 +58,7 @@ pub(crate) struct Workers {
     number: usize,
     /// If the number of workers changes.
     meter: Option<Arc<Meter>>,
+    early: OnceLock<Arc<EarlyLook>>,
 }
 
 /// Decides whether jobs can be done in time; `None`: there is no goal.
@@ -125,6 +127,7 @@ impl Workers {
             swept_us: AtomicU64::new(0),
             number,
             meter: range.map(|_| Arc::new(Meter::new(keeps_connections))),
+            early: OnceLock::new(),
         });
         threads.iter_mut().for_each(|thread| thread.join(&workers));
         Ok((workers, threads))
@@ -181,6 +184,7 @@ impl Workers {
             Refused { job, refusing }
         })?;
         self.free_for_job();
+        self.look_early();
         Ok(())
     }
 
@@ -237,7 +241,10 @@ impl Workers {
         self.note_unoffered(job.queued_us, flow);
         self.stats.queue_depth.add(1);
         match self.queue.push_again(flow, job) {
-            Ok(()) => self.free_for_job(),
+            Ok(()) => {
+                self.free_for_job();
+                self.look_early();
+            }
             Err(_) => self.stats.queue_depth.sub(1),
         }
     }
