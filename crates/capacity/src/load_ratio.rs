@@ -14,6 +14,9 @@
 //! highest rate whose share of late requests is what the goal allows. The lowest of these rates is what
 //! the server can carry; the ratio is the present rate, with what was refused, divided by it.
 //!
+//! Where a request takes longer than the goal, none can keep it, and the limit is the rate at which all
+//! servers are busy. While nothing is served, requests are taken to need what those before did.
+//!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
 
@@ -76,21 +79,34 @@ pub struct LoadRatio {
     pub utilisations: Vec<f64>,
 }
 
-/// The estimate; `None` where nothing was served, or where the goal is shorter than the service.
+/// The estimate; `None` where nothing was served and nothing is known. `known_s`: the demands of an earlier
+/// estimate, which hold while nothing is served.
 #[must_use]
-pub fn estimate(stations: &[Station], windows: &[Window], goal: Goal) -> Option<LoadRatio> {
+pub fn estimate(
+    stations: &[Station],
+    windows: &[Window],
+    goal: Goal,
+    known_s: Option<&[f64]>,
+) -> Option<LoadRatio> {
     let all = sum(stations.len(), windows);
-    let mut estimate = of_window(stations, &all, goal)?;
-    estimate.interval = interval(stations, windows, goal, estimate.ratio);
+    let mut estimate = of_window(stations, &all, goal, known_s)?;
+    estimate.interval = interval(stations, windows, goal, &estimate);
     Some(estimate)
 }
 
-fn of_window(stations: &[Station], window: &Window, goal: Goal) -> Option<LoadRatio> {
-    let is_measured = window.seconds > 0.0 && window.served > 0.0;
-    if !is_measured {
+fn of_window(
+    stations: &[Station],
+    window: &Window,
+    goal: Goal,
+    known_s: Option<&[f64]>,
+) -> Option<LoadRatio> {
+    if window.seconds <= 0.0 {
         return None;
     }
-    let demands_s: Vec<f64> = (window.busy_s.iter().map(|busy| busy / window.served)).collect();
+    let demands_s: Vec<f64> = match window.served > 0.0 {
+        true => (window.busy_s.iter().map(|busy| busy / window.served)).collect(),
+        false => known_s?.to_vec(),
+    };
     let rates = stations.iter().zip(&demands_s);
     let rates = rates.map(|(station, demand)| station.rate_max(*demand, goal));
     let (limit, capacity_per_s) = rates.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
@@ -112,7 +128,12 @@ fn of_window(stations: &[Station], window: &Window, goal: Goal) -> Option<LoadRa
 
 /// By the jackknife over blocks of neighbouring windows: the ratio is no mean of the windows' ratios,
 /// and neighbours resemble each other.
-fn interval(stations: &[Station], windows: &[Window], goal: Goal, whole: f64) -> Option<Interval> {
+fn interval(
+    stations: &[Station],
+    windows: &[Window],
+    goal: Goal,
+    whole: &LoadRatio,
+) -> Option<Interval> {
     let count = windows.len().min(BLOCKS_MAX);
     if count < 2 {
         return None;
@@ -121,8 +142,9 @@ fn interval(stations: &[Station], windows: &[Window], goal: Goal, whole: f64) ->
     let pseudo_values: Option<Vec<f64>> = (0..count)
         .map(|block| {
             let others = [&windows[..bound(block)], &windows[bound(block + 1)..]].concat();
-            let without = of_window(stations, &sum(stations.len(), &others), goal)?.ratio;
-            Some(count as f64 * whole - (count - 1) as f64 * without)
+            let others = sum(stations.len(), &others);
+            let without = of_window(stations, &others, goal, Some(&whole.demands_s))?;
+            Some(count as f64 * whole.ratio - (count - 1) as f64 * without.ratio)
         })
         .collect();
     let interval = mean_interval(&pseudo_values?, LEVEL)?;
@@ -152,14 +174,14 @@ fn sum(stations: usize, windows: &[Window]) -> Window {
 
 impl Station {
     /// The highest rate that keeps the goal if each request takes `demand_s`; infinite if it takes
-    /// nothing, 0 if the goal is shorter than the demand.
+    /// nothing, and what keeps all servers busy if the goal is shorter than the demand.
     fn rate_max(&self, demand_s: f64, goal: Goal) -> f64 {
         if demand_s <= 0.0 {
             return f64::INFINITY;
         }
         let wait_max_s = goal.latency_s - demand_s;
         if wait_max_s <= 0.0 {
-            return 0.0;
+            return self.servers / demand_s;
         }
         let is_late = |offered: f64| self.late(offered, demand_s, wait_max_s) > 1.0 - goal.share;
         let (mut low, mut high) = (0.0, self.servers);

@@ -52,6 +52,10 @@ pub const INTERVAL_MS: u64 = 100;
 const RECENT: usize = 10;
 /// So many intervals with a queue begin a climb: one may be an accident.
 const PRESSED_MIN: u32 = 3;
+/// After a pause of this length there is no time to wait for more of them,
+const PAUSE_US: f64 = 10e6;
+/// for so long.
+const BURST_US: f64 = 1e6;
 /// So many with single jobs that wait.
 const PRESSED_WEAKLY_MIN: u32 = 10;
 /// While held, weak signs change the size by one step in this time.
@@ -191,6 +195,10 @@ pub struct Sizer {
     stuck_us: f64,
     /// When the last search ended.
     found_us: f64,
+    /// For how long there was no job.
+    idle_us: f64,
+    /// Before this, jobs have begun to come after a pause.
+    burst_until_us: f64,
 }
 
 impl Sizer {
@@ -218,6 +226,8 @@ impl Sizer {
             shifted_at_us: 0.0,
             stuck_us: 0.0,
             found_us: 0.0,
+            idle_us: 0.0,
+            burst_until_us: 0.0,
         }
     }
 
@@ -225,6 +235,7 @@ impl Sizer {
     pub fn decide(&mut self, measured: &Measured) -> Decision {
         self.at_us += measured.interval_us as f64;
         self.note_peak(measured.busy_max);
+        self.note_pause(measured);
         self.stuck_us = match measured.jobs == 0 && measured.queue_depth > 0 {
             true => self.stuck_us + measured.interval_us as f64,
             false => 0.0,
@@ -323,6 +334,7 @@ impl Sizer {
         let pressure = recent.pressure();
         self.pressed = match pressure {
             Pressure::None => 0,
+            _ if self.at_us < self.burst_until_us => PRESSED_MIN.max(self.pressed + 1),
             _ => self.pressed + 1,
         };
         let pressed_min = match pressure {
@@ -424,6 +436,20 @@ impl Sizer {
         if let Some(last) = self.peaks.back_mut() {
             *last = busy_max.max(*last);
         }
+    }
+
+    /// What was before a pause says nothing of the jobs that come after it.
+    fn note_pause(&mut self, measured: &Measured) {
+        let is_idle = measured.jobs == 0 && measured.busy_us == 0 && measured.queue_depth == 0;
+        if is_idle {
+            self.idle_us += measured.interval_us as f64;
+            return;
+        }
+        if self.idle_us >= PAUSE_US {
+            self.recent.clear();
+            self.burst_until_us = self.at_us + BURST_US;
+        }
+        self.idle_us = 0.0;
     }
 
     fn peak(&self) -> usize {

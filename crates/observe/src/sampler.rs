@@ -65,11 +65,9 @@ pub(crate) struct Refusals {
     late: u64,
     queue_full: u64,
     connections: u64,
-    /// Requests that would not have been late, and connections that would have had room, had their client
-    /// not had more than others.
+    /// Requests that would not have been late, and requests and connections that would have had room, had their
+    /// client not had more than others.
     over_share: u64,
-    /// Connections, closed without a response.
-    dropped: u64,
     /// Not done, since their client had left.
     abandoned: u64,
 }
@@ -81,6 +79,8 @@ pub(crate) struct Sampler {
     samples: VecDeque<Sample>,
     numbers: u64,
     windows: VecDeque<(Instant, Window)>,
+    /// The demands of the last estimate, which hold while nothing is served.
+    demands_s: Option<Vec<f64>>,
     /// The newest jobs, for the variation of their times.
     jobs: VecDeque<HistogramCounts>,
 }
@@ -137,15 +137,20 @@ impl Sampler {
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
         let has_jobs = now.snapshot.total.jobs > 0;
         let queue_age_us = queue_age_us(&counts, has_jobs, span, before);
+        let latencies = now.latencies.since(&last.latencies);
         let window = Window {
             seconds: span_s,
-            served: (counts.requests() - refusals.answered(&counts)) as f64,
+            // Neither the server's own pages nor refused requests have a latency.
+            served: latencies.count() as f64,
             refused: refusals.all() as f64,
             busy_s,
             server_s,
         };
         self.note_window(now, window, last);
         let load = self.load(stations, now.snapshot.workers_useful, goal);
+        if let Some(load) = &load {
+            self.demands_s = Some(load.demands_s.clone());
+        }
         self.numbers += 1;
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
@@ -157,7 +162,7 @@ impl Sampler {
             counts,
             refusals,
             queue_age_us,
-            latencies: now.latencies.since(&last.latencies),
+            latencies,
             resident_bytes: now.resident_bytes,
             memory_budget_bytes: now.snapshot.memory_budget_bytes,
             memory_used_bytes: now.snapshot.memory_used_bytes,
@@ -193,23 +198,26 @@ impl Sampler {
         self.jobs.iter().for_each(|counts| jobs.add(counts));
         let list = stations.at_most(workers_useful, jobs.scv());
         let windows: Vec<Window> = self.windows.iter().map(|(_, it)| it.clone()).collect();
-        estimate(&list, &windows, goal)
+        estimate(&list, &windows, goal, self.demands_s.as_deref())
     }
 }
 
 impl Refusals {
     fn of(counts: &Counts) -> Self {
-        let dropped = counts.closed_for(CloseReason::OverCapacity);
-        let connections = counts.closed_for(CloseReason::Refused) + dropped;
-        // Mostly requests; the counts do not tell them from connections.
-        let over_share = (counts.refused_over_share).min(counts.refused_late + connections);
-        let late = counts.refused_late.saturating_sub(over_share);
+        let closed = [CloseReason::Refused, CloseReason::OverCapacity];
+        let connections: u64 = (closed.into_iter())
+            .map(|reason| counts.closed_for(reason))
+            .sum();
+        let made_room = counts.queue_full_over_share.min(counts.queue_full);
+        let others = counts.refused_over_share.saturating_sub(made_room);
+        // Mostly requests that were late; the counts do not tell them from connections.
+        let of_late = others.min(counts.refused_late);
+        let of_connections = (others - of_late).min(connections);
         Self {
-            late,
-            queue_full: counts.queue_full,
-            connections: connections - (over_share - (counts.refused_late - late)),
-            over_share,
-            dropped,
+            late: counts.refused_late - of_late,
+            queue_full: counts.queue_full - made_room,
+            connections: connections - of_connections,
+            over_share: made_room + of_late + of_connections,
             abandoned: counts.abandoned,
         }
     }
@@ -226,11 +234,6 @@ impl Refusals {
 
     fn all(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
-    }
-
-    /// Those with a response, a 503. Some of those whose client had left have one.
-    fn answered(&self, counts: &Counts) -> u64 {
-        (self.all() - self.dropped).min(counts.answers[4])
     }
 }
 
@@ -268,6 +271,7 @@ fn threads(snapshot: &Snapshot) -> Vec<(&'static str, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use loadline_proto::latency::Histogram;
     use loadline_server::{ServerOptions, ThreadSnapshot};
 
     use super::*;
@@ -309,10 +313,13 @@ mod tests {
             total,
             ..Snapshot::default()
         };
+        let (histogram, mut latencies) = (Histogram::default(), HistogramCounts::default());
+        histogram.add(10_000, 100 * seconds);
+        histogram.add_to(&mut latencies);
         Reading {
             at: Instant::now().checked_sub(age).unwrap(),
             snapshot,
-            latencies: HistogramCounts::default(),
+            latencies,
             jobs: HistogramCounts::default(),
             cpu: Duration::from_millis(30 * seconds),
             resident_bytes: Some(1),
@@ -348,6 +355,46 @@ mod tests {
         assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
         assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
         assert!(load.interval.is_some());
+    }
+
+    /// There was no ratio when nothing came, and none when nothing could be served.
+    #[test]
+    fn while_nothing_is_served_the_load_is_what_is_refused() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        let mut refresh = |age_s, seconds, refused_late| {
+            sampler.refresh(&stations, GOAL, || {
+                let mut reading = reading(Duration::from_secs(age_s), seconds);
+                reading.snapshot.total.refused_late = refused_late;
+                reading
+            });
+            let load = sampler.newest()?.load.as_ref().unwrap();
+            assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
+            Some(load.ratio)
+        };
+        let at = |found: Option<f64>, ratio: f64| (found.unwrap() - ratio).abs() < 0.05;
+        assert_eq!(refresh(1_000, 10, 0), None);
+        assert!(at(refresh(999, 11, 0), 0.51));
+        // Each time what was before is too old to count.
+        assert_eq!(refresh(600, 11, 0), Some(0.0));
+        assert!(at(refresh(200, 11, 160_000), 2.04), "400 a second");
+        // It serves 100 a second again; for the last 600 s these were 300.
+        assert!(at(refresh(0, 211, 160_000), 1.53));
+    }
+
+    #[test]
+    fn the_server_s_own_pages_are_no_load() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        for (age_s, seconds) in [(3, 10), (2, 11)] {
+            sampler.refresh(&stations, GOAL, || {
+                let mut reading = reading(Duration::from_secs(age_s), seconds);
+                reading.snapshot.total.answers[1] += 50 * seconds;
+                reading
+            });
+        }
+        let newest = sampler.newest().unwrap();
+        let load = newest.load.as_ref().unwrap();
+        assert_eq!(newest.counts.requests(), 150);
+        assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
     }
 
     #[test]
@@ -404,7 +451,6 @@ mod tests {
             abandoned: 5,
             ..Counts::default()
         };
-        total.answers[4] = 62;
         total.closed[CloseReason::Refused as usize] = 27;
         total.closed[CloseReason::OverCapacity as usize] = 3;
         let found = Refusals::of(&total);
@@ -417,8 +463,28 @@ mod tests {
         ];
         assert_eq!(found.named(), expected);
         assert_eq!(found.all(), 69);
-        assert_eq!(found.answered(&total), 62);
-        assert_eq!(found.answered(&Counts::default()), 0);
+    }
+
+    /// The live page showed no late ones then.
+    #[test]
+    fn what_made_room_in_a_full_queue_was_not_late() {
+        let total = Counts {
+            refused_late: 30,
+            refused_over_share: 25,
+            queue_full: 40,
+            queue_full_over_share: 20,
+            ..Counts::default()
+        };
+        let found = Refusals::of(&total);
+        let expected = [
+            ("late", 25),
+            ("queue full", 20),
+            ("connections", 0),
+            ("over share", 25),
+            ("client left", 0),
+        ];
+        assert_eq!(found.named(), expected);
+        assert_eq!(found.all(), 70);
     }
 
     #[test]

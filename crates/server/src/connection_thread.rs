@@ -217,6 +217,8 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
 ) -> (Left, BusyTime) {
     let (driven_since_us, began) = (Some(thread.now_us()), thread.now());
     let streams = StreamQueue::new(thread.site.options.latency_goal);
+    let mut footprint = Footprint::default();
+    thread.note_memory(&mut footprint, connection.held_bytes());
     let mut thread = Thread {
         thread,
         hold,
@@ -228,7 +230,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         permit: None,
         busy: BusyTime::default(),
         driven_since_us,
-        footprint: Footprint::default(),
+        footprint,
         streams,
     };
     let left = thread.run();
@@ -236,7 +238,6 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         thread.driven_since_us = None; // what its request takes is known when the step is done
     }
     thread.end_busy();
-    thread.footprint.release(&mut thread.thread.memory);
     let busy = thread.busy;
     drop(thread);
     match &left {
@@ -586,10 +587,11 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     }
 }
 
-/// Whatever has panicked, its request is no longer in progress.
+/// Whatever has panicked, its request is no longer in progress, and its connection counts elsewhere.
 impl<H: Handler, T, F> Drop for Thread<'_, H, T, F> {
     fn drop(&mut self) {
         on_thread::end(&mut self.permit, &self.thread.site, self.thread.now_us());
+        self.footprint.release(&mut self.thread.memory);
     }
 }
 

@@ -110,7 +110,7 @@ fn the_ratio_of_an_mmc_queue_is_within_a_tenth_of_the_truth() {
             for seed in 0..20 {
                 let rate = load * capacity;
                 let windows = simulate(servers, Service::Exponential(mean), rate, &mut rng(seed));
-                let found = estimate(&[station(servers, 1.0)], &windows, GOAL).unwrap();
+                let found = estimate(&[station(servers, 1.0)], &windows, GOAL, None).unwrap();
                 let error = found.ratio / load - 1.0;
                 assert!(
                     error.abs() < 0.1,
@@ -128,9 +128,9 @@ fn equal_services_wait_half_as_long() {
         // A goal that is far longer than the service is kept almost until all servers are busy.
         let rate = load * servers as f64 / time;
         let windows = simulate(servers, Service::Fixed(time), rate, &mut rng(1));
-        let found = estimate(&[station(servers, 0.0)], &windows, GOAL).unwrap();
+        let found = estimate(&[station(servers, 0.0)], &windows, GOAL, None).unwrap();
         assert!((found.ratio / load - 1.0).abs() < 0.1, "{found:?}");
-        let same = estimate(&[station(servers, 1.0)], &windows, GOAL).unwrap();
+        let same = estimate(&[station(servers, 1.0)], &windows, GOAL, None).unwrap();
         let capacity = same.capacity_per_s;
         assert!(found.capacity_per_s > capacity, "{found:?} and {capacity}");
     }
@@ -143,7 +143,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
     let runs = 300;
     let held = (0..runs).filter(|seed| {
         let windows = simulate(servers, Service::Exponential(mean), rate, &mut rng(*seed));
-        let found = estimate(&[station(servers, 1.0)], &windows, GOAL).unwrap();
+        let found = estimate(&[station(servers, 1.0)], &windows, GOAL, None).unwrap();
         let interval = found.interval.unwrap();
         assert!(interval.contains(found.ratio), "{found:?}");
         interval.contains(load)
@@ -166,18 +166,84 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
         latency_s: f64::INFINITY,
         share: 0.99,
     };
-    let found = estimate(&stations, std::slice::from_ref(&window), none).unwrap();
+    let found = estimate(&stations, std::slice::from_ref(&window), none, None).unwrap();
     assert_eq!(found.limit, 1);
     assert_eq!(found.demands_s, [0.01, 0.01]);
     assert_eq!(found.utilisations, [0.5, 0.5]);
     assert!((found.capacity_per_s - 200.0).abs() < 1.0, "{found:?}");
     assert!((found.ratio - 1.0).abs() < 0.01, "{found:?}");
     assert!(found.interval.is_none());
+    assert!(estimate(&stations, &[], none, None).is_none());
+    assert!(estimate(&stations, &[Window::default()], none, None).is_none());
+}
+
+/// Two servers that are always busy, and as many requests refused as served: 100 a second.
+fn overloaded() -> Window {
+    Window {
+        seconds: 1.0,
+        served: 100.0,
+        refused: 100.0,
+        busy_s: vec![2.0],
+        server_s: vec![2.0],
+    }
+}
+
+#[test]
+fn a_demand_beyond_the_goal_is_a_ratio_above_one() {
     let tight = Goal {
-        latency_s: 0.009,
-        share: 0.99,
+        latency_s: 0.015,
+        ..GOAL
     };
-    assert!(estimate(&stations, &[window], tight).is_none());
-    assert!(estimate(&stations, &[], none).is_none());
-    assert!(estimate(&stations, &[Window::default()], none).is_none());
+    let windows = vec![overloaded(); 4];
+    let found = estimate(&[station(2, 1.0)], &windows, tight, None).unwrap();
+    assert!((found.capacity_per_s - 100.0).abs() < 1e-6, "{found:?}");
+    assert!((found.ratio - 2.0).abs() < 1e-6, "{found:?}");
+    assert!(found.interval.is_some_and(|it| it.low > 1.9), "{found:?}");
+}
+
+#[test]
+fn what_serves_nothing_and_refuses_is_overloaded() {
+    let nothing = Window {
+        served: 0.0,
+        refused: 300.0,
+        ..overloaded()
+    };
+    let windows = vec![nothing; 4];
+    let stations = [station(2, 1.0)];
+    assert!(estimate(&stations, &windows, GOAL, None).is_none());
+    let found = estimate(&stations, &windows, GOAL, Some(&[0.02])).unwrap();
+    assert_eq!(found.demands_s, [0.02]);
+    assert!(found.capacity_per_s < 100.0, "{found:?}");
+    assert!(found.ratio > 3.0, "{found:?}");
+    assert!(found.interval.is_some_and(|it| it.low > 3.0), "{found:?}");
+}
+
+#[test]
+fn nothing_is_zero() {
+    let nothing = Window {
+        seconds: 1.0,
+        busy_s: vec![0.0],
+        server_s: vec![2.0],
+        ..Window::default()
+    };
+    let windows = vec![nothing; 4];
+    let found = estimate(&[station(2, 1.0)], &windows, GOAL, Some(&[0.02])).unwrap();
+    let interval = found.interval.unwrap();
+    assert_eq!((found.ratio, interval.low, interval.high), (0.0, 0.0, 0.0));
+    assert!(found.capacity_per_s > 0.0, "{found:?}");
+}
+
+/// Leaving out the only window with requests left no ratio, and so no interval.
+#[test]
+fn one_window_with_requests_among_others_has_an_interval() {
+    let nothing = Window {
+        served: 0.0,
+        refused: 0.0,
+        busy_s: vec![0.0],
+        ..overloaded()
+    };
+    let windows = [nothing.clone(), overloaded(), nothing];
+    let found = estimate(&[station(2, 1.0)], &windows, GOAL, None).unwrap();
+    let interval = found.interval.unwrap();
+    assert!(interval.contains(found.ratio), "{found:?}");
 }

@@ -197,6 +197,28 @@ fn unused_threads_are_given_up() {
     assert!(sizes[499] <= 10, "{}", sizes[499]);
 }
 
+/// So many intervals with a queue until the pool grows.
+fn intervals_until_it_grows(sizer: &mut Sizer) -> usize {
+    let before = sizer.size();
+    let grows = |_: &usize| follow(sizer, 1, |size| waited(size as u64, size)) > before;
+    (1..=100).find(grows).expect("it grows")
+}
+
+#[test]
+fn a_pool_grows_at_once_for_a_burst_after_a_minute_of_nothing() {
+    let mut sizer = Sizer::new(BOUNDS, 2);
+    let usually = intervals_until_it_grows(&mut sizer);
+    let mut sizer = Sizer::new(BOUNDS, 2);
+    let nothing = |size| Measured {
+        interval_us: 1_000_000,
+        ..stuck(size, 0)
+    };
+    assert_eq!(follow(&mut sizer, 60, nothing), 2);
+    let after_a_pause = intervals_until_it_grows(&mut sizer);
+    assert!(after_a_pause < usually, "{after_a_pause} and {usually}");
+    assert!(after_a_pause <= 2, "{after_a_pause}");
+}
+
 #[test]
 fn a_pool_whose_threads_are_all_stuck_grows() {
     let mut sizer = Sizer::new(BOUNDS, 2);

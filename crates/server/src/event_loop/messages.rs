@@ -40,12 +40,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         };
         slot.missed = Readiness::default();
-        if threads_share {
-            slot.footprint.release(&mut self.thread.memory); // its thread counts what it holds
-        }
+        let memory = &mut self.thread.memory;
+        let waiting = threads_share.then(|| slot.footprint.set_apart(memory));
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
+        served.memory = waiting;
         let home = || Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>;
         served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
@@ -99,6 +99,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// A connection is here again.
     pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
         let connection = served.connection.take();
+        served.memory = None;
         self.boxes.push(served);
         if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
             let missed = slot.missed;
@@ -115,11 +116,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let mut mail = std::mem::take(&mut self.mail);
         self.dispatcher.mailbox.take(&mut mail);
         for message in mail.drain(..) {
-            if let Message::Task { token, stream } = message {
-                self.on_task_event(token, stream);
-                continue;
+            if message.is_under_way() {
+                self.load().under_way.fetch_sub(1, Relaxed);
             }
-            self.load().under_way.fetch_sub(1, Relaxed);
             match message {
                 Message::Handoff(handoff) => {
                     self.group.received(&handoff);
@@ -132,7 +131,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
                 Message::MakeRoomOf { client, asking } => self.make_room_of(client, asking),
                 Message::Done { token, work } => self.on_done(token, work),
-                Message::Task { .. } => {}
+                Message::Task { token, stream } => self.on_task_event(token, stream),
             }
         }
         self.mail = mail;

@@ -4,7 +4,8 @@ use loadline_base::{Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::usage;
 
-use super::{Acceptance, EventLoop, Slot, connection_at};
+use super::{Acceptance, EventLoop, Slot};
+use crate::connection::Connection;
 use crate::fairness::{ClientKey, Occupation};
 use crate::transport::Driver;
 
@@ -36,8 +37,9 @@ struct VictimList {
     client: ClientKey,
     only_idle: bool,
     until: Millis,
-    tokens: Vec<Token>,
-    /// There were more than were chosen.
+    /// With what each was occupied when it was chosen.
+    chosen: Vec<(Occupation, Token)>,
+    /// There were more than were chosen, or there may be by now.
     has_more: bool,
 }
 
@@ -109,19 +111,33 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Closes the first one that may go; `false`: none may.
     fn evict_first(&mut self, list: &mut VictimList) -> bool {
-        while let Some(token) = list.tokens.pop() {
-            let Some(connection) = connection_at(&self.slots, token) else {
+        while let Some((then, token)) = list.chosen.pop() {
+            let Some(slot) = self.slots.get(token) else {
                 continue;
             };
-            match connection.is_idle::<D>() {
-                true if !connection.is_certainly_idle(&mut self.driver) => continue,
-                true => self.abort(token, CloseReason::Evicted),
-                false if list.only_idle => continue,
-                false => self.abort(token, CloseReason::OverShare),
+            let (Some(connection), Some(now)) = (&slot.connection, occupation::<D>(slot)) else {
+                continue;
+            };
+            // A trusted proxy may have sent another client's request meanwhile.
+            if self.counted_for(token, connection) != list.client || now > then {
+                list.has_more = true;
+                continue;
+            }
+            match now {
+                Occupation::Idle(_) if !connection.is_certainly_idle(&mut self.driver) => continue,
+                Occupation::Idle(_) => self.abort(token, CloseReason::Evicted),
+                _ if list.only_idle => continue,
+                _ => self.abort(token, CloseReason::OverShare),
             }
             return true;
         }
         false
+    }
+
+    /// The client that a connection counts for.
+    fn counted_for(&self, token: Token, connection: &Connection<D::Transport>) -> ClientKey {
+        let proxied = self.proxied.get(&token.index).copied();
+        proxied.unwrap_or_else(|| connection.client())
     }
 
     /// Looks all connections through; `None`: it is too soon for that.
@@ -135,8 +151,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .filter_map(|index| {
                 let token = self.slots.token_at(index)?;
                 let slot = self.slots.get(token)?;
-                let own = slot.connection.as_ref()?.client();
-                let of = self.proxied.get(&token.index).copied().unwrap_or(own);
+                let of = self.counted_for(token, slot.connection.as_ref()?);
                 let is_of = of == client && slot.acceptance == Acceptance::Served;
                 let occupation = occupation::<D>(slot).filter(|_| is_of)?;
                 let is_wanted = !only_idle || matches!(occupation, Occupation::Idle(_));
@@ -149,13 +164,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let took_us = u64::try_from(took.as_micros()).unwrap_or_default();
             self.victims.looked_in_vain(began_us, took_us);
         }
-        let chosen = found.iter().take(CHOSEN_MAX).rev();
+        let has_more = found.len() > CHOSEN_MAX;
+        found.truncate(CHOSEN_MAX);
+        found.reverse();
         Some(VictimList {
             client,
             only_idle,
             until: Millis(self.thread.now().0 + CHOSEN_FOR_MS),
-            tokens: chosen.map(|(_, token)| *token).collect(),
-            has_more: found.len() > CHOSEN_MAX,
+            chosen: found,
+            has_more,
         })
     }
 }
@@ -173,6 +190,9 @@ pub(super) fn occupation<D: Driver>(slot: &Slot<D::Transport>) -> Option<Occupat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event_loop::tests::{connect, event_loops};
+    use crate::site::tests::Quiet;
+    use crate::transport::socket::epoll::Epoll;
 
     fn client(number: u8) -> ClientKey {
         ClientKey::of([192, 0, 2, number].into())
@@ -188,7 +208,7 @@ mod tests {
                 client: client(number),
                 only_idle: true,
                 until: Millis(100 + u64::from(number)),
-                tokens: Vec::new(),
+                chosen: Vec::new(),
                 has_more: false,
             });
         }
@@ -202,6 +222,43 @@ mod tests {
         }
         assert!(victims.take(client(1), true, Millis(101)).is_none());
         assert!(victims.take(client(2), true, Millis(101)).is_some());
+    }
+
+    #[test]
+    fn a_proxy_s_connection_that_serves_another_client_meanwhile_is_not_closed() {
+        let mut event_loop = event_loops::<_, Epoll>(Quiet, 1).pop().unwrap();
+        let _proxy = [connect(&mut event_loop), connect(&mut event_loop)];
+        for index in 0..2 {
+            let token = event_loop.slots.token_at(index).unwrap();
+            event_loop.count_for(token, client(1));
+        }
+        assert!(event_loop.evict_of(client(1), false));
+        let left = (0..2).find_map(|index| event_loop.slots.token_at(index));
+        event_loop.count_for(left.unwrap(), client(2));
+        assert!(!event_loop.evict_of(client(1), false));
+        assert_eq!(event_loop.slots.len(), 1);
+        assert!(event_loop.evict_of(client(2), false));
+    }
+
+    #[test]
+    fn a_connection_that_was_used_meanwhile_is_not_closed_before_one_that_was_not() {
+        let mut event_loop = event_loops::<_, Epoll>(Quiet, 1).pop().unwrap();
+        let _clients = [0; 4].map(|_| connect(&mut event_loop));
+        let tokens = [0, 1, 2, 3].map(|index| event_loop.slots.token_at(index).unwrap());
+        let set_idle = |event_loop: &mut EventLoop<Quiet, Epoll>, index: usize, since| {
+            event_loop.slots.get_mut(tokens[index]).unwrap().idle_since = Millis(since);
+        };
+        for (index, token) in tokens.into_iter().enumerate() {
+            event_loop.count_for(token, client(1));
+            set_idle(&mut event_loop, index, index as u64);
+        }
+        assert!(event_loop.evict_of(client(1), false));
+        set_idle(&mut event_loop, 1, 9);
+        for closed in [2, 3, 1] {
+            assert!(event_loop.evict_of(client(1), false));
+            let is_closed = event_loop.slots.get(tokens[closed]).is_none();
+            assert!(is_closed, "connection {closed}");
+        }
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! went in. (Start-time fair queueing: Goyal, Vin and Cheng, 1996, with the virtual time of weighted fair
 //! queueing: Demers, Keshav and Shenker, 1989. It advances by each client's equal share of what is done.)
 //!
+//! A newcomer does not wait for all that a long job has kept from others: it begins a few jobs behind the one
+//! of them that has had least.
+//!
 //! What a job takes is known once it is done. Until then it counts as the mean, or as the time for which
 //! it has run already: long jobs of one client do not take one worker after the other.
 //!
@@ -98,6 +101,13 @@ pub(crate) struct Ahead {
 /// One job in so many counts for the mean.
 const MEAN_WEIGHT: u64 = 8;
 
+/// One job in so many counts for the usual time, which one long job hardly changes.
+const USUAL_WEIGHT: u64 = 256;
+
+/// A client that begins does so at most this many usual jobs behind the one that has had least. With fewer, a
+/// client with short jobs would have less than its share while new ones come all the time.
+const JOBS_BEHIND: u64 = 4;
+
 /// Lines of clients that have left, kept for others.
 const SPARE_MAX: usize = 64;
 
@@ -127,6 +137,7 @@ struct LaneOfJobs<J> {
     /// Virtual time: what a client has used that always had jobs, as its equal share.
     time_us: u64,
     mean_us: u64,
+    usual_us: u64,
     spare: Vec<VecDeque<J>>,
 }
 
@@ -184,6 +195,7 @@ impl<J> Default for LaneOfJobs<J> {
             turn: 0,
             time_us: 0,
             mean_us: 0,
+            usual_us: 0,
             spare: Vec::new(),
         }
     }
@@ -237,7 +249,9 @@ impl<J> Lanes<J> {
         let lane = &mut self.lanes[charge.flow.lane as usize];
         lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
         lane.done(charge, took_us);
-        lane.mean_us = (lane.mean_us * (MEAN_WEIGHT - 1) + took_us).div_ceil(MEAN_WEIGHT);
+        let mean = |of_us: u64, weight| (of_us * (weight - 1) + took_us).div_ceil(weight);
+        lane.mean_us = mean(lane.mean_us, MEAN_WEIGHT);
+        lane.usual_us = mean(lane.usual_us, USUAL_WEIGHT);
     }
 
     /// Jobs that wait.
@@ -312,21 +326,25 @@ impl<J> Lanes<J> {
 impl<J> LaneOfJobs<J> {
     fn push(&mut self, client: ClientKey, job: J) {
         self.jobs += 1;
+        let before = self.clients.get(&client);
+        let (mut used_us, was_busy) =
+            before.map_or((0, false), |line| (line.used_us, line.is_busy()));
+        if !was_busy {
+            used_us = used_us.max(self.start_us());
+            self.busy += 1;
+        }
         let line = match self.clients.entry(client) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(vacant) => vacant.insert(Line {
                 jobs: self.spare.pop().unwrap_or_default(),
-                used_us: self.time_us,
+                used_us,
                 running: 0,
                 taken_us: 0,
                 charged_us: 0,
                 is_in_order: false,
             }),
         };
-        if !line.is_busy() {
-            line.used_us = line.used_us.max(self.time_us);
-            self.busy += 1;
-        }
+        line.used_us = used_us;
         if !line.is_in_order {
             line.is_in_order = true;
             self.order.push(Reverse((line.used_us, self.turn, client)));
@@ -334,6 +352,37 @@ impl<J> LaneOfJobs<J> {
         }
         self.waiting += usize::from(line.jobs.is_empty());
         line.jobs.push_back(job);
+    }
+
+    /// What a client has used that begins now: as much as one that always had jobs, but little more than those
+    /// that wait. No less, so that what is reached goes up although new ones come all the time.
+    fn start_us(&mut self) -> u64 {
+        while self.waiting > 0
+            && let Some(&Reverse((at_us, turn, client))) = self.order.peek()
+        {
+            let line = self.clients.get(&client);
+            let (used_us, waits) =
+                line.map_or((at_us, false), |line| (line.used_us, !line.jobs.is_empty()));
+            if used_us <= at_us && waits {
+                return self.time_us.min(at_us + JOBS_BEHIND * self.usual_us);
+            }
+            self.order.pop();
+            match used_us > at_us {
+                true => self.order.push(Reverse((used_us, turn, client))),
+                false => self.leave_order(client),
+            }
+        }
+        self.time_us
+    }
+
+    /// A client without jobs that wait is the first in the order: those that wait have had as much by now.
+    fn leave_order(&mut self, client: ClientKey) {
+        if let Some(line) = self.clients.get_mut(&client) {
+            line.is_in_order = false;
+            if !line.is_busy() {
+                self.forget(client);
+            }
+        }
     }
 
     fn pop(&mut self, now_us: u64) -> Option<(ClientKey, J)> {
@@ -349,10 +398,7 @@ impl<J> LaneOfJobs<J> {
                 continue; // its jobs take longer than they were charged for
             }
             let Some(job) = line.take(now_us, self.mean_us) else {
-                line.is_in_order = false;
-                if !line.is_busy() {
-                    self.forget(client); // the others have had as much by now
-                }
+                self.leave_order(client);
                 continue;
             };
             self.time_us = self.time_us.max(used_us);

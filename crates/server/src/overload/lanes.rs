@@ -46,8 +46,17 @@ impl LaneControl {
             .for_each(|lane| lane.set_workers(workers));
     }
 
+    /// A job comes to a lane that is empty: a stall may begin now, and did not when the last job was taken.
+    pub(crate) fn comes_first(&mut self, now_us: u64, lane: Lane) {
+        self.lanes[lane as usize].moved(now_us);
+        self.single[lane as usize].moved(now_us);
+    }
+
     /// A job comes to a lane. `Err`: it is refused.
     pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
+        if ahead.jobs == 0 {
+            self.comes_first(now_us, lane);
+        }
         let beside = self.beside(lane, ahead);
         let is_single = self.is_single(lane, ahead);
         if is_single && self.is_to_be_tried(now_us, lane) {
@@ -153,6 +162,8 @@ impl LaneControl {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     const GOAL: Duration = Duration::from_secs(1);
@@ -252,6 +263,44 @@ mod tests {
         let mut new = LaneControl::new(GOAL, 8);
         (0..64).for_each(|index| new.done(index * 30_000, &charge(false), 500_000));
         assert!(new.offer(1_900_000, Lane::Files, alone(600)).is_err());
+    }
+
+    /// Two workers that have done short jobs of clients that had one each.
+    fn after_single_jobs() -> LaneControl {
+        let mut control = LaneControl::new(GOAL, 2);
+        let mut charge = Charge::of(Lane::Files);
+        charge.is_only = true;
+        (0..64).for_each(|index| control.done(index * 5_000, &charge, 1_000));
+        control
+    }
+
+    fn is_burst_taken(control: &mut LaneControl, now_us: u64, mut of: Range<usize>) -> bool {
+        of.all(|jobs| {
+            let alone = Ahead {
+                is_only: true,
+                ..ahead(jobs, 0)
+            };
+            control.offer(now_us, Lane::Files, alone).is_ok()
+        })
+    }
+
+    #[test]
+    fn a_burst_of_many_clients_at_an_idle_server_is_no_stall() {
+        let mut control = after_single_jobs();
+        for now_us in [700_000, 3_600_000_000] {
+            assert_eq!(control.offer(now_us, Lane::Files, ahead(0, 0)), Ok(()));
+            assert!(is_burst_taken(&mut control, now_us, 1..60), "{now_us}");
+        }
+    }
+
+    #[test]
+    fn a_burst_behind_a_job_that_is_not_offered_is_no_stall() {
+        let mut control = after_single_jobs();
+        for now_us in [700_000, 3_600_000_000] {
+            control.comes_first(now_us, Lane::Files);
+            assert_eq!(control.offer(now_us, Lane::Files, ahead(20, 0)), Ok(()));
+            assert!(is_burst_taken(&mut control, now_us, 21..60), "{now_us}");
+        }
     }
 
     /// If each were refused because its like were slow, none would show that they no longer are.

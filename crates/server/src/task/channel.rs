@@ -66,6 +66,8 @@ pub(crate) struct Channel {
     pub(super) notified: AtomicBool,
     /// The task is to be polled. Only where the owner polls it.
     pub(super) woken: AtomicBool,
+    /// Its owner has begun it, and not a worker.
+    pub(super) is_local: bool,
     /// Workers poll the task, not the owner; once and for all.
     is_for_worker: AtomicBool,
     notify: Notify,
@@ -131,6 +133,7 @@ impl Channel {
             client: ClientKey::of_request(exchange),
             notified: AtomicBool::new(is_local),
             woken: AtomicBool::new(is_local),
+            is_local,
             is_for_worker: AtomicBool::new(!is_local),
             notify,
         }

@@ -66,6 +66,11 @@ impl WorkerTask {
         self.channel.is_cancelled()
     }
 
+    /// Whether it was begun where its connection was served, and passed on to workers from there.
+    pub(crate) fn is_passed_on(&self) -> bool {
+        self.channel.is_local
+    }
+
     /// One that has been polled before.
     pub(crate) fn begun(task: Task, channel: Arc<Channel>) -> Self {
         Self {

@@ -99,9 +99,12 @@ pub(crate) struct ThreadStats {
     pub(crate) queue_depth: SharedCounter,
     /// Jobs that were refused because the queue was full. Many writers.
     pub(crate) queue_full: SharedCounter,
+    /// Those of them that made room for a job of another client. Many writers.
+    pub(crate) queue_full_over_share: SharedCounter,
     /// Requests that were refused since they could not have been answered in time. Many writers.
     pub(crate) refused_late: SharedCounter,
-    /// Those of them that a client with nothing in the queue would have been spared. Many writers.
+    /// Those of them that a client with nothing in the queue would have been spared, and those that made
+    /// room for another client's. Many writers.
     pub(crate) refused_over_share: SharedCounter,
     /// Jobs that were not done since their client had left. Many writers.
     pub(crate) abandoned: SharedCounter,
@@ -329,9 +332,12 @@ counts! {
     queue_depth,
     /// Jobs refused because the queue was full.
     queue_full,
+    /// Those of them that made room for a job of another client.
+    queue_full_over_share,
     /// Requests refused since they could not have been answered within the latency goal.
     refused_late,
-    /// Those of them that a client with nothing in the queue would have been spared.
+    /// Requests, also for want of room in the queue, and connections that were refused since their client had
+    /// more than others.
     refused_over_share,
     /// Jobs that were not done since their client had left.
     abandoned,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loadline_base::Token;
+use loadline_base::{MemoryAccount, Token};
 use loadline_proto::{Computation, Exchange, StreamId};
 use loadline_sys::has_hung_up;
 
@@ -44,6 +44,20 @@ pub(crate) enum Message {
     /// A client has far more connections than one that was let in elsewhere: close one of its own, or
     /// ask the next loop, if that is not `asking`.
     MakeRoomOf { client: ClientKey, asking: usize },
+}
+
+impl Message {
+    /// Whether it was counted in `Load::under_way` when its work was given to a worker, or when it was sent.
+    pub(crate) fn is_under_way(&self) -> bool {
+        match self {
+            Self::Task { .. } => false,
+            Self::Done {
+                work: Work::Task(task),
+                ..
+            } => !task.is_passed_on(), // no loop has submitted it
+            _ => true,
+        }
+    }
 }
 
 /// Work on its way to a worker.
@@ -144,6 +158,8 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
+    /// Counts what it holds, if a thread of a pool is to do so that has not come to it yet.
+    pub(crate) memory: Option<MemoryAccount>,
     /// Of the loop that it belongs to; stays with the box.
     pub(crate) home: Option<Arc<dyn TaskHome>>,
 }

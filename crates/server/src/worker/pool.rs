@@ -13,7 +13,7 @@ mod thread;
 
 use std::io;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use crate::worker::job::{Job, Message, Work};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
 use crate::worker::meter::Meter;
+use crate::worker::resizer::EarlyLook;
 
 pub(crate) use thread::WorkerThread;
 
@@ -57,6 +58,7 @@ pub(crate) struct Workers {
     number: usize,
     /// If the number of workers changes.
     meter: Option<Arc<Meter>>,
+    early: OnceLock<Arc<EarlyLook>>,
 }
 
 /// Decides whether jobs can be done in time; `None`: there is no goal.
@@ -125,6 +127,7 @@ impl Workers {
             swept_us: AtomicU64::new(0),
             number,
             meter: range.map(|_| Arc::new(Meter::new(keeps_connections))),
+            early: OnceLock::new(),
         });
         threads.iter_mut().for_each(|thread| thread.join(&workers));
         Ok((workers, threads))
@@ -154,8 +157,9 @@ impl Workers {
     /// Queues a job; gives it back if the queue is full, or if it could not be done in time.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Refused> {
         let flow = self.flow(&job);
-        if let Some(control) = &self.control
-            && !matches!(job.work, Work::Prefetch(_)) // its answer has begun
+        if let Work::Prefetch(_) = job.work {
+            self.note_unoffered(job.queued_us, flow); // its answer has begun
+        } else if let Some(control) = &self.control
             && let Err(refusal) = self.offer(control, job.queued_us, flow)
         {
             let is_request = !matches!(job.work, Work::Serve(_));
@@ -180,6 +184,7 @@ impl Workers {
             Refused { job, refusing }
         })?;
         self.free_for_job();
+        self.look_early();
         Ok(())
     }
 
@@ -232,9 +237,14 @@ impl Workers {
             reply: Arc::clone(reply),
             queued_us: self.clock.now_us(),
         };
+        let flow = self.flow(&job);
+        self.note_unoffered(job.queued_us, flow);
         self.stats.queue_depth.add(1);
-        match self.queue.push_again(self.flow(&job), job) {
-            Ok(()) => self.free_for_job(),
+        match self.queue.push_again(flow, job) {
+            Ok(()) => {
+                self.free_for_job();
+                self.look_early();
+            }
             Err(_) => self.stats.queue_depth.sub(1),
         }
     }
@@ -286,9 +296,12 @@ fn lock(control: &Mutex<LaneControl>) -> MutexGuard<'_, LaneControl> {
 
 #[cfg(test)]
 mod tests {
+    use loadline_proto::Computation;
+
     use super::*;
+    use crate::ServerOptions;
     use crate::fairness::ClientKey;
-    use crate::site::tests::quiet_site;
+    use crate::site::tests::{Quiet, config_of, quiet_site, site_of};
     use crate::worker::job::After;
 
     #[test]
@@ -326,5 +339,47 @@ mod tests {
             assert!(matches!(served.after, After::Close), "{served:?}");
         }
         assert!(site.take_failure().is_none(), "the server goes on");
+    }
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl Computation for Nothing {
+        fn carry_out(&mut self) {}
+    }
+
+    #[test]
+    fn a_job_that_makes_room_for_another_clients_is_counted_as_one_of_a_full_queue() {
+        let options = ServerOptions {
+            workers: 1,
+            queue_max: 2,
+            latency_goal: None,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config_of(Quiet), options);
+        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        let reply = Arc::new(Mailbox::new().unwrap());
+        let submit = |client: u8| {
+            workers.submit(Job {
+                work: Work::Compute(Box::new(Nothing)),
+                token: Token {
+                    index: 0,
+                    generation: 0,
+                },
+                reply: Arc::clone(&reply),
+                queued_us: 0,
+                client: ClientKey::of([192, 0, 2, client].into()),
+            })
+        };
+        let taken = [1, 1, 1, 2].map(|client| submit(client).is_ok());
+        assert_eq!(taken, [true, true, false, true]);
+        let stats = &workers.stats;
+        let counts = [
+            stats.queue_full.value(),
+            stats.queue_full_over_share.value(),
+            stats.refused_over_share.value(),
+            stats.refused_late.value(),
+        ];
+        assert_eq!(counts, [2, 1, 1, 0]);
     }
 }

@@ -1,10 +1,11 @@
 //! Pools that change their size while the server runs: one thread decides for all of them, ten times a
-//! second, once a second while they have nothing to do.
+//! second, once a second while they have nothing to do. A job that has to wait ends such a pause.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -24,6 +25,40 @@ use crate::worker::pool::Workers;
 const INTERVALS_IDLE: u32 = 100;
 /// An interval is then so many times as long.
 const RARELY: u32 = 10;
+
+/// Has the sizes looked at before it is time, for a job that has to wait.
+#[derive(Debug)]
+pub(crate) struct EarlyLook {
+    /// While they are looked at rarely.
+    is_wanted: AtomicBool,
+    waker: Waker,
+}
+
+impl EarlyLook {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            is_wanted: AtomicBool::new(false),
+            waker: Waker::new()?,
+        })
+    }
+
+    pub(crate) fn want(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Relaxed)
+    }
+
+    /// One is enough, however many jobs wait.
+    #[cold]
+    pub(crate) fn begin(&self) {
+        if self.is_wanted.swap(false, Relaxed) {
+            self.waker.wake();
+        }
+    }
+}
 
 /// The thread, until dropped.
 pub(crate) struct Resizer {
@@ -60,12 +95,17 @@ impl Resizer {
             last_process_us: as_us(process_cpu()),
         };
         let stop = Arc::new(Waker::new()?);
+        let early = Arc::new(EarlyLook::new()?);
+        for workers in &pools.all {
+            workers.workers.set_early_look(&early);
+        }
         let (site, stopped) = (Arc::clone(site), Arc::clone(&stop));
         let thread = Builder::new()
             .name("pool sizes".to_owned())
             .spawn(move || {
                 site.guarded_alone("the thread that sizes pools", || {
-                    follow(&site, &stopped, |times| pools.decide(&site, times))
+                    let decide = |times| pools.decide(&site, times);
+                    follow(&site, &stopped, &early, decide)
                 });
             })?;
         Ok(Some(Self {
@@ -89,6 +129,7 @@ impl Drop for Resizer {
 fn follow<H: Handler>(
     site: &Site<H>,
     stop: &Waker,
+    early: &EarlyLook,
     mut decide: impl FnMut(f64) -> bool,
 ) -> io::Result<()> {
     let interval_ms = u64::try_from(site.options.sizing_interval.as_millis()).unwrap_or(u64::MAX);
@@ -96,25 +137,44 @@ fn follow<H: Handler>(
     let times = INTERVAL_MS as f64 / interval_ms as f64;
     let mut idle = 0_u32;
     loop {
-        let rarely = if idle >= INTERVALS_IDLE { RARELY } else { 1 };
-        let wait_ms = interval_ms * u64::from(rarely);
-        let until = site.clock.now().after(Duration::from_millis(wait_ms));
-        loop {
-            let left_ms = until.since(site.clock.now());
-            let fds = [stop.as_fd(), site.shutdown.drain_fd()];
-            if wait_readable(&fds, Some(left_ms))?.contains(&true) {
-                return Ok(());
-            }
-            if until.since(site.clock.now()) == 0 {
-                break;
-            }
+        let is_pause = idle >= INTERVALS_IDLE;
+        let rarely = if is_pause { RARELY } else { 1 };
+        early.want(is_pause);
+        if !wait(site, stop, early, interval_ms * u64::from(rarely))? {
+            return Ok(());
         }
+        early.want(false);
         let is_busy = catch_unwind(AssertUnwindSafe(|| decide(times)));
         let is_busy = is_busy.unwrap_or_else(|panic| {
             log::log_panic("the thread that sizes pools", panic.as_ref());
             true
         });
         idle = if is_busy { 0 } else { idle.saturating_add(1) };
+    }
+}
+
+/// Waits for so long, or until a job has to wait in a pause; `false`: there is to be no other decision.
+fn wait<H: Handler>(
+    site: &Site<H>,
+    stop: &Waker,
+    early: &EarlyLook,
+    wait_ms: u64,
+) -> io::Result<bool> {
+    let until = site.clock.now().after(Duration::from_millis(wait_ms));
+    loop {
+        let left_ms = until.since(site.clock.now());
+        let fds = [stop.as_fd(), site.shutdown.drain_fd(), early.waker.as_fd()];
+        let [is_stopped, is_draining, is_early] = wait_readable(&fds, Some(left_ms))?;
+        if is_stopped || is_draining {
+            return Ok(false);
+        }
+        if is_early {
+            early.waker.clear();
+            return Ok(true);
+        }
+        if until.since(site.clock.now()) == 0 {
+            return Ok(true);
+        }
     }
 }
 
@@ -243,8 +303,14 @@ impl Resized {
 
 #[cfg(test)]
 mod tests {
+    use loadline_base::Token;
+
     use super::*;
-    use crate::site::tests::quiet_site;
+    use crate::ServerOptions;
+    use crate::fairness::ClientKey;
+    use crate::site::tests::{Quiet, config_of, quiet_site, site_of};
+    use crate::worker::job::{Job, Work as Given};
+    use crate::worker::mailbox::Mailbox;
 
     #[test]
     fn workers_of_other_pools_are_no_other_threads() {
@@ -259,8 +325,9 @@ mod tests {
     #[test]
     fn a_decision_that_panics_is_not_the_last_one() {
         let (site, stop) = (quiet_site(), Waker::new().unwrap());
+        let early = EarlyLook::new().unwrap();
         let mut decisions = 0;
-        let result = follow(&site, &stop, |_| {
+        let result = follow(&site, &stop, &early, |_| {
             decisions += 1;
             match decisions {
                 1 => panic!("on purpose"),
@@ -270,5 +337,42 @@ mod tests {
         });
         assert!(result.is_ok(), "{result:?}");
         assert_eq!(decisions, 2);
+    }
+
+    #[test]
+    fn a_job_that_has_to_wait_ends_a_pause() {
+        const LONG_MS: u64 = 3_600_000;
+        let options = ServerOptions {
+            workers: 1,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config_of(Quiet), options);
+        let (stop, early) = (Waker::new().unwrap(), Arc::new(EarlyLook::new().unwrap()));
+        let (workers, _no_thread) = Workers::new(&site, 1, 0).unwrap();
+        workers.set_early_look(&early);
+        let reply = Arc::new(Mailbox::new().unwrap());
+        let submit = || {
+            let job = Job {
+                work: Given::Serve(Box::default()),
+                token: Token {
+                    index: 0,
+                    generation: 0,
+                },
+                reply: Arc::clone(&reply),
+                queued_us: 0,
+                client: ClientKey::NOBODY,
+            };
+            assert!(workers.submit(job).is_ok());
+        };
+        submit();
+        let is_woken = || wait_readable(&[early.waker.as_fd()], Some(0)).unwrap()[0];
+        assert!(!is_woken(), "there is no pause");
+        early.want(true);
+        submit();
+        assert!(wait(&site, &stop, &early, LONG_MS).unwrap());
+        submit();
+        assert!(!is_woken(), "once for a pause");
+        stop.wake();
+        assert!(!wait(&site, &stop, &early, LONG_MS).unwrap());
     }
 }

@@ -1,13 +1,19 @@
 //! Connections that wait: for work of theirs, beside workers that serve connections; for their turn.
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use loadline_base::{Buffer, Token};
-use loadline_proto::{Computation, Fault, Handler, Http1Session, Layer, Layered, Protocol};
+use loadline_proto::{
+    Computation, Context, Exchange, Fault, Handler, Http1Session, Layer, Layered, Outcome, Port,
+    Protocol, Task, TaskOptions,
+};
 use loadline_sys::ListenAddr;
 
 use crate::config::{Config, SharedConfig};
@@ -239,13 +245,13 @@ fn a_handshake_whose_client_has_left_is_not_computed() {
 }
 
 /// A pool of one thread, which gives each connection back as soon as it waits.
-fn sharing() -> Server<Quiet> {
+fn sharing<H: Handler>(handler: H) -> Server<H> {
     let options = ServerOptions {
         architecture: Architecture::ThreadPool,
         threads: 1,
         ..ServerOptions::default()
     };
-    let mut server = Server::with_options(config_of(Quiet), options.with_parts());
+    let mut server = Server::with_options(config_of(handler), options.with_parts());
     server.event_loop.is_room_short = true;
     server.event_loop.want_connections();
     server
@@ -254,7 +260,7 @@ fn sharing() -> Server<Quiet> {
 /// The thread that keeps it counts what it holds. Beside that it counted in the loop's account, too.
 #[test]
 fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
-    let mut server = sharing();
+    let mut server = sharing(Quiet);
     let mut client = connect(&mut server.event_loop);
     let token = server.event_loop.slots.token_at(0).unwrap();
     let counted = |server: &Server<Quiet>| {
@@ -263,16 +269,67 @@ fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
     };
     assert!(counted(&server) > 0);
     client.write_all(GET).unwrap();
+    let used = |server: &Server<Quiet>| server.event_loop.site.memory.used_bytes();
+    let used_before = used(&server);
     server.event_loop.hand_over(token);
     assert_eq!(counted(&server), 0);
+    assert!(used(&server) > used_before, "it waits for a thread");
     assert_eq!(answers(&server.answer(&mut client)), 1);
     assert!(counted(&server) > 0);
+    assert!(server.event_loop.boxes.iter().all(|it| it.memory.is_none()));
+}
+
+/// Its app responds when it is polled once more.
+#[derive(Default)]
+struct Waiting(Arc<Mutex<Option<Waker>>>);
+
+impl Handler for Waiting {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Later(TaskOptions::default())
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let waker = Arc::clone(&self.0);
+        Box::pin(async move {
+            let mut has_waited = false;
+            poll_fn(|context| {
+                *waker.lock().unwrap() = Some(context.waker().clone());
+                match std::mem::replace(&mut has_waited, true) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                }
+            })
+            .await;
+            port.answer(exchange);
+        })
+    }
+}
+
+/// The loop subtracted it at its end, and had never added it.
+#[test]
+fn an_apps_request_that_a_thread_has_begun_leaves_no_work_under_way() {
+    let handler = Waiting::default();
+    let waker = Arc::clone(&handler.0);
+    let mut server = sharing(handler);
+    let mut client = connect(&mut server.event_loop);
+    let token = server.event_loop.slots.token_at(0).unwrap();
+    client.write_all(GET).unwrap();
+    server.event_loop.hand_over(token);
+    assert_eq!(answers(&server.answer(&mut client)), 0);
+    waker.lock().unwrap().take().unwrap().wake();
+    assert_eq!(answers(&server.answer(&mut client)), 1);
+    let under_way = &server.event_loop.load().under_way;
+    assert_eq!(under_way.load(Relaxed), 0);
 }
 
 /// The thread closed it. Its first request may be on its way, and its loop gives it the time for that.
 #[test]
 fn a_new_connection_comes_back_from_its_thread_in_a_drain() {
-    let mut server = sharing();
+    let mut server = sharing(Quiet);
     let _client = connect(&mut server.event_loop);
     let token = server.event_loop.slots.token_at(0).unwrap();
     server.event_loop.hand_over(token);

@@ -55,6 +55,52 @@ fn a_quiet_client_does_not_wait_for_one_with_many_jobs() {
     }
 }
 
+/// The long job advanced the time by the share that others had not had, and a newcomer waited for all of it.
+#[test]
+fn a_newcomer_does_not_pay_for_what_a_long_job_kept_from_another() {
+    let mut lanes = Lanes::default();
+    let push =
+        |lanes: &mut Lanes<FlowKey>, client| lanes.push(of(FILES, client), of(FILES, client));
+    push(&mut lanes, 1);
+    let (_, long) = lanes.pop(0).unwrap();
+    (0..1000).for_each(|_| push(&mut lanes, 2));
+    lanes.done(long, 10_000_000);
+    for newcomer in [3, 4] {
+        push(&mut lanes, newcomer);
+        let served = serve(&mut lanes, 50, |_| 10_000);
+        assert_eq!(count(&served, of(FILES, newcomer)), 1, "{served:?}");
+    }
+    // The client of the long job has had more than any of them.
+    push(&mut lanes, 1);
+    let served = serve(&mut lanes, 50, |_| 10_000);
+    assert_eq!(count(&served, of(FILES, 1)), 0, "{served:?}");
+}
+
+/// New clients that begin where the last ones did would be the next ones for ever.
+#[test]
+fn a_client_with_many_jobs_has_its_share_beside_new_ones_that_come_all_the_time() {
+    let mut lanes = Lanes::default();
+    let job = |client| of(FILES, client);
+    (0..2).for_each(|_| lanes.push(job(0), job(0)));
+    (1..11).for_each(|client| lanes.push(job(client), job(client)));
+    let mut own = 0;
+    for next in 11..3_000_u32 {
+        let (flow, charge) = lanes.pop(0).unwrap();
+        let took_us = if flow == job(0) { 1_000 } else { 10_000 };
+        lanes.done(charge, took_us);
+        if flow == job(0) {
+            own += 1;
+            lanes.push(flow, flow);
+        } else {
+            // Numbers of clients that have left come again.
+            let newcomer = job(1 + (next % 250) as u8);
+            lanes.push(newcomer, newcomer);
+        }
+    }
+    // An equal share of the time is ten jobs for each ten of the others.
+    assert!((1_000..2_000).contains(&own), "{own}");
+}
+
 #[test]
 fn time_is_shared_and_not_the_number_of_jobs() {
     let mut lanes = Lanes::default();

@@ -44,6 +44,16 @@ impl Workers {
         lock(control).offer(now_us, flow.lane, ahead)
     }
 
+    /// A job is about to be queued that cannot be refused. If it is the first one, those that come after it are
+    /// not to take the time before it for a stall.
+    pub(super) fn note_unoffered(&self, now_us: u64, flow: FlowKey) {
+        if let Some(control) = &self.control
+            && self.queue.ahead(flow).jobs == 0
+        {
+            lock(control).comes_first(now_us, flow.lane);
+        }
+    }
+
     /// Queues a job in a queue that was full, in the place of one of the client that has most. Gives it back if
     /// none has more.
     #[cold]
@@ -61,6 +71,7 @@ impl Workers {
         };
         self.stats.queue_depth.sub(1);
         self.stats.queue_full.add(1);
+        self.stats.queue_full_over_share.add(1);
         self.stats.refused_over_share.add(1);
         let retry_after_s = self.retry_after_full_s(self.flow(&other), job.queued_us);
         other.work.refuse(retry_after_s);

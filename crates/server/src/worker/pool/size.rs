@@ -13,6 +13,7 @@ use crate::worker::job::Job;
 use crate::worker::job_queue::source::JobSource;
 use crate::worker::meter::Meter;
 use crate::worker::peaks::PeaksTaken;
+use crate::worker::resizer::EarlyLook;
 
 impl Workers {
     /// Changes the number of workers, 1 or more: those that are missing start now, those that are too
@@ -81,6 +82,21 @@ impl Workers {
     /// Whether workers keep connections that wait for their clients.
     pub(crate) fn keeps_connections(&self) -> bool {
         self.holders.is_some()
+    }
+
+    /// Whom to wake for a job that has to wait.
+    pub(crate) fn set_early_look(&self, early: &Arc<EarlyLook>) {
+        let _ = self.early.set(Arc::clone(early)); // once
+    }
+
+    /// A job was queued. If no worker is free for it, and sizes are looked at rarely, they are now.
+    pub(super) fn look_early(&self) {
+        if let Some(early) = self.early.get()
+            && early.is_wanted()
+            && !self.queue.has_free_workers()
+        {
+            early.begin();
+        }
     }
 
     /// What the workers do, if their number changes.

@@ -248,6 +248,7 @@ impl<H: Handler> WorkerThread<H> {
         let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_busy();
         thread.refusing = served.refusing.take();
+        served.memory = None;
         connection.transport_mut().move_to_thread();
         let serve = AssertUnwindSafe(|| serve_while_held(connection, thread, &hold));
         let left = catch_unwind(serve);
