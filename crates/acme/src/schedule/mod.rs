@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   events (past tense)                              orders (imperative)
-//!   loaded · registered · ordered · issued     ──►   Register · Order · Inquire · Wait
-//!   failed · inquired · inquiry_failed · passed
+//!   loaded · registered · ordering · finalized ──►   Register · Order · Inquire · Wait
+//!   granted · issued · order_refused · failed
+//!   inquired · inquiry_failed · passed
 //! ```
 //!
 //! Each name has a certificate of its own, so that a name that fails does not keep the others from
@@ -113,8 +114,26 @@ struct Name {
     attempts: Attempts,
     /// An order is under way: to go on with it is no new one.
     is_ordered: bool,
-    /// It had a certificate at some time.
+    /// How far that order is.
+    #[serde(default)]
+    progress: Progress,
+    /// How often it was refused since its certificate may exist.
+    #[serde(default)]
+    refusals: u32,
+    /// A certificate was issued for it at some time.
     is_known: bool,
+}
+
+/// How far an order is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Progress {
+    #[default]
+    Validation,
+    /// The authority issues a certificate, or has issued it.
+    Finalized,
+    /// It has issued it.
+    Granted,
 }
 
 impl Schedule {
@@ -175,10 +194,46 @@ impl Schedule {
         }
     }
 
+    /// An order is finalized: its certificate may exist from now on.
+    pub fn finalized(&mut self, name: &str) {
+        if let Some(it) = self.names.get_mut(name) {
+            it.progress = it.progress.max(Progress::Finalized);
+        }
+    }
+
+    /// The authority has issued the certificate of an order. It counts, whether it can be had or not.
+    pub fn granted(&mut self, name: &str, now: UnixTime) {
+        let Some(it) = self.names.get_mut(name) else {
+            return;
+        };
+        if it.progress == Progress::Granted {
+            return;
+        }
+        it.progress = Progress::Granted;
+        if !it.is_known {
+            it.is_known = true;
+            self.ledger.add(Event::FirstCertificate, name, now);
+        }
+        self.ledger.add(Event::Certificate, name, now);
+    }
+
+    /// The authority refuses to go on with an order, or its certificate cannot be used. Returns whether it is
+    /// to be asked again: not without end, since it may refuse for good.
+    pub fn order_refused(&mut self, name: &str) -> bool {
+        let Some(it) = self.names.get_mut(name) else {
+            return false;
+        };
+        if it.progress == Progress::Validation {
+            return false;
+        }
+        it.refusals = it.refusals.saturating_add(1);
+        it.refusals < limits::REFUSALS_OF_ORDER
+    }
+
     /// The order of a name is over, and there is none to go on with.
     pub fn order_ended(&mut self, name: &str) {
         if let Some(it) = self.names.get_mut(name) {
-            it.is_ordered = false;
+            it.order_ended();
         }
     }
 
@@ -187,14 +242,11 @@ impl Schedule {
         let jitter = (self.draw)();
         self.authority = Attempts::default();
         self.is_inquiry_next = false;
+        self.granted(name, now);
         let Some(it) = self.names.get_mut(name) else {
             return;
         };
-        if !it.is_known {
-            self.ledger.add(Event::FirstCertificate, name, now);
-        }
-        self.ledger.add(Event::Certificate, name, now);
-        it.is_ordered = false;
+        it.order_ended();
         it.attempts = Attempts::default();
         it.tried_at = UnixTime::default();
         it.inquire_at = now;
@@ -371,7 +423,6 @@ impl Schedule {
             .max(it.attempts.next)
             .max(self.authority.next)
             .max(self.ledger.has_room())
-            .max(self.certificate_at(name, it))
             .max(allows(
                 limits::FAILED_VALIDATIONS,
                 Event::FailedValidation,
@@ -379,6 +430,9 @@ impl Schedule {
             ));
         if !it.is_ordered {
             at = at.max(allows(limits::ORDERS, Event::Order, &|_| true));
+        }
+        if it.progress != Progress::Granted {
+            at = at.max(self.certificate_at(name, it)); // otherwise it counts already
         }
         if !it.is_known {
             let limit = limits::FIRST_CERTIFICATES_OF_DOMAIN;
@@ -421,6 +475,12 @@ impl Attempts {
 }
 
 impl Name {
+    fn order_ended(&mut self) {
+        self.is_ordered = false;
+        self.progress = Progress::default();
+        self.refusals = 0;
+    }
+
     fn has(&mut self, validity: Validity, jitter: f64) {
         self.validity = Some(validity);
         self.life = validity.life();
