@@ -5,9 +5,14 @@
 
 use std::time::Duration;
 
+use crate::UnixTime;
+
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A clock that shows an earlier time has not been set since the machine started: this program did not exist.
+pub(super) const CLOCK_IS_SET: UnixTime = UnixTime(1_735_689_600); // 2025-01-01
 
 /// So many in a while.
 #[derive(Clone, Copy, Debug)]

@@ -96,6 +96,9 @@ struct Attempts {
     failures: u32,
     /// Not before.
     next: UnixTime,
+    /// How long that was ahead when it failed.
+    #[serde(default)]
+    pause: Duration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -330,24 +333,13 @@ impl Schedule {
 
     /// Time has passed: what is to be done now?
     pub fn passed(&mut self, now: UnixTime) -> Step {
-        self.ledger.passed(now);
-        let latest = now.plus(limits::PAUSE_MAX);
-        let look_again = latest.plus(Duration::from_secs(1));
-        let names = self.names.values_mut();
-        for attempts in names
-            .map(|it| &mut it.attempts)
-            .chain([&mut self.authority])
-        {
-            // The clock was set back.
-            attempts.next = attempts.next.min(latest);
+        if now >= limits::CLOCK_IS_SET {
+            self.clock_is(now);
         }
-        for name in self.names.values_mut() {
-            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
-            name.tried_at = name.tried_at.min(now);
-        }
+        // A clock that was not set may be right at any time: what lies ahead is looked at again.
+        let look_again = now.plus(limits::PAUSE_MAX + Duration::from_secs(1));
         let orders = self.names.iter().map(|(name, it)| {
             let urgency = it.validity.map_or(UnixTime(0), |validity| validity.to);
-            // A clock that was not set may be right at any time: what lies ahead is looked at again.
             let at = self.order_at(name, it).min(look_again);
             (at.max(now), it.tried_at, urgency, name)
         });
@@ -402,6 +394,17 @@ impl Schedule {
     pub fn renew_at(&self, name: &str) -> Option<UnixTime> {
         let it = self.names.get(name)?;
         it.validity.map(|_| it.renew_at)
+    }
+
+    /// The clock may have been set since anything happened: nothing waits for longer because of that.
+    fn clock_is(&mut self, now: UnixTime) {
+        self.ledger.passed(now);
+        self.authority.clock_is(now);
+        for name in self.names.values_mut() {
+            name.attempts.clock_is(now);
+            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
+            name.tried_at = name.tried_at.min(now);
+        }
     }
 
     fn names_are(&mut self, names: &[String]) {
@@ -470,7 +473,17 @@ impl Attempts {
         let pause = doubled.min(pause.longest).mul_f64(0.75 + jitter / 2.0);
         self.failures = self.failures.saturating_add(1);
         let pause = pause.max(retry_after.unwrap_or_default());
-        self.next = now.plus(pause.min(limits::PAUSE_MAX));
+        self.pause = pause.min(limits::PAUSE_MAX);
+        self.next = now.plus(self.pause);
+    }
+
+    /// A pause that began by a clock that was wrong is no longer, and no shorter, than it should be.
+    fn clock_is(&mut self, now: UnixTime) {
+        let latest = now.plus(self.pause);
+        let was_not_set = self.failures > 0 && self.next < limits::CLOCK_IS_SET;
+        if self.next > latest || was_not_set {
+            self.next = latest;
+        }
     }
 }
 

@@ -77,18 +77,50 @@ fn renewal_is_in_the_window_that_the_authority_suggests_and_drawn_once() {
     assert_eq!(it.passed(START), Step::Wait(after(START, DAY_S)));
 }
 
+/// The machine has started, and does not know the time yet.
+const NOT_SET: UnixTime = UnixTime(60);
+
 #[test]
 fn what_counts_towards_a_limit_is_remembered_though_the_clock_was_not_set_for_a_moment() {
-    let mut ledger = Ledger::default();
+    let mut it = registered(&["a"]);
     for _ in 0..limits::ORDERS.count {
-        ledger.add(Event::Order, "a", START);
+        it.ledger.add(Event::Order, "a", START);
     }
-    let allows = |ledger: &Ledger| ledger.allows(limits::ORDERS, Event::Order, |_| true);
-    let at = allows(&ledger);
+    let at = it.next_try(Some("a"));
     assert!(at > START);
-    ledger.passed(UnixTime(60)); // the machine has started, and does not know the time yet
-    ledger.passed(START);
-    assert_eq!(allows(&ledger), at);
+    it.passed(NOT_SET);
+    it.passed(START);
+    assert_eq!(it.next_try(Some("a")), at);
+}
+
+#[test]
+fn a_pause_is_no_longer_because_the_clock_was_ahead() {
+    let ahead = after(START, 10_000 * DAY_S);
+    for (reason, waits) in [(Reason::Unreachable, 60), (Reason::Refused, 300)] {
+        let mut it = registered(&["a"]);
+        it.failed(Some("a"), reason, None, ahead);
+        let until = after(START, waits);
+        assert_eq!(it.passed(START), Step::Wait(until), "{reason:?}");
+        assert_eq!(it.passed(after(START, 9)), Step::Wait(until), "{reason:?}");
+        assert_eq!(it.passed(until), order("a"), "{reason:?}");
+    }
+}
+
+#[test]
+fn a_pause_is_no_shorter_because_the_clock_was_not_set() {
+    let said = Some(Duration::from_secs(9000));
+    let until = after(START, 9000);
+    // It was not set when the authority said it.
+    let mut it = registered(&["a"]);
+    it.failed(Some("a"), Reason::RateLimited, said, NOT_SET);
+    assert_eq!(it.passed(START), Step::Wait(until));
+    assert_eq!(it.passed(after(START, 9)), Step::Wait(until));
+    assert_eq!(it.passed(until), order("a"));
+    // It was not set for a moment after that, and the pause is longer than a week of that time.
+    let mut it = registered(&["a"]);
+    it.failed(Some("a"), Reason::RateLimited, said, START);
+    assert!(matches!(it.passed(NOT_SET), Step::Wait(_)));
+    assert_eq!(it.passed(after(START, 9)), Step::Wait(until));
 }
 
 #[test]
