@@ -194,7 +194,7 @@ impl Tls {
         let (certificates, tickets) = match look {
             Look::IfChanged => {
                 self.tickets.rotate();
-                let certificates = certificates.and_then(CertificateFiles::refresh);
+                let certificates = certificates.map(CertificateFiles::refresh);
                 (certificates, tickets.and_then(TicketFiles::refresh))
             }
             Look::Anew => {
@@ -202,21 +202,18 @@ impl Tls {
                 (certificates, tickets.map(TicketFiles::reload))
             }
         };
-        if let Some(result) = certificates {
-            self.say("certificates", result);
+        let certificates = certificates.unwrap_or_default();
+        for error in &certificates.errors {
+            tracing::error!("certificates of before stay in service: {error}");
         }
-        if let Some(result) = tickets {
-            self.say("ticket keys", result);
+        if certificates.is_any {
+            tracing::info!("certificates taken up again");
+            self.warn();
         }
-    }
-
-    fn say(&self, what: &str, result: Result<(), TlsError>) {
-        match result {
-            Ok(()) => {
-                tracing::info!("{what} taken up again");
-                self.warn();
-            }
-            Err(error) => tracing::error!("{what} of before stay in service: {error}"),
+        match tickets {
+            Some(Ok(())) => tracing::info!("ticket keys taken up again"),
+            Some(Err(error)) => tracing::error!("ticket keys of before stay in service: {error}"),
+            None => {}
         }
     }
 

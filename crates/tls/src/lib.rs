@@ -52,7 +52,7 @@ pub use certificates::Certificates;
 pub use client::{TlsClient, TlsClientOptions, TlsConnector, Trust};
 pub use counters::HandshakeCounts;
 pub use error::TlsError;
-pub use files::{CertificateFiles, CertificatePair, ChangedFiles};
+pub use files::{CertificateFiles, CertificatePair, ChangedFiles, TakenUp};
 pub use layer::TlsLayer;
 pub use profile::{KeyExchange, Profile};
 pub use self_signed::{challenge_certificate, self_signed};
