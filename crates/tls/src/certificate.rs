@@ -16,6 +16,8 @@ use crate::x509;
 /// Renewal is overdue when a certificate has so little time left: authorities renew those of 90 days
 /// with 30 days left.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The same as a part of its life, if that is less: those of days are renewed at two thirds, too.
+const EXPIRES_SOON_PART: u32 = 6;
 
 /// A certificate, its chain, and its key.
 #[derive(Clone, Debug)]
@@ -168,8 +170,10 @@ impl Certificate {
         {
             return Some(format!("{label}: not valid for another {}", days(until)));
         }
-        let left = self.not_after.duration_since(now).unwrap_or_default();
-        (left < EXPIRES_SOON).then(|| format!("{label}: expires in {}", days(left)))
+        let until_end = |from| self.not_after.duration_since(from).unwrap_or_default();
+        let (left, life) = (until_end(now), until_end(self.not_before));
+        (left < EXPIRES_SOON.min(life / EXPIRES_SOON_PART))
+            .then(|| format!("{label}: expires in {}", days(left)))
     }
 
     pub(crate) fn is_rsa(&self) -> bool {

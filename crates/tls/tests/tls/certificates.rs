@@ -100,8 +100,32 @@ fn expired_and_early_ones_are_served_with_a_warning() {
         warning.starts_with("c.pem: not valid for another "),
         "{warning}"
     );
-    let warning = valid(now - day, now + day).unwrap();
+    let warning = valid(now - 60 * day, now + day).unwrap();
     assert!(warning.starts_with("c.pem: expires in 2"), "{warning}");
+}
+
+#[test]
+fn what_is_soon_for_a_certificate_follows_its_life() {
+    let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
+    for (life, soon) in [
+        (90_u32 * 24, 7_u32 * 24),
+        (42 * 24, 7 * 24),
+        (6 * 24, 24),
+        (24, 4),
+        (6, 1),
+    ] {
+        let (chain, key) = pem(&["a"], |params| {
+            params.not_before = now.into();
+            params.not_after = (now + life * hour).into();
+        });
+        let certificate = load(&chain, &key).unwrap();
+        let end = certificate.not_after();
+        let minute = Duration::from_secs(60);
+        let before = certificate.warning(end - soon * hour - minute);
+        assert_eq!(before, None, "{life} hours");
+        let warning = certificate.warning(end - soon * hour + minute).unwrap();
+        assert!(warning.starts_with("c.pem: expires in "), "{warning}");
+    }
 }
 
 /// Which of these a client gets that asks for a name and trusts only that one.
