@@ -12,6 +12,7 @@ use rustls::{InconsistentKeys, SignatureAlgorithm};
 use crate::error::{TlsError, read};
 use crate::profile;
 use crate::x509;
+use crate::{Warning, WarningKind};
 
 /// Renewal is overdue when a certificate has so little time left: authorities renew those of 90 days
 /// with 30 days left.
@@ -157,23 +158,25 @@ impl Certificate {
 
     /// What an operator should know of it: clients will refuse it, or soon.
     #[must_use]
-    pub fn warning(&self, now: SystemTime) -> Option<String> {
-        let label = &self.label;
+    pub fn warning(&self, now: SystemTime) -> Option<Warning> {
+        let warning = |kind, text: String| Some(Warning::new(kind, &self.label, &text));
         if let Ok(since) = now.duration_since(self.not_after) {
-            return Some(format!(
-                "{label}: expired {} ago; clients refuse it",
-                days(since)
-            ));
+            let text = format!("expired {} ago; clients refuse it", days(since));
+            return warning(WarningKind::Expired, text);
         }
         if let Ok(until) = self.not_before.duration_since(now)
             && !until.is_zero()
         {
-            return Some(format!("{label}: not valid for another {}", days(until)));
+            let text = format!("not valid for another {}", days(until));
+            return warning(WarningKind::NotYetValid, text);
         }
         let until_end = |from| self.not_after.duration_since(from).unwrap_or_default();
         let (left, life) = (until_end(now), until_end(self.not_before));
-        (left < EXPIRES_SOON.min(life / EXPIRES_SOON_PART))
-            .then(|| format!("{label}: expires in {}", days(left)))
+        if left < EXPIRES_SOON.min(life / EXPIRES_SOON_PART) {
+            let text = format!("expires in {}", days(left));
+            return warning(WarningKind::ExpiresSoon, text);
+        }
+        None
     }
 
     pub(crate) fn is_rsa(&self) -> bool {

@@ -9,7 +9,7 @@ use loadline_base::sorting::sort_by_key;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::Certificate;
+use crate::{Certificate, Warning};
 
 /// The protocol of a challenge, by which an authority finds out whether a name is this server's.
 pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
@@ -82,8 +82,7 @@ impl Certificates {
 
     /// What an operator should know of those in service.
     #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
-        let now = SystemTime::now();
+    pub fn warnings(&self, now: SystemTime) -> Vec<Warning> {
         let current = self.current();
         (current.all.iter().filter_map(|it| it.warning(now))).collect()
     }

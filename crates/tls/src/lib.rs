@@ -44,6 +44,7 @@ mod server;
 mod sessions;
 mod shared;
 mod tickets;
+mod warning;
 mod x509;
 
 pub use authorities::{Authorities, ClientCertificates};
@@ -58,3 +59,4 @@ pub use profile::{KeyExchange, Profile};
 pub use self_signed::{challenge_certificate, self_signed};
 pub use server::{HANDSHAKES_MAX, TlsOptions, TlsServer};
 pub use tickets::{TicketFiles, Tickets};
+pub use warning::{Warning, WarningKind};
