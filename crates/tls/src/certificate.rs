@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{InconsistentKeys, SignatureAlgorithm};
+use rustls::{InconsistentKeys, SignatureScheme};
 
 use crate::error::{TlsError, read};
 use crate::profile;
@@ -19,6 +19,15 @@ use crate::{Warning, WarningKind};
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The same as a part of its life, if that is less: those of days are renewed at two thirds, too.
 const EXPIRES_SOON_PART: u32 = 6;
+
+/// The kinds of keys, by one of the ways in which each signs: smaller and quicker ones first.
+const KINDS: [SignatureScheme; 5] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+];
 
 /// A certificate, its chain, and its key.
 #[derive(Clone, Debug)]
@@ -179,8 +188,14 @@ impl Certificate {
         None
     }
 
-    pub(crate) fn is_rsa(&self) -> bool {
-        self.key.key.algorithm() == SignatureAlgorithm::RSA
+    pub(crate) fn is_valid_at(&self, now: SystemTime) -> bool {
+        (self.not_before..self.not_after).contains(&now)
+    }
+
+    /// Its key's kind, smaller and quicker ones first. Of those of the same kind clients take all or none.
+    pub(crate) fn kind(&self) -> usize {
+        let signs_by = |scheme: &SignatureScheme| self.key.key.choose_scheme(&[*scheme]).is_some();
+        KINDS.iter().position(signs_by).unwrap_or(KINDS.len())
     }
 }
 

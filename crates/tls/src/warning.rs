@@ -21,6 +21,8 @@ pub enum WarningKind {
     NotYetValid,
     /// It expires soon.
     ExpiresSoon,
+    /// No client gets it: others are for its names.
+    Unused,
 }
 
 impl Warning {

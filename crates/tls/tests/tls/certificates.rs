@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use loadline_proto::Layer as _;
 use loadline_tls::{
     Authorities, Certificate, Certificates, Profile, TlsClient, TlsClientOptions, TlsOptions,
-    TlsServer, Trust, WarningKind,
+    TlsServer, Trust, Warning, WarningKind,
 };
-use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize};
 
 use crate::pair::{Pair, certificate, trusting};
 
@@ -210,6 +210,71 @@ fn rsa_beside_ecdsa() {
         let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
         assert!(is_served(&server, seen, "localhost"));
     }
+}
+
+/// One for `localhost` that is valid between these days from now.
+fn lasting(key: &KeyPair, label: &str, from: i64, to: i64) -> Certificate {
+    let at = |days: i64| {
+        let time = Duration::from_secs(days.unsigned_abs() * 24 * 3600);
+        match days < 0 {
+            true => SystemTime::now() - time,
+            false => SystemTime::now() + time,
+        }
+    };
+    let (chain, key) = signed_by(key, &["localhost"], |params| {
+        (params.not_before, params.not_after) = (at(from).into(), at(to).into());
+    });
+    Certificate::from_pem((label, chain.as_bytes()), ("k.pem", key.as_bytes())).unwrap()
+}
+
+#[test]
+fn of_certificates_for_the_same_name_the_one_that_lasts_longest_is_served() {
+    let keys = [(), ()].map(|()| KeyPair::generate().unwrap());
+    // The second one is served, whatever the order.
+    for (other, served) in [
+        ((-60, -1), (-1, 30)),
+        ((1, 90), (-1, 30)),
+        ((-60, 20), (-1, 30)),
+        ((1, 90), (1, 99)),
+    ] {
+        let other = lasting(&keys[0], "other.pem", other.0, other.1);
+        let served = lasting(&keys[1], "served.pem", served.0, served.1);
+        for all in [[&other, &served], [&served, &other]] {
+            let certificates = Arc::new(Certificates::new(all.map(Certificate::clone).to_vec()));
+            let unused = certificates.warnings(SystemTime::now()).into_iter();
+            let mut unused = unused.filter(|it| it.kind == WarningKind::Unused);
+            let warning = unused.next().unwrap();
+            assert_eq!(warning.label, "other.pem", "{warning}");
+            assert!(unused.next().is_none(), "the other one is served");
+            if served.warning(SystemTime::now()).is_none() {
+                let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+                assert!(is_served(&server, &served, "localhost"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pair_that_some_client_gets_is_none_to_be_warned_of() {
+    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    let localhost = [KeyPair::generate().unwrap(), p384, rsa];
+    let mut all: Vec<_> = (localhost.iter().zip(1..))
+        .map(|(key, days)| lasting(key, "localhost.pem", -30, days * 30))
+        .collect();
+    all.push(certificate(&["localhost", "www.localhost"])); // for one of its names
+    let unused = |all: &[Certificate]| {
+        let warnings = Certificates::new(all.to_vec()).warnings(SystemTime::now());
+        let is_unused = |it: &&Warning| it.kind == WarningKind::Unused;
+        warnings.iter().filter(is_unused).count()
+    };
+    assert_eq!(unused(&all[1..]), 0);
+    assert_eq!(unused(&all), 1, "the first one ends before the last one");
+    // One without a name is for clients that ask for none, if it is the first.
+    let address = certificate(&["127.0.0.1"]);
+    let other = certificate(&["localhost"]);
+    assert_eq!(unused(&[address.clone(), other.clone()]), 0);
+    assert_eq!(unused(&[other, address]), 1);
 }
 
 #[test]
