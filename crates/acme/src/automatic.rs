@@ -15,7 +15,7 @@ use loadline_tls::{Authorities, Certificate, Certificates};
 use crate::authority::{Authority, Wanted};
 use crate::challenges::{Method01, Shown, Tokens};
 use crate::failed::{Failed, Why};
-use crate::https::Http;
+use crate::https::{Http, is_url};
 use crate::schedule::{Draw, Schedule, Step, Validity};
 use crate::state_dir::StateDir;
 use crate::{AcmeError, ExternalAccount, Reason, UnixTime};
@@ -92,12 +92,16 @@ impl Automatic {
     /// these certificates and tokens.
     ///
     /// # Errors
-    /// The state directory cannot be used, or the terms are to be agreed to.
+    /// The URL of the directory is none, the state directory cannot be used, or the terms are to be agreed
+    /// to.
     pub fn open(
         options: AcmeOptions,
         certificates: &Arc<Certificates>,
         tokens: &Tokens,
     ) -> Result<Self, AcmeError> {
+        if !is_url(&options.directory) {
+            return Err(AcmeError::Directory(options.directory)); // the library would panic, each time
+        }
         let authority = Authority {
             http: Http::new(&options.trusted)?,
             state: StateDir::open(&options.folder, &options.directory)?,
@@ -482,7 +486,7 @@ mod tests {
         let options = AcmeOptions {
             email: "ada@example.org".into(),
             names: vec!["example.org".into()],
-            directory: "https://".into(),
+            directory: "https://127.0.0.1:1/".into(),
             trusted: Authorities::one(own.der()).unwrap(),
             folder: folder.join("acme"),
             terms_agreed: true,
@@ -506,7 +510,7 @@ mod tests {
         it.turn(start);
         let after = report(&it);
         assert_eq!(after.failures, 1);
-        let expected = "https://: a panic: on purpose";
+        let expected = "https://127.0.0.1:1/: a panic: on purpose";
         assert_eq!(after.last_error, expected);
         let next = it.turn(start);
         assert!(next > start, "a pause before the next try");
