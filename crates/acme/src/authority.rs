@@ -55,6 +55,15 @@ pub(crate) struct Wanted<'a> {
     pub(crate) show: &'a Show<'a>,
 }
 
+/// An order under way.
+pub(crate) struct UnderWay {
+    order: Order,
+    /// Of its certificate.
+    key: String,
+    /// How long it is waited for.
+    until: Instant,
+}
+
 pub(crate) type Show<'a> = dyn Fn(Method01, &str, &str, &[u8]) -> Result<Shown, Failed> + 'a;
 
 impl Authority {
@@ -103,46 +112,71 @@ impl Authority {
         self.state.remove(&order_file(name))
     }
 
-    /// Orders a certificate, or goes on with the order of one: its key and the certificates, in PEM. What is
-    /// shown meanwhile has to stay as long as the order is under way: the authority looks when it likes.
-    pub(crate) fn obtain(
+    /// Orders a certificate, or goes on with the order of one, until there is nothing left to do but to
+    /// wait for it. What is shown meanwhile has to stay as long as the order is under way: the authority
+    /// looks when it likes.
+    pub(crate) fn finalize(
         &self,
         wanted: &Wanted<'_>,
         shown: &mut Vec<Shown>,
-    ) -> Result<String, Failed> {
-        let (mut order, key) = self.order(wanted)?;
-        let mut has_answered = false;
+    ) -> Result<UnderWay, Failed> {
+        let (order, key) = self.order(wanted)?;
         let until = Instant::now() + ORDER_TIMEOUT;
+        let mut it = UnderWay { order, key, until };
+        let mut has_answered = false;
         loop {
-            match order.state().status {
+            let status = it.order.state().status;
+            match status {
                 OrderStatus::Pending if !has_answered => {
-                    self.answer_challenges(&mut order, wanted, shown)?;
+                    self.answer_challenges(&mut it.order, wanted, shown)?;
                     has_answered = true;
                 }
+                OrderStatus::Pending => {}
                 OrderStatus::Ready => {
-                    self.ask(order.finalize_csr(&request(wanted.name, &key)?))?;
-                    if order.state().status == OrderStatus::Valid {
+                    self.ask(it.order.finalize_csr(&request(wanted.name, &it.key)?))?;
+                    if it.order.state().status != OrderStatus::Ready {
                         continue;
                     }
                 }
-                OrderStatus::Valid => {
-                    let chain = self.ask(order.certificate())?;
-                    let chain = chain.ok_or_else(Failed::not_yet)?;
-                    return Ok(format!("{key}{chain}"));
-                }
-                OrderStatus::Invalid => return Err(self.why_invalid(&mut order)),
-                OrderStatus::Pending | OrderStatus::Processing => {}
+                OrderStatus::Processing | OrderStatus::Valid => return Ok(it),
+                OrderStatus::Invalid => return Err(self.why_invalid(&mut it.order)),
             }
-            let pause = self.http.take_retry_after().unwrap_or(self.look_every);
-            if pause > until.saturating_duration_since(Instant::now()) {
-                return Err(Failed {
-                    retry_after: Some(pause),
-                    ..Failed::not_yet()
-                });
-            }
-            thread::sleep(pause.clamp(self.look_every, LOOK_MOST));
-            self.ask(order.refresh())?;
+            self.look_again(&mut it)?;
         }
+    }
+
+    /// Waits until the authority has issued the certificate of a finalized order.
+    pub(crate) fn wait_until_valid(&self, it: &mut UnderWay) -> Result<(), Failed> {
+        loop {
+            let status = it.order.state().status;
+            match status {
+                OrderStatus::Valid => return Ok(()),
+                OrderStatus::Invalid => return Err(self.why_invalid(&mut it.order)),
+                OrderStatus::Pending | OrderStatus::Ready | OrderStatus::Processing => {}
+            }
+            self.look_again(it)?;
+        }
+    }
+
+    /// The certificate of an order that is valid: its key and the certificates, in PEM.
+    pub(crate) fn download(&self, it: &mut UnderWay) -> Result<String, Failed> {
+        let chain = self.ask(it.order.certificate())?;
+        let chain = chain.ok_or_else(Failed::not_yet)?;
+        Ok(format!("{}{chain}", it.key))
+    }
+
+    /// Looks at an order after a pause.
+    fn look_again(&self, it: &mut UnderWay) -> Result<(), Failed> {
+        let pause = self.http.take_retry_after().unwrap_or(self.look_every);
+        if pause > it.until.saturating_duration_since(Instant::now()) {
+            return Err(Failed {
+                retry_after: Some(pause),
+                ..Failed::not_yet()
+            });
+        }
+        thread::sleep(pause.clamp(self.look_every, LOOK_MOST));
+        self.ask(it.order.refresh())?;
+        Ok(())
     }
 
     /// When it wants a certificate renewed; and when it may be asked again.

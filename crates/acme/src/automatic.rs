@@ -15,7 +15,7 @@ use loadline_tls::{Authorities, Certificate, Certificates};
 use crate::authority::{Authority, Wanted};
 use crate::challenges::{Method01, Shown, Tokens};
 use crate::failed::{Failed, Why};
-use crate::https::Http;
+use crate::https::{Http, is_url};
 use crate::schedule::{Draw, Schedule, Step, Validity};
 use crate::state_dir::StateDir;
 use crate::{AcmeError, ExternalAccount, Reason, UnixTime};
@@ -92,12 +92,16 @@ impl Automatic {
     /// these certificates and tokens.
     ///
     /// # Errors
-    /// The state directory cannot be used, or the terms are to be agreed to.
+    /// The URL of the directory is none, the state directory cannot be used, or the terms are to be agreed
+    /// to.
     pub fn open(
         options: AcmeOptions,
         certificates: &Arc<Certificates>,
         tokens: &Tokens,
     ) -> Result<Self, AcmeError> {
+        if !is_url(&options.directory) {
+            return Err(AcmeError::Directory(options.directory)); // the library would panic, each time
+        }
         let authority = Authority {
             http: Http::new(&options.trusted)?,
             state: StateDir::open(&options.folder, &options.directory)?,
@@ -250,7 +254,11 @@ impl Automatic {
             show: &show,
         };
         let shown = self.shown.entry(name.to_owned()).or_default();
-        let pem = self.authority.obtain(&wanted, shown)?;
+        let mut order = self.authority.finalize(&wanted, shown)?;
+        self.schedule.finalized(name);
+        self.authority.wait_until_valid(&mut order)?;
+        self.schedule.granted(name, now);
+        let pem = self.authority.download(&mut order)?;
         let certificate = self.checked(name, pem.as_bytes())?;
         let kept = self.authority.state.write(&file(name), pem.as_bytes());
         kept.map_err(Failed::of_file)?;
@@ -297,7 +305,7 @@ impl Automatic {
         };
         let mut is_forgotten = true;
         if let Some(name) = name
-            && !failed.keeps_order
+            && !self.keeps_order(name, failed)
         {
             self.schedule.order_ended(name);
             self.shown.remove(name);
@@ -328,6 +336,13 @@ impl Automatic {
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
+    }
+
+    /// Whether the order of a name is gone on with after a failure. One whose certificate may exist is, a few
+    /// times: the key is nowhere else.
+    fn keeps_order(&mut self, name: &str, failed: &Failed) -> bool {
+        let is_refused = failed.why == Why::Failed(Reason::Refused);
+        failed.keeps_order || (is_refused && self.schedule.order_refused(name))
     }
 
     /// Says of each certificate that ends before another one may be ordered, once.
@@ -471,7 +486,7 @@ mod tests {
         let options = AcmeOptions {
             email: "ada@example.org".into(),
             names: vec!["example.org".into()],
-            directory: "https://".into(),
+            directory: "https://127.0.0.1:1/".into(),
             trusted: Authorities::one(own.der()).unwrap(),
             folder: folder.join("acme"),
             terms_agreed: true,
@@ -495,7 +510,7 @@ mod tests {
         it.turn(start);
         let after = report(&it);
         assert_eq!(after.failures, 1);
-        let expected = "https://: a panic: on purpose";
+        let expected = "https://127.0.0.1:1/: a panic: on purpose";
         assert_eq!(after.last_error, expected);
         let next = it.turn(start);
         assert!(next > start, "a pause before the next try");
@@ -504,6 +519,27 @@ mod tests {
         let after = report(&it);
         assert_eq!(after.failures, 2);
         assert_ne!(after.last_error, expected, "the authority was asked");
+    }
+
+    #[test]
+    fn a_step_that_panics_costs_no_certificate_that_may_exist() {
+        for is_finalized in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut it = unreachable(folder.path());
+            let (name, now) = ("example.org", UnixTime::now());
+            it.schedule.registered(true);
+            it.authority
+                .state
+                .write("example.org.order.json", b"{}")
+                .unwrap();
+            it.schedule.ordering(name, now);
+            if is_finalized {
+                it.schedule.finalized(name);
+            }
+            it.fault = Some(Fault::Step);
+            it.turn(now);
+            assert_eq!(it.authority.has_order(name), is_finalized);
+        }
     }
 
     #[test]

@@ -45,6 +45,12 @@ pub enum AcmeError {
         /// The directory.
         path: PathBuf,
     },
+    /// The URL of the authority's directory is none that can be asked.
+    #[error(
+        "{0}: not the URL of a directory; right would be https, a host without a user, and a port up to \
+         65535, if any"
+    )]
+    Directory(String),
     /// The terms are to be agreed to.
     #[error(
         "the authority's terms are at {0} ; right would be to read them and to give this option"
@@ -75,7 +81,7 @@ pub enum AcmeError {
 /// Why a request to an authority has no response that can be used.
 #[derive(Debug, Error)]
 pub(crate) enum HttpError {
-    #[error("{0}: not an https URL")]
+    #[error("{0}: not an https URL of a host and a port")]
     Url(String),
     #[error("{host}: {source}")]
     Io { host: String, source: io::Error },

@@ -91,7 +91,7 @@ impl Http {
     fn exchange(&self, request: &Request<Vec<u8>>) -> Result<Response<Vec<u8>>, HttpError> {
         self.take_retry_after(); // what an earlier response said is not about this one
         let uri = request.uri();
-        let (Some("https"), Some(name)) = (uri.scheme_str(), uri.host()) else {
+        let Some((name, port)) = host_and_port(uri) else {
             return Err(HttpError::Url(uri.to_string()));
         };
         let failed = |source| HttpError::Io {
@@ -99,7 +99,7 @@ impl Http {
             source,
         };
         let until = Instant::now() + TIMEOUT;
-        let socket = connect(name, uri.port_u16().unwrap_or(443), until).map_err(failed)?;
+        let socket = connect(name, port, until).map_err(failed)?;
         let stream = self.client.stream(bare(name), socket);
         let mut stream = stream.map_err(|source| HttpError::Tls {
             host: host(uri),
@@ -292,6 +292,22 @@ fn written(request: &Request<Vec<u8>>) -> Vec<u8> {
     head
 }
 
+/// Whether this is a URL that can be asked.
+pub(crate) fn is_url(text: &str) -> bool {
+    let uri = text.parse::<Uri>();
+    uri.is_ok_and(|uri| host_and_port(&uri).is_some())
+}
+
+/// Of an https URL without a user. `None`: it is none, or its port is none.
+fn host_and_port(uri: &Uri) -> Option<(&str, u16)> {
+    uri.scheme_str().filter(|scheme| *scheme == "https")?;
+    let host = uri.host().filter(|host| !host.is_empty())?;
+    match uri.authority()?.as_str().strip_prefix(host)? {
+        "" => Some((host, 443)),
+        rest => Some((host, rest.strip_prefix(':')?.parse().ok()?)),
+    }
+}
+
 /// The host with its port, if it has one.
 pub(crate) fn host(uri: &Uri) -> String {
     uri.authority()
@@ -342,6 +358,28 @@ mod tests {
             ("-1", None),
         ] {
             assert_eq!(duration(text, now), seconds.map(Duration::from_secs));
+        }
+    }
+
+    #[test]
+    fn urls_that_can_be_asked() {
+        for (text, expected) in [
+            ("https://a.example/dir", Some(("a.example", 443))),
+            ("HTTPS://a.example:14000/dir", Some(("a.example", 14000))),
+            ("https://[::1]:8443/", Some(("[::1]", 8443))),
+            ("https://a.example:99999/dir", None),
+            ("https://a.example:/dir", None),
+            ("https://user@a.example/dir", None),
+            ("https://user:443@a.example/dir", None),
+            ("http://a.example/dir", None),
+            ("/dir", None),
+        ] {
+            let uri: Uri = text.parse().unwrap();
+            assert_eq!(host_and_port(&uri), expected, "{text}");
+            assert_eq!(is_url(text), expected.is_some(), "{text}");
+        }
+        for text in ["https://", "https://a:1:2/dir", "https://[::1/dir"] {
+            assert!(!is_url(text), "{text}");
         }
     }
 

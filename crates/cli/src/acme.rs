@@ -56,6 +56,7 @@ pub(crate) fn open(
     };
     let automatic = Automatic::open(options, certificates, tokens).map_err(|error| {
         let option = match error {
+            AcmeError::Directory(_) => "--acme-directory",
             AcmeError::Terms(_) | AcmeError::TermsUnknown { .. } => "--acme-agree-to-terms",
             _ => "--acme-dir",
         };

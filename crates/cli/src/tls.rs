@@ -1,11 +1,12 @@
 //! TLS of `loadline serve`: certificates from files, of an authority or made here, taken up again when they
 //! change, and what the status page says of them.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use loadline_acme::{Automatic, Report, Tokens};
@@ -13,7 +14,7 @@ use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
     Authorities, CertificateFiles, CertificatePair, Certificates, ClientCertificates, Profile,
-    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, self_signed,
+    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
 };
 
 use crate::acme;
@@ -25,6 +26,8 @@ const DAY_S: u64 = 24 * 3600;
 
 /// How often files of certificates are looked at: a renewal is in service before anybody waits for it.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Between two warnings of the same kind for the same certificate.
+const WARN_EVERY: Duration = Duration::from_secs(DAY_S);
 /// After a panic the pause is so many times as long: the same bytes would panic again.
 const AFTER_PANIC: u32 = 30;
 
@@ -56,7 +59,12 @@ struct OfAuthority {
 struct Files {
     certificates: Option<CertificateFiles>,
     tickets: Option<TicketFiles>,
+    warned: Warned,
 }
+
+/// Which warnings were given, and when.
+#[derive(Default)]
+struct Warned(HashMap<(String, WarningKind), SystemTime>);
 
 /// Has certificates taken up again at once.
 #[derive(Clone)]
@@ -108,11 +116,10 @@ impl Tls {
             files: Arc::new(Mutex::new(Files {
                 certificates: of_files,
                 tickets,
+                warned: Warned::default(),
             })),
         };
-        if tls.automatic.is_none() {
-            tls.warn(); // one that is about to be renewed needs no warning
-        }
+        tls.warn(&mut tls.files().warned);
         Ok(Some(tls))
     }
 
@@ -183,18 +190,23 @@ impl Tls {
         }
     }
 
-    /// Looks at the files, and takes up what they have.
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the files, takes up what they have, and says what is wrong with what is in service.
     fn take_up(&self, look: Look) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files();
         let Files {
             certificates,
             tickets,
+            warned,
         } = &mut *files;
         let (certificates, tickets) = (certificates.as_mut(), tickets.as_mut());
         let (certificates, tickets) = match look {
             Look::IfChanged => {
                 self.tickets.rotate();
-                let certificates = certificates.and_then(CertificateFiles::refresh);
+                let certificates = certificates.map(CertificateFiles::refresh);
                 (certificates, tickets.and_then(TicketFiles::refresh))
             }
             Look::Anew => {
@@ -202,28 +214,50 @@ impl Tls {
                 (certificates, tickets.map(TicketFiles::reload))
             }
         };
-        if let Some(result) = certificates {
-            self.say("certificates", result);
+        let certificates = certificates.unwrap_or_default();
+        for error in &certificates.errors {
+            tracing::error!("certificates of before stay in service: {error}");
         }
-        if let Some(result) = tickets {
-            self.say("ticket keys", result);
+        if certificates.is_any {
+            tracing::info!("certificates taken up again");
+            *warned = Warned::default();
         }
+        match tickets {
+            Some(Ok(())) => tracing::info!("ticket keys taken up again"),
+            Some(Err(error)) => tracing::error!("ticket keys of before stay in service: {error}"),
+            None => {}
+        }
+        self.warn(warned);
     }
 
-    fn say(&self, what: &str, result: Result<(), TlsError>) {
-        match result {
-            Ok(()) => {
-                tracing::info!("{what} taken up again");
-                self.warn();
-            }
-            Err(error) => tracing::error!("{what} of before stay in service: {error}"),
+    fn warn(&self, warned: &mut Warned) {
+        if self.automatic.is_some() {
+            return; // one that is about to be renewed needs no warning
         }
-    }
-
-    fn warn(&self) {
-        for warning in self.certificates.warnings() {
+        let now = SystemTime::now();
+        for warning in warned.due(self.certificates.warnings(now), now) {
             tracing::warn!("{warning}");
         }
+    }
+}
+
+impl Warned {
+    /// Those that are to be given now, of all that there are: new ones, and each again after a day.
+    fn due(&mut self, all: Vec<Warning>, now: SystemTime) -> Vec<Warning> {
+        let before = std::mem::take(&mut self.0);
+        let mut due = Vec::new();
+        for warning in all {
+            let key = (warning.label.clone(), warning.kind);
+            let given = before.get(&key).copied().filter(|at| {
+                let apart = now.duration_since(*at);
+                apart.unwrap_or_else(|error| error.duration()) < WARN_EVERY
+            });
+            self.0.insert(key, given.unwrap_or(now));
+            if given.is_none() {
+                due.push(warning);
+            }
+        }
+        due
     }
 }
 
@@ -380,6 +414,36 @@ mod tests {
         );
         assert!(!defaults.early_data && defaults.handshakes_shared);
         assert_eq!(defaults.hsts_max_age_s, None);
+    }
+
+    #[test]
+    fn a_certificate_that_expires_meanwhile_is_warned_of_once_and_then_each_day() {
+        let (day, second) = (Duration::from_secs(DAY_S), Duration::from_secs(1));
+        let certificate = self_signed(&["localhost".to_owned()]).unwrap();
+        let end = certificate.not_after();
+        let certificates = Certificates::new(vec![certificate]);
+        let mut warned = Warned::default();
+        for (now, expected) in [
+            (end - 30 * day, None),
+            (end - 6 * day, Some("expires in 6 days")),
+            (end - 6 * day + second, None),
+            (end - 6 * day - second, None), // the clock was set back
+            (end - 5 * day, Some("expires in 5 days")),
+            (end - 4 * day - second, None),
+            (end - second, Some("expires in 0 hours")),
+            (end, Some("expired 0 hours ago")),
+            (end + day - second, None),
+            (end + day, Some("expired 24 hours ago")),
+        ] {
+            let due = warned.due(certificates.warnings(now), now);
+            let said = due.first().map(ToString::to_string);
+            assert_eq!(said.is_some(), expected.is_some(), "{said:?}, {expected:?}");
+            let (said, expected) = (said.unwrap_or_default(), expected.unwrap_or_default());
+            assert!(said.contains(expected), "{said}, {expected}");
+        }
+        // It was renewed, and the new one lasts.
+        assert!(warned.due(Vec::new(), end + day).is_empty());
+        assert!(warned.0.is_empty());
     }
 
     #[test]

@@ -7,15 +7,27 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{InconsistentKeys, SignatureAlgorithm};
+use rustls::{InconsistentKeys, SignatureScheme};
 
 use crate::error::{TlsError, read};
 use crate::profile;
 use crate::x509;
+use crate::{Warning, WarningKind};
 
 /// Renewal is overdue when a certificate has so little time left: authorities renew those of 90 days
 /// with 30 days left.
 const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The same as a part of its life, if that is less: those of days are renewed at two thirds, too.
+const EXPIRES_SOON_PART: u32 = 6;
+
+/// The kinds of keys, by one of the ways in which each signs: smaller and quicker ones first.
+const KINDS: [SignatureScheme; 5] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+];
 
 /// A certificate, its chain, and its key.
 #[derive(Clone, Debug)]
@@ -155,25 +167,35 @@ impl Certificate {
 
     /// What an operator should know of it: clients will refuse it, or soon.
     #[must_use]
-    pub fn warning(&self, now: SystemTime) -> Option<String> {
-        let label = &self.label;
+    pub fn warning(&self, now: SystemTime) -> Option<Warning> {
+        let warning = |kind, text: String| Some(Warning::new(kind, &self.label, &text));
         if let Ok(since) = now.duration_since(self.not_after) {
-            return Some(format!(
-                "{label}: expired {} ago; clients refuse it",
-                days(since)
-            ));
+            let text = format!("expired {} ago; clients refuse it", days(since));
+            return warning(WarningKind::Expired, text);
         }
         if let Ok(until) = self.not_before.duration_since(now)
             && !until.is_zero()
         {
-            return Some(format!("{label}: not valid for another {}", days(until)));
+            let text = format!("not valid for another {}", days(until));
+            return warning(WarningKind::NotYetValid, text);
         }
-        let left = self.not_after.duration_since(now).unwrap_or_default();
-        (left < EXPIRES_SOON).then(|| format!("{label}: expires in {}", days(left)))
+        let until_end = |from| self.not_after.duration_since(from).unwrap_or_default();
+        let (left, life) = (until_end(now), until_end(self.not_before));
+        if left < EXPIRES_SOON.min(life / EXPIRES_SOON_PART) {
+            let text = format!("expires in {}", days(left));
+            return warning(WarningKind::ExpiresSoon, text);
+        }
+        None
     }
 
-    pub(crate) fn is_rsa(&self) -> bool {
-        self.key.key.algorithm() == SignatureAlgorithm::RSA
+    pub(crate) fn is_valid_at(&self, now: SystemTime) -> bool {
+        (self.not_before..self.not_after).contains(&now)
+    }
+
+    /// Its key's kind, smaller and quicker ones first. Of those of the same kind clients take all or none.
+    pub(crate) fn kind(&self) -> usize {
+        let signs_by = |scheme: &SignatureScheme| self.key.key.choose_scheme(&[*scheme]).is_some();
+        KINDS.iter().position(signs_by).unwrap_or(KINDS.len())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which certificate a client gets: by the name that it asks for. They can be replaced while they are
 //! served, and challenges of an authority (RFC 8737) have certificates of their own.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
@@ -9,7 +10,7 @@ use loadline_base::sorting::sort_by_key;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::Certificate;
+use crate::{Certificate, Warning, WarningKind};
 
 /// The protocol of a challenge, by which an authority finds out whether a name is this server's.
 pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
@@ -30,7 +31,8 @@ pub struct Certificates {
 struct Set {
     all: Vec<Certificate>,
     names: Arc<[String]>,
-    /// Which of them are for a name, ECDSA before RSA.
+    /// Which of them are for a name: ECDSA before RSA. Of each kind those first that were valid when they were
+    /// put here, and of these those that last longer.
     by_name: HashMap<String, Vec<usize>>,
     /// Names whose certificates are yet to come.
     awaited: HashSet<String>,
@@ -53,7 +55,7 @@ impl Certificates {
     /// The same while the certificates of these names are yet to come: handshakes for them fail until then,
     /// since no other certificate is for them, and people would learn to click warnings away.
     pub fn replace_awaiting(&self, certificates: Vec<Certificate>, awaited: Vec<String>) {
-        let set = Arc::new(Set::new(certificates, awaited));
+        let set = Arc::new(Set::new(certificates, awaited, SystemTime::now()));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
     }
 
@@ -82,10 +84,17 @@ impl Certificates {
 
     /// What an operator should know of those in service.
     #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
-        let now = SystemTime::now();
+    pub fn warnings(&self, now: SystemTime) -> Vec<Warning> {
         let current = self.current();
-        (current.all.iter().filter_map(|it| it.warning(now))).collect()
+        let mut warnings = Vec::new();
+        for (index, it) in current.all.iter().enumerate() {
+            warnings.extend(it.warning(now));
+            if !current.is_used(index) {
+                let text = "no client gets it; right would be a name that no other pair is for";
+                warnings.push(Warning::new(WarningKind::Unused, it.label(), text));
+            }
+        }
+        warnings
     }
 
     fn current(&self) -> Arc<Set> {
@@ -123,7 +132,7 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Set {
-    fn new(all: Vec<Certificate>, awaited: Vec<String>) -> Self {
+    fn new(all: Vec<Certificate>, awaited: Vec<String>, now: SystemTime) -> Self {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, certificate) in all.iter().enumerate() {
             for name in certificate.names() {
@@ -131,7 +140,11 @@ impl Set {
             }
         }
         for indexes in by_name.values_mut() {
-            sort_by_key(indexes, |index| all[*index].is_rsa());
+            sort_by_key(indexes, |index| {
+                let it = &all[*index];
+                let is_invalid = !it.is_valid_at(now);
+                (it.kind(), is_invalid, Reverse(it.not_after()))
+            });
         }
         let names = all.iter().flat_map(|it| it.names().iter().cloned());
         Self {
@@ -139,6 +152,20 @@ impl Set {
             all,
             by_name,
             awaited: awaited.into_iter().collect(),
+        }
+    }
+
+    /// Whether any client gets this one: of those of its kind it is the first for a name.
+    fn is_used(&self, index: usize) -> bool {
+        let it = &self.all[index];
+        let is_first = |name: &String| {
+            let mut all = self.by_name.get(name).into_iter().flatten();
+            let first = all.find(|other| self.all[**other].kind() == it.kind());
+            first == Some(&index)
+        };
+        match it.names() {
+            [] => index == 0, // it is for those that ask for no name
+            names => names.iter().any(is_first),
         }
     }
 

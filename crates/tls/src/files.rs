@@ -22,9 +22,17 @@ pub struct CertificatePair {
 /// Certificates in files.
 #[derive(Debug)]
 pub struct CertificateFiles {
-    pairs: Vec<CertificatePair>,
-    files: ChangedFiles,
+    pairs: Vec<(CertificatePair, ChangedFiles)>,
     certificates: Arc<Certificates>,
+}
+
+/// What came of a look at the files.
+#[derive(Debug, Default)]
+pub struct TakenUp {
+    /// Certificates were taken up.
+    pub is_any: bool,
+    /// Of each pair that cannot be used, by the name of its file: its certificate of before stays.
+    pub errors: Vec<TlsError>,
 }
 
 impl CertificateFiles {
@@ -33,12 +41,15 @@ impl CertificateFiles {
     /// # Errors
     /// One cannot be read or used.
     pub fn load(pairs: Vec<CertificatePair>) -> Result<Self, TlsError> {
-        let paths = (pairs.iter()).flat_map(|pair| [pair.certificate.clone(), pair.key.clone()]);
-        let files = ChangedFiles::new(paths.collect());
-        let certificates = pairs.iter().map(load).collect::<Result<_, _>>()?;
+        let watched = |pair: CertificatePair| {
+            let files = ChangedFiles::new(vec![pair.certificate.clone(), pair.key.clone()]);
+            (pair, files)
+        };
+        let pairs: Vec<_> = pairs.into_iter().map(watched).collect();
+        let certificates = pairs.iter().map(|(pair, _)| load(pair));
+        let certificates = certificates.collect::<Result<_, _>>()?;
         Ok(Self {
             pairs,
-            files,
             certificates: Arc::new(Certificates::new(certificates)),
         })
     }
@@ -49,48 +60,44 @@ impl CertificateFiles {
         &self.certificates
     }
 
-    /// Takes up what has changed. `None`: nothing has. Of a pair that cannot be used the certificate of before
-    /// stays, and the error is reported once.
-    pub fn refresh(&mut self) -> Option<Result<(), TlsError>> {
-        let Self {
-            pairs,
-            files,
-            certificates,
-        } = self;
-        files.refresh(|_| take_up(pairs, certificates))
+    /// Takes up the pairs that have changed. An error is reported once.
+    pub fn refresh(&mut self) -> TakenUp {
+        self.take_up(false)
     }
 
-    /// Takes the files up whether they have changed or not.
-    ///
-    /// # Errors
-    /// One cannot be read or used; its certificate of before stays.
-    pub fn reload(&mut self) -> Result<(), TlsError> {
-        let Self {
-            pairs,
-            files,
-            certificates,
-        } = self;
-        files.reload(|_| take_up(pairs, certificates))
+    /// Takes all of them up, whether they have changed or not.
+    pub fn reload(&mut self) -> TakenUp {
+        self.take_up(true)
+    }
+
+    /// A pair that cannot be used does not hold up the others.
+    fn take_up(&mut self, also_unchanged: bool) -> TakenUp {
+        let mut it = TakenUp::default();
+        let mut all = self.certificates.all();
+        for (index, (pair, files)) in self.pairs.iter_mut().enumerate() {
+            let mut new = None;
+            let take_up = |_: &[PathBuf]| -> Result<(), TlsError> {
+                new = Some(load(pair)?);
+                Ok(())
+            };
+            let result = match also_unchanged {
+                true => Some(files.reload(take_up)),
+                false => files.refresh(take_up),
+            };
+            it.errors.extend(result.and_then(Result::err));
+            let (Some(new), Some(current)) = (new, all.get_mut(index)) else {
+                continue;
+            };
+            *current = new;
+            self.certificates.replace(all.clone()); // now: the next pair may have bytes that panic
+            it.is_any = true;
+        }
+        it
     }
 }
 
 fn load(pair: &CertificatePair) -> Result<Certificate, TlsError> {
     Certificate::from_files(&pair.certificate, &pair.key)
-}
-
-/// Takes up each pair that can be used: one that cannot keeps its certificate, and does not hold up the
-/// others. The first error.
-fn take_up(pairs: &[CertificatePair], certificates: &Certificates) -> Result<(), TlsError> {
-    let mut error = None;
-    let mut all = certificates.all();
-    for (current, pair) in all.iter_mut().zip(pairs) {
-        match load(pair) {
-            Ok(new) => *current = new,
-            Err(why) => error = error.or(Some(why)),
-        }
-    }
-    certificates.replace(all);
-    error.map_or(Ok(()), Err)
 }
 
 /// Files, and what they were when they were taken up.

@@ -25,9 +25,6 @@ struct Entry {
     name: String,
 }
 
-/// A clock that shows an earlier time has not been set since the machine started: this program did not exist.
-const CLOCK_IS_SET: UnixTime = UnixTime(1_735_689_600); // 2025-01-01
-
 /// What counts towards limits still, in the order in which it happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -43,11 +40,9 @@ impl Ledger {
     }
 
     /// Forgets what is too old to matter. What lies ahead, since the clock was set back, is taken to be
-    /// now: too late rather than never.
+    /// now: too late rather than never. The clock has been set: what were moved to an earlier time would be
+    /// too old once it is right.
     pub(super) fn passed(&mut self, now: UnixTime) {
-        if now < CLOCK_IS_SET {
-            return; // what were moved to this time would be too old once the clock is right
-        }
         self.0.retain(|entry| entry.counts_until() >= now);
         for entry in &mut self.0 {
             entry.at = entry.at.min(now);

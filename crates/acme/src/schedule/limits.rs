@@ -5,9 +5,14 @@
 
 use std::time::Duration;
 
+use crate::UnixTime;
+
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A clock that shows an earlier time has not been set since the machine started: this program did not exist.
+pub(super) const CLOCK_IS_SET: UnixTime = UnixTime(1_735_689_600); // 2025-01-01
 
 /// So many in a while.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +60,9 @@ pub(super) const FAILED_VALIDATIONS: Limit = Limit {
     count: 4,
     window: HOUR,
 };
+/// How often an authority may refuse to hand out what it has issued: one that does so by mistake is right
+/// again after the first pauses, which are an hour and a quarter together.
+pub(super) const REFUSALS_OF_ORDER: u32 = 5;
 /// How many events are remembered: more than there are in a week of as many names as there may be, with
 /// certificates of three hours. When it is full, the next order waits.
 pub(super) const REMEMBERED_MAX: usize = 10_000;

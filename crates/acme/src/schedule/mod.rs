@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   events (past tense)                              orders (imperative)
-//!   loaded · registered · ordered · issued     ──►   Register · Order · Inquire · Wait
-//!   failed · inquired · inquiry_failed · passed
+//!   loaded · registered · ordering · finalized ──►   Register · Order · Inquire · Wait
+//!   granted · issued · order_refused · failed
+//!   inquired · inquiry_failed · passed
 //! ```
 //!
 //! Each name has a certificate of its own, so that a name that fails does not keep the others from
@@ -95,6 +96,9 @@ struct Attempts {
     failures: u32,
     /// Not before.
     next: UnixTime,
+    /// How long that was ahead when it failed.
+    #[serde(default)]
+    pause: Duration,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,8 +117,26 @@ struct Name {
     attempts: Attempts,
     /// An order is under way: to go on with it is no new one.
     is_ordered: bool,
-    /// It had a certificate at some time.
+    /// How far that order is.
+    #[serde(default)]
+    progress: Progress,
+    /// How often it was refused since its certificate may exist.
+    #[serde(default)]
+    refusals: u32,
+    /// A certificate was issued for it at some time.
     is_known: bool,
+}
+
+/// How far an order is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Progress {
+    #[default]
+    Validation,
+    /// The authority issues a certificate, or has issued it.
+    Finalized,
+    /// It has issued it.
+    Granted,
 }
 
 impl Schedule {
@@ -175,10 +197,46 @@ impl Schedule {
         }
     }
 
+    /// An order is finalized: its certificate may exist from now on.
+    pub fn finalized(&mut self, name: &str) {
+        if let Some(it) = self.names.get_mut(name) {
+            it.progress = it.progress.max(Progress::Finalized);
+        }
+    }
+
+    /// The authority has issued the certificate of an order. It counts, whether it can be had or not.
+    pub fn granted(&mut self, name: &str, now: UnixTime) {
+        let Some(it) = self.names.get_mut(name) else {
+            return;
+        };
+        if it.progress == Progress::Granted {
+            return;
+        }
+        it.progress = Progress::Granted;
+        if !it.is_known {
+            it.is_known = true;
+            self.ledger.add(Event::FirstCertificate, name, now);
+        }
+        self.ledger.add(Event::Certificate, name, now);
+    }
+
+    /// The authority refuses to go on with an order, or its certificate cannot be used. Returns whether it is
+    /// to be asked again: not without end, since it may refuse for good.
+    pub fn order_refused(&mut self, name: &str) -> bool {
+        let Some(it) = self.names.get_mut(name) else {
+            return false;
+        };
+        if it.progress == Progress::Validation {
+            return false;
+        }
+        it.refusals = it.refusals.saturating_add(1);
+        it.refusals < limits::REFUSALS_OF_ORDER
+    }
+
     /// The order of a name is over, and there is none to go on with.
     pub fn order_ended(&mut self, name: &str) {
         if let Some(it) = self.names.get_mut(name) {
-            it.is_ordered = false;
+            it.order_ended();
         }
     }
 
@@ -187,14 +245,11 @@ impl Schedule {
         let jitter = (self.draw)();
         self.authority = Attempts::default();
         self.is_inquiry_next = false;
+        self.granted(name, now);
         let Some(it) = self.names.get_mut(name) else {
             return;
         };
-        if !it.is_known {
-            self.ledger.add(Event::FirstCertificate, name, now);
-        }
-        self.ledger.add(Event::Certificate, name, now);
-        it.is_ordered = false;
+        it.order_ended();
         it.attempts = Attempts::default();
         it.tried_at = UnixTime::default();
         it.inquire_at = now;
@@ -278,24 +333,13 @@ impl Schedule {
 
     /// Time has passed: what is to be done now?
     pub fn passed(&mut self, now: UnixTime) -> Step {
-        self.ledger.passed(now);
-        let latest = now.plus(limits::PAUSE_MAX);
-        let look_again = latest.plus(Duration::from_secs(1));
-        let names = self.names.values_mut();
-        for attempts in names
-            .map(|it| &mut it.attempts)
-            .chain([&mut self.authority])
-        {
-            // The clock was set back.
-            attempts.next = attempts.next.min(latest);
+        if now >= limits::CLOCK_IS_SET {
+            self.clock_is(now);
         }
-        for name in self.names.values_mut() {
-            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
-            name.tried_at = name.tried_at.min(now);
-        }
+        // A clock that was not set may be right at any time: what lies ahead is looked at again.
+        let look_again = now.plus(limits::PAUSE_MAX + Duration::from_secs(1));
         let orders = self.names.iter().map(|(name, it)| {
             let urgency = it.validity.map_or(UnixTime(0), |validity| validity.to);
-            // A clock that was not set may be right at any time: what lies ahead is looked at again.
             let at = self.order_at(name, it).min(look_again);
             (at.max(now), it.tried_at, urgency, name)
         });
@@ -352,6 +396,17 @@ impl Schedule {
         it.validity.map(|_| it.renew_at)
     }
 
+    /// The clock may have been set since anything happened: nothing waits for longer because of that.
+    fn clock_is(&mut self, now: UnixTime) {
+        self.ledger.passed(now);
+        self.authority.clock_is(now);
+        for name in self.names.values_mut() {
+            name.attempts.clock_is(now);
+            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
+            name.tried_at = name.tried_at.min(now);
+        }
+    }
+
     fn names_are(&mut self, names: &[String]) {
         self.names.retain(|name, _| names.contains(name));
         for name in names {
@@ -371,7 +426,6 @@ impl Schedule {
             .max(it.attempts.next)
             .max(self.authority.next)
             .max(self.ledger.has_room())
-            .max(self.certificate_at(name, it))
             .max(allows(
                 limits::FAILED_VALIDATIONS,
                 Event::FailedValidation,
@@ -379,6 +433,9 @@ impl Schedule {
             ));
         if !it.is_ordered {
             at = at.max(allows(limits::ORDERS, Event::Order, &|_| true));
+        }
+        if it.progress != Progress::Granted {
+            at = at.max(self.certificate_at(name, it)); // otherwise it counts already
         }
         if !it.is_known {
             let limit = limits::FIRST_CERTIFICATES_OF_DOMAIN;
@@ -416,11 +473,27 @@ impl Attempts {
         let pause = doubled.min(pause.longest).mul_f64(0.75 + jitter / 2.0);
         self.failures = self.failures.saturating_add(1);
         let pause = pause.max(retry_after.unwrap_or_default());
-        self.next = now.plus(pause.min(limits::PAUSE_MAX));
+        self.pause = pause.min(limits::PAUSE_MAX);
+        self.next = now.plus(self.pause);
+    }
+
+    /// A pause that began by a clock that was wrong is no longer, and no shorter, than it should be.
+    fn clock_is(&mut self, now: UnixTime) {
+        let latest = now.plus(self.pause);
+        let was_not_set = self.failures > 0 && self.next < limits::CLOCK_IS_SET;
+        if self.next > latest || was_not_set {
+            self.next = latest;
+        }
     }
 }
 
 impl Name {
+    fn order_ended(&mut self) {
+        self.is_ordered = false;
+        self.progress = Progress::default();
+        self.refusals = 0;
+    }
+
     fn has(&mut self, validity: Validity, jitter: f64) {
         self.validity = Some(validity);
         self.life = validity.life();

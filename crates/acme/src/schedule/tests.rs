@@ -1,8 +1,6 @@
-//! Years of an authority's behaviour in seconds: the clock is an argument.
+//! What is asked of an authority, and when: the clock is an argument.
 
-use proptest::prelude::*;
-use rand::SeedableRng as _;
-use rand_pcg::Pcg64Mcg;
+mod histories;
 
 use super::*;
 
@@ -79,18 +77,50 @@ fn renewal_is_in_the_window_that_the_authority_suggests_and_drawn_once() {
     assert_eq!(it.passed(START), Step::Wait(after(START, DAY_S)));
 }
 
+/// The machine has started, and does not know the time yet.
+const NOT_SET: UnixTime = UnixTime(60);
+
 #[test]
 fn what_counts_towards_a_limit_is_remembered_though_the_clock_was_not_set_for_a_moment() {
-    let mut ledger = Ledger::default();
+    let mut it = registered(&["a"]);
     for _ in 0..limits::ORDERS.count {
-        ledger.add(Event::Order, "a", START);
+        it.ledger.add(Event::Order, "a", START);
     }
-    let allows = |ledger: &Ledger| ledger.allows(limits::ORDERS, Event::Order, |_| true);
-    let at = allows(&ledger);
+    let at = it.next_try(Some("a"));
     assert!(at > START);
-    ledger.passed(UnixTime(60)); // the machine has started, and does not know the time yet
-    ledger.passed(START);
-    assert_eq!(allows(&ledger), at);
+    it.passed(NOT_SET);
+    it.passed(START);
+    assert_eq!(it.next_try(Some("a")), at);
+}
+
+#[test]
+fn a_pause_is_no_longer_because_the_clock_was_ahead() {
+    let ahead = after(START, 10_000 * DAY_S);
+    for (reason, waits) in [(Reason::Unreachable, 60), (Reason::Refused, 300)] {
+        let mut it = registered(&["a"]);
+        it.failed(Some("a"), reason, None, ahead);
+        let until = after(START, waits);
+        assert_eq!(it.passed(START), Step::Wait(until), "{reason:?}");
+        assert_eq!(it.passed(after(START, 9)), Step::Wait(until), "{reason:?}");
+        assert_eq!(it.passed(until), order("a"), "{reason:?}");
+    }
+}
+
+#[test]
+fn a_pause_is_no_shorter_because_the_clock_was_not_set() {
+    let said = Some(Duration::from_secs(9000));
+    let until = after(START, 9000);
+    // It was not set when the authority said it.
+    let mut it = registered(&["a"]);
+    it.failed(Some("a"), Reason::RateLimited, said, NOT_SET);
+    assert_eq!(it.passed(START), Step::Wait(until));
+    assert_eq!(it.passed(after(START, 9)), Step::Wait(until));
+    assert_eq!(it.passed(until), order("a"));
+    // It was not set for a moment after that, and the pause is longer than a week of that time.
+    let mut it = registered(&["a"]);
+    it.failed(Some("a"), Reason::RateLimited, said, START);
+    assert!(matches!(it.passed(NOT_SET), Step::Wait(_)));
+    assert_eq!(it.passed(after(START, 9)), Step::Wait(until));
 }
 
 #[test]
@@ -268,6 +298,59 @@ fn an_order_that_is_gone_on_with_is_no_new_one() {
     assert_eq!(it.passed(after(START, 999)), order("a"));
 }
 
+/// They are lost, or cannot be used: the authority has counted them all the same.
+#[test]
+fn certificates_that_are_issued_and_do_not_arrive_count_once_for_each_order() {
+    let mut it = registered(&["a"]);
+    for round in 0..4 {
+        let now = after(START, round * HOUR_S);
+        it.ordering("a", now);
+        it.finalized("a");
+        it.granted("a", now);
+        // A restart goes on with the order. What it has got does not hold it up.
+        let kept = serde_json::to_string(&it).unwrap();
+        it = serde_json::from_str(&kept).unwrap();
+        it.finalized("a");
+        it.granted("a", after(now, 60));
+        assert_eq!(it.passed(after(now, 60)), order("a"));
+        it.order_ended("a");
+    }
+    assert_eq!(it.next_try(Some("a")), after(START, 7 * DAY_S + 1));
+}
+
+#[test]
+fn first_certificates_that_do_not_arrive_count_for_their_domain() {
+    let count = limits::FIRST_CERTIFICATES_OF_DOMAIN.count;
+    let all: Vec<_> = (0..=count).map(|it| format!("n{it}.example.org")).collect();
+    let mut it = Schedule::new(&all, fixed(0.5));
+    it.registered(true);
+    for name in &all[..count] {
+        it.ordering(name, START);
+        it.granted(name, START);
+        it.order_ended(name);
+    }
+    assert_eq!(it.next_try(Some(&all[0])), UnixTime(0), "it had its first");
+    let last = it.next_try(Some(&all[count]));
+    assert_eq!(last, after(START, 7 * DAY_S + 1));
+}
+
+#[test]
+fn an_order_whose_certificate_may_exist_is_gone_on_with_for_some_refusals() {
+    let mut it = registered(&["a"]);
+    it.ordering("a", START);
+    assert!(!it.order_refused("a"), "there is no certificate yet");
+    for _ in 0..2 {
+        it.order_ended("a");
+        it.ordering("a", START);
+        it.finalized("a");
+        let mut refusals = 1;
+        while it.order_refused("a") {
+            refusals += 1;
+        }
+        assert_eq!(refusals, limits::REFUSALS_OF_ORDER);
+    }
+}
+
 #[test]
 fn a_clock_that_is_set_back_stops_nothing_for_longer_than_a_limit() {
     let mut it = registered(&["a"]);
@@ -312,254 +395,5 @@ fn names_of_a_domain() {
         ("localhost", "localhost"),
     ] {
         assert_eq!(domain(name), of);
-    }
-}
-
-/// Of certificates: those of an organisation, and those that everybody can get.
-const LIVES_S: [u64; 7] = [
-    6 * HOUR_S,
-    DAY_S,
-    3 * DAY_S,
-    6 * DAY_S,
-    45 * DAY_S,
-    90 * DAY_S,
-    398 * DAY_S,
-];
-
-/// An authority that counts what it is asked, and the server's whole life with it.
-struct World {
-    random: Pcg64Mcg,
-    schedule: Schedule,
-    all: Vec<String>,
-    now: UnixTime,
-    /// Of the certificate in service.
-    valid: BTreeMap<String, Validity>,
-    is_up: bool,
-    /// One in so many answers is a refusal.
-    refuses_one_in: u64,
-    life_s: u64,
-    asked: Vec<(UnixTime, &'static str, String)>,
-}
-
-impl World {
-    fn new(seed: u64) -> Self {
-        let count = Pcg64Mcg::seed_from_u64(seed).random_range(1..=6);
-        let names = (0..count).map(|it| format!("n{it}.d{}.example", it % 2));
-        Self::with(names.collect(), seed)
-    }
-
-    fn with(all: Vec<String>, seed: u64) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let schedule = Schedule::new(&all, jitter(random.random()));
-        Self {
-            schedule,
-            all,
-            now: START,
-            valid: BTreeMap::new(),
-            is_up: true,
-            refuses_one_in: random.random_range(1..40),
-            life_s: LIVES_S[random.random_range(0..LIVES_S.len())],
-            asked: Vec::new(),
-            random,
-        }
-    }
-
-    /// Does what is due; then time passes.
-    fn turn(&mut self) {
-        match self.schedule.passed(self.now) {
-            Step::Register => {
-                self.schedule.registering(self.now);
-                self.ask("registration", "");
-                match self.answer() {
-                    None => self.schedule.registered(true),
-                    Some(reason) => self.schedule.failed(None, reason, None, self.now),
-                }
-            }
-            Step::Order(name) => self.order(&name),
-            Step::Inquire(name) => match self.is_up {
-                true => {
-                    let window = self.window(&name);
-                    self.schedule.inquired(&name, window, None, self.now);
-                }
-                false => {
-                    let reason = Reason::Unreachable;
-                    self.schedule.inquiry_failed(&name, reason, None, self.now);
-                }
-            },
-            Step::Wait(until) => {
-                assert!(until > self.now, "to wait is to wait");
-                self.now = until;
-            }
-        }
-        self.now = after(self.now, self.random.random_range(0..30));
-        if self.random.random_range(0..50) == 0 {
-            self.restart();
-        }
-        if self.random.random_range(0..60) == 0 {
-            self.is_up = !self.is_up;
-        }
-    }
-
-    fn order(&mut self, name: &str) {
-        self.schedule.ordering(name, self.now);
-        if self.is_up {
-            self.ask("order", name);
-        }
-        match self.answer() {
-            None => {
-                let validity = lasting(self.now, self.life_s);
-                self.ask("certificate", name);
-                self.valid.insert(name.to_owned(), validity);
-                self.schedule.issued(name, validity, self.now);
-            }
-            Some(reason) => {
-                if reason == Reason::Invalid {
-                    self.ask("failed validation", name);
-                }
-                self.schedule.order_ended(name);
-                self.schedule.failed(Some(name), reason, None, self.now);
-            }
-        }
-    }
-
-    fn answer(&mut self) -> Option<Reason> {
-        if !self.is_up {
-            return Some(Reason::Unreachable);
-        }
-        let refuses = self.random.random_range(0..self.refuses_one_in) == 0;
-        let reasons = [Reason::Invalid, Reason::Refused, Reason::RateLimited];
-        refuses.then(|| reasons[self.random.random_range(0..3)])
-    }
-
-    /// Sensible, past, or none.
-    fn window(&mut self, name: &str) -> Option<Window> {
-        let validity = self.valid.get(name)?;
-        let life = validity.to.since(validity.from);
-        let (start, end) = match self.random.random_range(0..40) {
-            0 => (UnixTime(0), UnixTime(9)), // revoked
-            1..30 => (
-                validity.from.plus(life / 2),
-                validity.from.plus(life * 3 / 4),
-            ),
-            _ => return None,
-        };
-        Some(Window { start, end })
-    }
-
-    fn ask(&mut self, what: &'static str, name: &str) {
-        self.asked.push((self.now, what, name.to_owned()));
-    }
-
-    fn restart(&mut self) {
-        let kept = serde_json::to_string(&self.schedule).unwrap();
-        let kept: Schedule = serde_json::from_str(&kept).unwrap();
-        self.schedule = kept.resumed(&self.all, jitter(self.random.random()));
-        for name in &self.all {
-            self.schedule.loaded(name, self.valid.get(name).copied());
-        }
-    }
-
-    /// The most of these in any such time.
-    fn most(&self, what: &str, name: Option<&str>, window_s: u64) -> usize {
-        let is_it =
-            |it: &&(UnixTime, &str, String)| it.1 == what && name.is_none_or(|name| it.2 == name);
-        let times: Vec<_> = self.asked.iter().filter(is_it).map(|it| it.0.0).collect();
-        let of = |from: &u64| {
-            let inside = |time: &&u64| (*from..from + window_s).contains(*time);
-            times.iter().filter(inside).count()
-        };
-        times.iter().map(of).max().unwrap_or(0)
-    }
-}
-
-fn jitter(seed: u64) -> Draw {
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
-    Box::new(move || random.random())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
-
-    /// Whatever an authority does, and however often the server is started: the limits of docs/acme.md are kept,
-    /// which are below those that Let's Encrypt publishes, and waiting ends.
-    #[test]
-    fn no_limit_is_exceeded(seed: u64) {
-        let mut world = World::new(seed);
-        for _ in 0..400 {
-            world.turn();
-        }
-        prop_assert!(world.most("registration", None, 3 * HOUR_S) <= 5);
-        prop_assert!(world.most("order", None, 3 * HOUR_S) <= 200);
-        // 5 where they live for six days, as many as Let's Encrypt allows; 4 where they live for longer.
-        let by_limit = (14 * DAY_S / world.life_s).max(4);
-        let by_life = 7 * DAY_S * 3 / (2 * world.life_s);
-        for name in &world.all {
-            let most = world.most("certificate", Some(name), 7 * DAY_S) as u64;
-            prop_assert!(most <= by_limit + by_life, "{most}");
-            prop_assert!(world.most("failed validation", Some(name), HOUR_S) <= 4);
-        }
-    }
-
-    /// A clock that jumps back and forth leads to no panic and to no endless wait.
-    #[test]
-    fn clocks_may_jump(seed: u64, jumps in prop::collection::vec(any::<u32>(), 1..20)) {
-        let mut world = World::new(seed);
-        for jump in jumps {
-            world.now = UnixTime(u64::from(jump));
-            for _ in 0..20 {
-                if let Step::Wait(until) = world.schedule.passed(world.now) {
-                    prop_assert!(until <= world.now.plus(limits::PAUSE_MAX + Duration::from_secs(1)));
-                }
-                world.turn();
-            }
-        }
-    }
-}
-
-/// With an authority that grants everything at once, the limits alone keep names waiting.
-#[test]
-fn many_names_wait_for_the_limits_of_an_account_and_of_a_domain() {
-    fn after_hours(names: Vec<String>, hours: u64) -> World {
-        let mut world = World::with(names, 1);
-        (world.life_s, world.refuses_one_in) = (90 * DAY_S, u64::MAX);
-        while world.now < after(START, hours * HOUR_S) {
-            world.is_up = true;
-            world.turn();
-        }
-        world
-    }
-    let apart = (0..300).map(|it| format!("www.d{it}.example")).collect();
-    assert_eq!(after_hours(apart, 6).most("order", None, 3 * HOUR_S), 200);
-    let of_one_domain = (0..60).map(|it| format!("n{it}.example.org")).collect();
-    assert_eq!(after_hours(of_one_domain, 24).valid.len(), 40);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))] // a year each, or fifty short lives
-
-    /// With an authority that is well, or is not for some days of a year, no certificate ends before it is renewed.
-    #[test]
-    fn no_certificate_ends(
-        seed: u64,
-        down_days in 0_u64..20,
-        life_s in prop::sample::select(vec![6 * HOUR_S, DAY_S, 90 * DAY_S]),
-    ) {
-        let mut world = World::new(seed);
-        world.life_s = life_s;
-        world.refuses_one_in = u64::MAX;
-        let down = after(START, 55 * DAY_S)..after(START, (55 + down_days) * DAY_S);
-        while world.now < after(START, (50 * life_s).min(400 * DAY_S)) {
-            world.is_up = !down.contains(&world.now);
-            world.turn();
-            if world.now > after(START, DAY_S) {
-                for name in &world.all {
-                    let valid = world.valid.get(name);
-                    prop_assert!(valid.is_some_and(|it| it.to > world.now), "{name}");
-                }
-            }
-        }
-        // And no more than needed: revocations apart, each is renewed at half of its life or later.
-        let count = world.asked.iter().filter(|it| it.1 == "certificate").count();
-        prop_assert!(count >= 4 * world.all.len());
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use data_encoding::BASE64URL_NOPAD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::front::{Answer, Front, ReceivedRequest};
 
@@ -23,10 +23,14 @@ type Fetch = dyn Fn(&str) -> String + Send;
 /// The certificate of a handshake for `acme-tls/1` with it; `None`: there is no connection.
 type Handshake = dyn Fn() -> Option<Vec<u8>> + Send;
 
+/// Parts of the paths of two requests, of which the second is refused if it follows the first at once.
+type Refusal = (&'static str, &'static str);
+
 /// The recorded exchange, played.
 pub struct Played {
     pub front: Front,
     pub record: Value,
+    refusal: Arc<Mutex<Option<Refusal>>>,
     faults: Arc<Mutex<Vec<String>>>,
 }
 
@@ -41,7 +45,14 @@ impl Played {
         let text = fs::read_to_string(file()).unwrap();
         let record: Value = serde_json::from_str(&text).unwrap();
         let faults = Arc::new(Mutex::new(Vec::new()));
-        let mut player = Player::new(&record, fetch, handshake, Arc::clone(&faults));
+        let refusal = Arc::default();
+        let mut player = Player::new(
+            &record,
+            fetch,
+            handshake,
+            Arc::clone(&faults),
+            Arc::clone(&refusal),
+        );
         let base = Arc::new(Mutex::new(String::new()));
         let of_front = Arc::clone(&base);
         let front = Front::start(Box::new(move |request| {
@@ -51,8 +62,15 @@ impl Played {
         Self {
             front,
             record,
+            refusal,
             faults,
         }
+    }
+
+    /// Refuses a request once: the one with `part` in its path that follows one with `before` at once.
+    #[allow(dead_code, reason = "not all who play it have it refuse anything")]
+    pub fn refuse_once(&self, before: &'static str, part: &'static str) {
+        *self.refusal.lock().unwrap() = Some((before, part));
     }
 
     pub fn name(&self) -> &str {
@@ -100,6 +118,9 @@ struct Player {
     fetch: Box<Fetch>,
     handshake: Box<Handshake>,
     faults: Arc<Mutex<Vec<String>>>,
+    refusal: Arc<Mutex<Option<Refusal>>>,
+    /// The path of the last request.
+    last: String,
 }
 
 impl Player {
@@ -108,6 +129,7 @@ impl Player {
         fetch: Box<Fetch>,
         handshake: Box<Handshake>,
         faults: Arc<Mutex<Vec<String>>>,
+        refusal: Arc<Mutex<Option<Refusal>>>,
     ) -> Self {
         let mut answers: HashMap<_, Vec<_>> = HashMap::new();
         for it in record["exchanges"].as_array().unwrap().iter().rev() {
@@ -130,12 +152,18 @@ impl Player {
             fetch,
             handshake,
             faults,
+            refusal,
+            last: String::new(),
         }
     }
 
     fn play(&mut self, request: &ReceivedRequest, base: &str) -> Option<Answer> {
         if request.method == "POST" {
             self.check(request, base);
+        }
+        let last = std::mem::replace(&mut self.last, request.path.clone());
+        if let Some(refused) = self.refused(&last, &request.path) {
+            return Some(refused);
         }
         let key = (request.method.clone(), request.path.clone());
         let Some(answers) = self.answers.get_mut(&key) else {
@@ -160,6 +188,20 @@ impl Player {
             fields,
             content: content.replace(BASE, base).into_bytes(),
             ..answer
+        })
+    }
+
+    /// The answer to a request that is refused.
+    fn refused(&self, last: &str, path: &str) -> Option<Answer> {
+        let mut refusal = self.refusal.lock().unwrap();
+        refusal.take_if(|(before, part)| last.contains(*before) && path.contains(*part))?;
+        let kind = "urn:ietf:params:acme:error:malformed";
+        let problem = json!({ "type": kind, "detail": "not found", "status": 404 });
+        let field = ("content-type", "application/problem+json");
+        Some(Answer {
+            status: 404,
+            fields: vec![(field.0.to_owned(), field.1.to_owned())],
+            content: problem.to_string().into_bytes(),
         })
     }
 

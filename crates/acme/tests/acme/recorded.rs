@@ -191,6 +191,36 @@ fn an_order_of_before_is_gone_on_with() {
     drop(automatic);
 }
 
+/// At the look at an order that is finalized, or at the download of its certificate.
+#[test]
+fn a_certificate_that_the_authority_does_not_hand_out_at_once_is_not_ordered_anew() {
+    for (before, part) in [("finalize-order", "my-order"), ("my-order", "certZ")] {
+        let world = World::start();
+        let folder = world.keep();
+        world.played.refuse_once(before, part);
+        let mut automatic = world.open();
+        let now = automatic.turn(world.now());
+        let report = automatic.report();
+        let error = report.lock().unwrap().last_error.clone();
+        assert!(error.contains("malformed"), "{part}: {error}");
+        assert!(world.served().is_empty());
+        let order = folder.join(format!("{}.order.json", world.played.name()));
+        assert!(order.exists(), "{part}: with its key");
+        let next = automatic.turn(now);
+        assert!(next > now, "{part}: a pause");
+        automatic.turn(next);
+        world.played.check();
+        assert_eq!(world.served().len(), 1, "{part}");
+        let paths = world.played.front.take_paths();
+        assert!(!paths.iter().any(|it| it == "/order-plz"), "{paths:?}");
+        let kept = fs::read(folder.join("schedule.json")).unwrap();
+        let kept: Value = serde_json::from_slice(&kept).unwrap();
+        let events = kept["ledger"].as_array().unwrap().iter();
+        let issued = events.filter(|it| it["event"] == "certificate");
+        assert_eq!(issued.count(), 1, "{part}: it counts once");
+    }
+}
+
 #[test]
 fn a_certificate_that_cannot_be_read_is_ordered_anew() {
     let world = World::start();

@@ -184,6 +184,18 @@ fn what_does_not_fit_is_said_in_one_line() {
             "--acme-directory http://a/dir",
             &["--acme-directory http://a/dir", "https://"],
         ),
+        (
+            "--acme you@example.org --acme-domain example.org --acme-directory https://a:99999/dir",
+            &["--acme-directory: https://a:99999/dir: ", "up to 65535"],
+        ),
+        (
+            "--acme you@example.org --acme-domain example.org --acme-directory https://a:1:2/dir",
+            &["--acme-directory: https://a:1:2/dir: "],
+        ),
+        (
+            "--acme you@example.org --acme-domain example.org --acme-directory https://u:p@a/dir",
+            &["--acme-directory: https://u:p@a/dir: ", "without a user"],
+        ),
     ] {
         let all = format!("{HTTPS} {line}");
         let all: Vec<_> = all.split(' ').map(str::to_owned).collect();

@@ -313,6 +313,33 @@ fn a_broken_one_is_logged_and_the_old_one_stays() {
 }
 
 #[test]
+fn each_broken_pair_is_logged_and_what_is_wrong_with_the_others() {
+    let site = site();
+    let folders = [(), (), ()].map(|()| tempfile::tempdir().unwrap());
+    let names = ["one.test", "two.test", "three.test"];
+    for (name, folder) in names.iter().zip(&folders) {
+        write_pair_for(name, folder.path(), |_| {});
+    }
+    let paths: Vec<&Path> = folders.iter().map(TempDir::path).collect();
+    let server = start_with(site.path(), &paths, &[]);
+    let keys = [0, 1].map(|index| paths[index].join("k.pem"));
+    for key in &keys {
+        fs::write(key, "nothing").unwrap();
+    }
+    write_pair_for(names[2], paths[2], |it| {
+        it.not_before = date_time_ymd(2019, 1, 1);
+        it.not_after = date_time_ymd(2020, 1, 1);
+    });
+    server.signal("HUP");
+    for key in &keys {
+        let line = server.line_with(key.to_str().unwrap());
+        assert!(line.contains("no private key in it"), "{line}");
+    }
+    let line = server.line_with("expired");
+    assert!(line.contains(paths[2].to_str().unwrap()), "{line}");
+}
+
+#[test]
 fn a_certificate_for_trying_things_out() {
     let (site, folder) = (site(), tempfile::tempdir().unwrap());
     write_pair(folder.path());

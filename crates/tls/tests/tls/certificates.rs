@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use loadline_proto::Layer as _;
 use loadline_tls::{
     Authorities, Certificate, Certificates, Profile, TlsClient, TlsClientOptions, TlsOptions,
-    TlsServer, Trust,
+    TlsServer, Trust, Warning, WarningKind,
 };
-use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize};
 
 use crate::pair::{Pair, certificate, trusting};
 
@@ -87,7 +87,8 @@ fn expired_and_early_ones_are_served_with_a_warning() {
             params.not_before = from.into();
             params.not_after = to.into();
         });
-        load(&chain, &key).unwrap().warning(now)
+        let warning = load(&chain, &key).unwrap().warning(now);
+        warning.map(|it| it.to_string())
     };
     assert_eq!(valid(now - day, now + 30 * day), None);
     let warning = valid(now - 9 * day, now - 3 * day).unwrap();
@@ -100,8 +101,32 @@ fn expired_and_early_ones_are_served_with_a_warning() {
         warning.starts_with("c.pem: not valid for another "),
         "{warning}"
     );
-    let warning = valid(now - day, now + day).unwrap();
+    let warning = valid(now - 60 * day, now + day).unwrap();
     assert!(warning.starts_with("c.pem: expires in 2"), "{warning}");
+}
+
+#[test]
+fn what_is_soon_for_a_certificate_follows_its_life() {
+    let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
+    for (life, soon) in [
+        (90_u32 * 24, 7_u32 * 24),
+        (42 * 24, 7 * 24),
+        (6 * 24, 24),
+        (24, 4),
+        (6, 1),
+    ] {
+        let (chain, key) = pem(&["a"], |params| {
+            params.not_before = now.into();
+            params.not_after = (now + life * hour).into();
+        });
+        let certificate = load(&chain, &key).unwrap();
+        let end = certificate.not_after();
+        let minute = Duration::from_secs(60);
+        let before = certificate.warning(end - soon * hour - minute);
+        assert_eq!(before, None, "{life} hours");
+        let warning = certificate.warning(end - soon * hour + minute).unwrap();
+        assert_eq!(warning.kind, WarningKind::ExpiresSoon, "{warning}");
+    }
 }
 
 /// Which of these a client gets that asks for a name and trusts only that one.
@@ -185,6 +210,71 @@ fn rsa_beside_ecdsa() {
         let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
         assert!(is_served(&server, seen, "localhost"));
     }
+}
+
+/// One for `localhost` that is valid between these days from now.
+fn lasting(key: &KeyPair, label: &str, from: i64, to: i64) -> Certificate {
+    let at = |days: i64| {
+        let time = Duration::from_secs(days.unsigned_abs() * 24 * 3600);
+        match days < 0 {
+            true => SystemTime::now() - time,
+            false => SystemTime::now() + time,
+        }
+    };
+    let (chain, key) = signed_by(key, &["localhost"], |params| {
+        (params.not_before, params.not_after) = (at(from).into(), at(to).into());
+    });
+    Certificate::from_pem((label, chain.as_bytes()), ("k.pem", key.as_bytes())).unwrap()
+}
+
+#[test]
+fn of_certificates_for_the_same_name_the_one_that_lasts_longest_is_served() {
+    let keys = [(), ()].map(|()| KeyPair::generate().unwrap());
+    // The second one is served, whatever the order.
+    for (other, served) in [
+        ((-60, -1), (-1, 30)),
+        ((1, 90), (-1, 30)),
+        ((-60, 20), (-1, 30)),
+        ((1, 90), (1, 99)),
+    ] {
+        let other = lasting(&keys[0], "other.pem", other.0, other.1);
+        let served = lasting(&keys[1], "served.pem", served.0, served.1);
+        for all in [[&other, &served], [&served, &other]] {
+            let certificates = Arc::new(Certificates::new(all.map(Certificate::clone).to_vec()));
+            let unused = certificates.warnings(SystemTime::now()).into_iter();
+            let mut unused = unused.filter(|it| it.kind == WarningKind::Unused);
+            let warning = unused.next().unwrap();
+            assert_eq!(warning.label, "other.pem", "{warning}");
+            assert!(unused.next().is_none(), "the other one is served");
+            if served.warning(SystemTime::now()).is_none() {
+                let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+                assert!(is_served(&server, &served, "localhost"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pair_that_some_client_gets_is_none_to_be_warned_of() {
+    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    let p384 = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    let localhost = [KeyPair::generate().unwrap(), p384, rsa];
+    let mut all: Vec<_> = (localhost.iter().zip(1..))
+        .map(|(key, days)| lasting(key, "localhost.pem", -30, days * 30))
+        .collect();
+    all.push(certificate(&["localhost", "www.localhost"])); // for one of its names
+    let unused = |all: &[Certificate]| {
+        let warnings = Certificates::new(all.to_vec()).warnings(SystemTime::now());
+        let is_unused = |it: &&Warning| it.kind == WarningKind::Unused;
+        warnings.iter().filter(is_unused).count()
+    };
+    assert_eq!(unused(&all[1..]), 0);
+    assert_eq!(unused(&all), 1, "the first one ends before the last one");
+    // One without a name is for clients that ask for none, if it is the first.
+    let address = certificate(&["127.0.0.1"]);
+    let other = certificate(&["localhost"]);
+    assert_eq!(unused(&[address.clone(), other.clone()]), 0);
+    assert_eq!(unused(&[other, address]), 1);
 }
 
 #[test]

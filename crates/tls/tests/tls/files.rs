@@ -1,9 +1,9 @@
 //! Certificates and ticket keys in files that change while they are served.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use loadline_tls::{CertificateFiles, CertificatePair, TicketFiles};
+use loadline_tls::{CertificateFiles, CertificatePair, TakenUp, TicketFiles};
 use rcgen::{CertificateParams, KeyPair};
 
 fn write(folder: &Path, which: &str, name: &str) {
@@ -18,6 +18,18 @@ fn write(folder: &Path, which: &str, name: &str) {
     }
 }
 
+fn pair(folder: &Path) -> CertificatePair {
+    CertificatePair {
+        certificate: folder.join("c.pem"),
+        key: folder.join("k.pem"),
+    }
+}
+
+/// Whether anything was taken up, and how many errors there were.
+fn counts(taken_up: &TakenUp) -> (bool, usize) {
+    (taken_up.is_any, taken_up.errors.len())
+}
+
 fn names(files: &CertificateFiles) -> Vec<String> {
     let all = files.certificates().all();
     all.iter().flat_map(|it| it.names().to_vec()).collect()
@@ -27,66 +39,68 @@ fn names(files: &CertificateFiles) -> Vec<String> {
 fn a_changed_pair_is_taken_up() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "both", "one");
-    let pair = CertificatePair {
-        certificate: folder.path().join("c.pem"),
-        key: folder.path().join("k.pem"),
-    };
-    let mut files = CertificateFiles::load(vec![pair]).unwrap();
+    let mut files = CertificateFiles::load(vec![pair(folder.path())]).unwrap();
     assert_eq!(names(&files), ["one"]);
-    assert!(files.refresh().is_none(), "nothing has changed");
+    assert_eq!(counts(&files.refresh()), (false, 0), "nothing has changed");
     write(folder.path(), "both", "two");
-    assert!(matches!(files.refresh(), Some(Ok(()))));
+    assert_eq!(counts(&files.refresh()), (true, 0));
     assert_eq!(names(&files), ["two"]);
-    assert!(files.refresh().is_none());
+    assert_eq!(counts(&files.refresh()), (false, 0));
 }
 
 #[test]
 fn a_broken_one_is_reported_once_and_the_old_one_stays() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "both", "one");
-    let pair = CertificatePair {
-        certificate: folder.path().join("c.pem"),
-        key: folder.path().join("k.pem"),
-    };
-    let mut files = CertificateFiles::load(vec![pair]).unwrap();
+    let mut files = CertificateFiles::load(vec![pair(folder.path())]).unwrap();
     // Half of a renewal is no failure yet.
     write(folder.path(), "certificate", "two");
-    assert!(files.refresh().is_none());
-    let error = files.refresh().unwrap().unwrap_err().to_string();
+    assert_eq!(counts(&files.refresh()), (false, 0));
+    let taken_up = files.refresh();
+    assert_eq!(counts(&taken_up), (false, 1));
+    let error = taken_up.errors[0].to_string();
     assert!(error.contains("does not belong"), "{error}");
-    assert!(files.refresh().is_none(), "reported once");
+    assert_eq!(counts(&files.refresh()), (false, 0), "reported once");
     assert_eq!(names(&files), ["one"]);
-    assert!(files.reload().is_err(), "on demand, again");
+    assert_eq!(counts(&files.reload()), (false, 1), "on demand, again");
     fs::remove_file(folder.path().join("k.pem")).unwrap();
-    assert!(files.refresh().is_none());
-    assert!(files.refresh().unwrap().is_err());
+    assert_eq!(counts(&files.refresh()), (false, 0));
+    assert_eq!(counts(&files.refresh()), (false, 1));
     write(folder.path(), "both", "three");
-    assert!(matches!(files.refresh(), Some(Ok(()))));
+    assert_eq!(counts(&files.refresh()), (true, 0));
     assert_eq!(names(&files), ["three"]);
-    assert!(files.reload().is_ok());
+    assert_eq!(counts(&files.reload()), (true, 0));
 }
 
 #[test]
-fn a_broken_pair_does_not_hold_up_the_others() {
+fn each_broken_pair_is_reported_and_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let folders = ["a", "b"].map(|name| folder.path().join(name));
-    for (folder, name) in folders.iter().zip(["one", "two"]) {
+    let folders = ["a", "b", "c"].map(|name| folder.path().join(name));
+    for (folder, name) in folders.iter().zip(["one", "two", "three"]) {
         fs::create_dir(folder).unwrap();
         write(folder, "both", name);
     }
-    let pair = |folder: &PathBuf| CertificatePair {
-        certificate: folder.join("c.pem"),
-        key: folder.join("k.pem"),
-    };
-    let mut files = CertificateFiles::load(folders.iter().map(pair).collect()).unwrap();
+    let pairs = folders.iter().map(|folder| pair(folder));
+    let mut files = CertificateFiles::load(pairs.collect()).unwrap();
     write(&folders[0], "certificate", "broken");
-    write(&folders[1], "both", "three");
-    assert!(files.refresh().is_none());
-    assert_eq!(names(&files), ["one", "three"]);
-    assert!(files.refresh().unwrap().is_err());
-    write(&folders[1], "both", "four");
-    assert!(files.reload().is_err());
-    assert_eq!(names(&files), ["one", "four"]);
+    write(&folders[1], "key", "broken");
+    write(&folders[2], "both", "four");
+    assert_eq!(counts(&files.refresh()), (true, 0));
+    assert_eq!(names(&files), ["one", "two", "four"]);
+    let taken_up = files.refresh();
+    assert_eq!(counts(&taken_up), (false, 2));
+    for (error, folder) in taken_up.errors.iter().zip(&folders) {
+        let (error, folder) = (error.to_string(), folder.display().to_string());
+        assert!(error.contains(&folder), "{error}");
+    }
+    assert_eq!(counts(&files.refresh()), (false, 0), "reported once");
+    // Another change is no reason to report it again.
+    write(&folders[0], "both", "five");
+    assert_eq!(counts(&files.refresh()), (true, 0));
+    assert_eq!(counts(&files.refresh()), (false, 0));
+    write(&folders[2], "both", "six");
+    assert_eq!(counts(&files.reload()), (true, 1));
+    assert_eq!(names(&files), ["five", "two", "six"]);
 }
 
 #[test]

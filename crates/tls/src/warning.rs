@@ -1,0 +1,42 @@
+//! What an operator should know of certificates in service.
+
+use std::fmt;
+
+/// What an operator should know of a certificate in service, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// What it is about.
+    pub kind: WarningKind,
+    /// Where the certificate came from.
+    pub label: String,
+    text: String,
+}
+
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WarningKind {
+    /// Clients refuse it: it has expired.
+    Expired,
+    /// Clients refuse it: it is not valid yet.
+    NotYetValid,
+    /// It expires soon.
+    ExpiresSoon,
+    /// No client gets it: others are for its names.
+    Unused,
+}
+
+impl Warning {
+    pub(crate) fn new(kind: WarningKind, label: &str, text: &str) -> Self {
+        Self {
+            kind,
+            label: label.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.label, self.text)
+    }
+}
