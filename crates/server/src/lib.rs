@@ -112,6 +112,7 @@ mod telemetry {
 mod thread {
     pub(crate) mod context;
     pub(crate) mod group;
+    pub(crate) mod time_slices;
 }
 mod transport;
 mod worker {

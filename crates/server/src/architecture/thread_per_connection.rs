@@ -11,7 +11,7 @@ use std::thread;
 
 use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
-use loadline_sys::{Accepted, time_slice};
+use loadline_sys::Accepted;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
@@ -26,6 +26,7 @@ use crate::telemetry::counters::Role;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::thread::group::{STACK_BYTES, ThreadGroup, ThreadGuard};
+use crate::thread::time_slices::{self, TimeSlices};
 
 /// Contexts of ended threads that are kept for new ones: as many as come and go in a moment.
 const SPARE_CONTEXTS_MAX: usize = 256;
@@ -36,11 +37,6 @@ pub(crate) fn run<H: Handler>(
     started: Started,
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Refuse, &site.descriptor_log_after)?;
-    if site.in_progress.is_some()
-        && let Err(error) = time_slice::ask_for_shortest()
-    {
-        tracing::debug!("threads keep the usual time slices: {error}");
-    }
     let mut thread = ThreadContext::new(site, Role::Acceptor);
     let connections = Connections {
         site: Arc::clone(site),
@@ -93,6 +89,7 @@ struct Shared<H: Handler> {
     slots: Mutex<Slots>,
     spare_threads: SpareThreads<Served<H>>,
     spare_contexts: Mutex<Vec<ThreadContext<H>>>,
+    time_slices: TimeSlices,
 }
 
 /// A connection for a thread.
@@ -150,6 +147,9 @@ impl<H: Handler> Connections<H> {
             _guard: self.threads.enter(),
         };
         let shared = &self.shared;
+        if self.site.in_progress.is_some() && self.threads.live() >= time_slices::MANY {
+            shared.time_slices.shorten();
+        }
         let Some(first) = shared.spare_threads.give(Served { held, verdict }) else {
             return;
         };
@@ -181,11 +181,13 @@ impl<H: Handler> Shared<H> {
             slots: Mutex::new(Slots::new(site.options.fairness)),
             spare_threads: SpareThreads::new(spare_threads_max),
             spare_contexts: Mutex::default(),
+            time_slices: TimeSlices::default(),
         }
     }
 
     /// A thread's work: its connection, and others after it.
     fn serve(&self, first: Served<H>, site: &Arc<Site<H>>) {
+        let _sliced = self.time_slices.enter();
         let mut thread = self.take_context(site);
         let mut served = first;
         let idle = loop {

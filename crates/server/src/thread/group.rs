@@ -51,6 +51,10 @@ impl ThreadGroup {
         ThreadGuard(Arc::clone(self))
     }
 
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
     /// During a shutdown: waits until all have gone, or cannot be waited for any longer; those
     /// count as cut.
     pub(crate) fn wait_empty<H: Handler>(&self, site: &Site<H>) -> io::Result<()> {

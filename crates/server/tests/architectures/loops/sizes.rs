@@ -97,7 +97,7 @@ fn workers_that_compute_become_hardly_more_than_cpus(architecture: Architecture)
     });
     // More for a moment are no failure: where others take CPUs away, that may look like blocking.
     let is_right = || workers(&server) <= 2 * cpus && server.total().jobs >= 300;
-    while_asked(&server, 8 * cpus, "/compute", || {
+    while_asked(&server, 8 * cpus, "/compute-long", || {
         let neighbours = Neighbours::begin();
         let began = Instant::now();
         while !is_right() && began.elapsed() < TIMEOUT {
