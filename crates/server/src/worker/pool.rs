@@ -289,7 +289,16 @@ mod tests {
     use super::*;
     use crate::fairness::ClientKey;
     use crate::site::tests::quiet_site;
+    use crate::worker::holding::Held;
     use crate::worker::job::After;
+
+    impl Workers {
+        /// As a worker has it.
+        pub(crate) fn hold<'w>(&'w self, index: usize, mailbox: &'w Mailbox<Message>) -> Held<'w> {
+            let holders = self.holders.as_deref().unwrap();
+            Held::new(holders, index, &self.queue, mailbox)
+        }
+    }
 
     #[test]
     fn a_job_that_panics_takes_no_worker_with_it_and_comes_back() {
