@@ -36,6 +36,12 @@ pub trait Layer: Debug + Send {
         true
     }
 
+    /// Whether a part of something has come that is understood once the rest has: of a record, of a
+    /// first message.
+    fn has_partial(&self) -> bool {
+        false
+    }
+
     /// Whether the peer has said that its output ends.
     fn has_ended(&self) -> bool;
 

@@ -8,6 +8,8 @@
 //! Transports and architectures see one session as any other. Output is taken piece by piece, so
 //! that a large file needs no more memory than a piece.
 
+mod arriving;
+
 use core::fmt::Debug;
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use crate::{
     Action, Blame, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault,
     Fill, Layer, Outcome, Piece, Security, Session, SessionConfig, Status, StreamId, Then,
 };
+use arriving::Arriving;
 
 /// Plain bytes that are changed at once: 64 KiB fit into a core's caches, in both forms.
 const PIECE_BYTES: usize = 64 << 10;
@@ -41,6 +44,7 @@ pub struct Layered<L, S> {
     computing: Computing,
     /// The session knows that the layer is open.
     is_open: bool,
+    arriving: Arriving,
     /// When it was accepted, or its last bytes were made: for the deadline of either.
     since: Millis,
     /// The peer's end was reported to the session.
@@ -110,6 +114,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             filling: Filling::No,
             computing: Computing::No,
             is_open: false,
+            arriving: Arriving::default(),
             in_flight: None,
             since: cx.now,
             eof: false,
@@ -156,13 +161,16 @@ impl<L: Layer, S: Session> Layered<L, S> {
 
     /// What was received, or came of a computation, goes to the session.
     fn take_in(&mut self, mut plain: Buffer, result: Result<(), Fault>, cx: &mut Context<'_>) {
-        if !self.is_open
-            && self.layer.is_open()
-            && let Some(security) = self.layer.security()
-        {
+        if !self.is_open && self.layer.is_open() {
             self.is_open = true;
-            self.session.layer_opened(security, cx);
+            self.arriving.opened(cx.now);
+            if let Some(security) = self.layer.security() {
+                self.session.layer_opened(security, cx);
+            }
         }
+        let is_partial = self.layer.has_partial();
+        self.arriving
+            .received(is_partial, !plain.is_empty(), cx.now);
         if !plain.is_empty() {
             self.session.received(&mut plain, cx);
         }
@@ -296,6 +304,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             }
             match self.session.next_action(cx) {
                 Action::Run(mut exchange) => {
+                    self.arriving.requested();
                     exchange.security = self.layer.security().cloned();
                     if !is_too_early(&exchange) {
                         return Action::Run(exchange);
@@ -321,6 +330,13 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                             hang_up: false,
                         };
                     }
+                }
+                // In a drain: a session that knows nothing of it would close.
+                Action::ReceivePending { .. } if self.awaits_input(cx.now) => {
+                    return Action::Wait {
+                        read: self.computing == Computing::No,
+                        hang_up: false,
+                    };
                 }
                 // Output in pieces: what was known of the input before the last one is old.
                 Action::ReceivePending { .. } => return Action::ReceivePending { certain: true },
@@ -471,17 +487,21 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         if self.deadline().is_none_or(|deadline| deadline > cx.now) {
             return;
         }
-        if self.layer.is_open() && !self.is_ending() {
+        self.arriving.expired(cx.now);
+        if self.layer.is_open() && !self.is_ending() && self.record_awaited_since().is_none() {
             return self.session.expired(cx);
         }
         cx.counters.fault(&Fault::timeout(
             None,
-            "time was up for a handshake or an end",
+            "time was up for a handshake, a record or an end",
         ));
         self.abort(CloseReason::Slow);
     }
 
+    /// Beside what the session says: a handshake that has begun is awaited, and then its first request for
+    /// a moment; and so is the rest of a record.
     fn draining(&mut self, cx: &mut Context<'_>) {
+        self.arriving.draining();
         self.session.draining(cx);
     }
 
@@ -519,13 +539,14 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                 Some(Millis(self.since.0.saturating_add(allowed)))
             }
             _ if !matches!(self.filling, Filling::No) => None,
-            _ => self.session.deadline(),
+            _ => self.session_deadline(),
         }
     }
 
     fn is_idle(&self) -> bool {
         let nothing_out = self.out.is_empty() && self.in_flight.is_none();
-        nothing_out && self.layer.is_open() && self.session.is_idle()
+        let nothing_in = self.arriving.record_since().is_none();
+        nothing_out && nothing_in && self.layer.is_open() && self.session.is_idle()
     }
 
     fn client_address(&self) -> Option<IpAddr> {
@@ -559,7 +580,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     fn awaits_client_since(&self) -> Option<Millis> {
         match self.layer.is_open() && matches!(self.end, End::Open | End::Said) {
             _ if self.computing != Computing::No => None,
-            true => self.session.awaits_client_since(),
+            true => (self.record_awaited_since()).or_else(|| self.session.awaits_client_since()),
             false => Some(self.since), // a handshake, or the end
         }
     }

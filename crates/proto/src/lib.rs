@@ -116,7 +116,7 @@ pub use http2_client::{
 pub use http2_session::Http2Session;
 pub use layer::Layer;
 pub use layered::Layered;
-pub use limits::{Limits, Pace, RECEIVE_BYTES};
+pub use limits::{FIRST_REQUEST_GRACE_MS, Limits, Pace, RECEIVE_BYTES};
 pub use method::Method;
 pub use pool::Pool;
 pub use port::{Courier, Gone, Piece, Port, Task, TaskOptions};

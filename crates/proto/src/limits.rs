@@ -8,6 +8,11 @@ use loadline_base::Millis;
 /// end of its head is judged with the head, under every architecture.
 pub const RECEIVE_BYTES: usize = 4 << 10;
 
+/// How long a new connection may take with its first request while the server goes down, in milliseconds:
+/// from when it is accepted, and from the end of its handshake. The connection was complete, so its
+/// request is as good as on its way.
+pub const FIRST_REQUEST_GRACE_MS: u64 = 250;
+
 /// How slow a peer may be: a period of grace, then a minimum rate, then an end.
 ///
 /// The deadline after `bytes` bytes is `start + grace + bytes / bytes_per_second_min`, and never

@@ -449,6 +449,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Connections whose deadline may have passed.
     fn expire(&mut self) {
         let now = self.thread.now();
+        if let Some(workers) = &self.dispatcher.workers {
+            workers.wake_expired(now); // a loop with much to do does not wait, where it would do so
+        }
         while let Some(token) = self.timers.expired(now) {
             let Some(slot) = self.slots.get_mut(token) else {
                 continue;

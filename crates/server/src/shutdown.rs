@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use loadline_base::Millis;
+pub(crate) use loadline_proto::FIRST_REQUEST_GRACE_MS;
 use loadline_sys::Waker;
 
 /// How far the shutdown is.
@@ -18,10 +19,6 @@ pub(crate) enum Stage {
     /// Everything is cut now.
     Stopping,
 }
-
-/// How long a new connection may take with its first bytes while the server goes down: its connection
-/// was complete, so its request is as good as on its way.
-pub(crate) const FIRST_REQUEST_GRACE_MS: u64 = 250;
 
 /// The flag and the events of a shutdown.
 ///

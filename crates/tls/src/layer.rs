@@ -21,6 +21,7 @@ use crate::counters::add;
 use crate::failure;
 use crate::first_message::{FirstMessage, HANDSHAKE, RECORD_HEAD_BYTES, record_len};
 use crate::handshake::{Fed, Handshake, feed, write};
+use crate::record_progress::RecordProgress;
 use crate::shared::Shared;
 use crate::x509;
 
@@ -49,6 +50,7 @@ pub struct TlsLayer {
     state: State,
     /// What was received in the handshake and not understood yet.
     input: Vec<u8>,
+    progress: RecordProgress,
     /// `None`: this is the client's end.
     server: Option<Arc<Shared>>,
     /// Who is at the other end, of a server's.
@@ -102,6 +104,7 @@ impl TlsLayer {
         Self {
             state,
             input: Vec::new(),
+            progress: RecordProgress::default(),
             server,
             peer: ClientKey::NOBODY,
             security: None,
@@ -191,6 +194,38 @@ impl TlsLayer {
     fn fail(&self, text: &'static str) -> Result<(), Fault> {
         add_failed(self.server.as_deref());
         Err(Fault::bad_request(text))
+    }
+
+    /// Understands bytes that `progress` has counted.
+    fn take_in(&mut self, bytes: &[u8], plain: &mut Buffer, out: &mut Buffer) -> Result<(), Fault> {
+        let State::Open(connection) = &mut self.state else {
+            self.input.extend_from_slice(bytes);
+            return self.step(plain, out);
+        };
+        if self.has_ended {
+            return Ok(()); // what comes behind the end says nothing
+        }
+        let fed = match feed(connection, bytes, plain, out) {
+            Ok(fed) => fed,
+            Err(error) => {
+                if self.server.is_none() {
+                    self.failure = Some(Box::new(failure::of(&error)));
+                }
+                if self.is_early {
+                    self.end_early();
+                }
+                if std::mem::take(&mut self.is_early) {
+                    add_failed(self.server.as_deref()); // it was still going on
+                }
+                let text = "bytes that are no record of this connection";
+                return Err(Fault::bad_request(text));
+            }
+        };
+        self.has_ended = fed.has_ended;
+        if self.is_early {
+            self.end_early();
+        }
+        Ok(())
     }
 
     /// Bytes of the handshake were understood.
@@ -283,34 +318,8 @@ impl Layer for TlsLayer {
         plain: &mut Buffer,
         out: &mut Buffer,
     ) -> Result<(), Fault> {
-        let State::Open(connection) = &mut self.state else {
-            self.input.extend_from_slice(bytes);
-            return self.step(plain, out);
-        };
-        if self.has_ended {
-            return Ok(()); // what comes behind the end says nothing
-        }
-        let fed = match feed(connection, bytes, plain, out) {
-            Ok(fed) => fed,
-            Err(error) => {
-                if self.server.is_none() {
-                    self.failure = Some(Box::new(failure::of(&error)));
-                }
-                if self.is_early {
-                    self.end_early();
-                }
-                if std::mem::take(&mut self.is_early) {
-                    add_failed(self.server.as_deref()); // it was still going on
-                }
-                let text = "bytes that are no record of this connection";
-                return Err(Fault::bad_request(text));
-            }
-        };
-        self.has_ended = fed.has_ended;
-        if self.is_early {
-            self.end_early();
-        }
-        Ok(())
+        self.progress.received(bytes);
+        self.take_in(bytes, plain, out)
     }
 
     fn send(&mut self, plain: &[u8], out: &mut Buffer) {
@@ -334,6 +343,10 @@ impl Layer for TlsLayer {
 
     fn has_begun(&self) -> bool {
         !matches!(self.state, State::Silent(_))
+    }
+
+    fn has_partial(&self) -> bool {
+        !self.input.is_empty() || self.progress.is_partial()
     }
 
     fn has_ended(&self) -> bool {
@@ -369,8 +382,8 @@ impl Layer for TlsLayer {
         if self.input.is_empty() {
             return Ok(());
         }
-        let mut input = std::mem::take(&mut self.input); // what came meanwhile
-        self.received(&mut input, plain, out)
+        let input = std::mem::take(&mut self.input); // what came meanwhile
+        self.take_in(&input, plain, out)
     }
 
     fn truncated(&mut self) {

@@ -39,6 +39,7 @@ mod handshake;
 mod handshake_permits;
 mod layer;
 mod profile;
+mod record_progress;
 mod self_signed;
 mod server;
 mod sessions;

@@ -119,6 +119,14 @@ impl Layer for Records {
         self.is_open
     }
 
+    fn has_begun(&self) -> bool {
+        self.is_open || self.has_partial()
+    }
+
+    fn has_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
     fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use loadline_base::{ContentVersion, OpenFile};
 use loadline_proto::{
-    Body, CloseReason, Context, Exchange, Http1Session, Layered, Limits, Outcome, Protocol,
+    Body, CloseReason, Context, Exchange, FIRST_REQUEST_GRACE_MS, Http1Session, Layered, Limits,
+    Outcome, Protocol,
 };
 
 use crate::cuts::{conversation, handle, output_of};
@@ -240,8 +241,67 @@ fn a_drain_answers_what_has_come() {
     assert_eq!(answers[0].field("connection"), Some("close"));
 
     let mut idle = self::driver();
-    idle.feed(&hello()).draining();
+    idle.feed(&hello()).pass(FIRST_REQUEST_GRACE_MS).draining();
     assert!(idle.is_closed() && sent(&idle).is_empty());
+}
+
+/// The only answer says that the connection ends, and it has ended.
+fn assert_last(driver: &Driver<'_>) {
+    assert!(driver.is_closed());
+    let answers = crate::drive::parse_answers(&sent(driver), |_| false);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0].field("connection"), Some("close"));
+}
+
+#[test]
+fn a_drain_awaits_a_handshake_and_for_a_moment_its_first_request() {
+    let hello = hello();
+    for cut in 1..=hello.len() {
+        let mut driver = driver();
+        driver.feed(&hello[..cut]).draining();
+        assert!(!driver.is_closed(), "after {cut} bytes");
+        driver.feed(&hello[cut..]).pass(FIRST_REQUEST_GRACE_MS - 1);
+        assert!(!driver.is_closed(), "after {cut} bytes");
+        driver.feed(&records(GET));
+        assert_last(&driver);
+    }
+    // Its first message is in the socket.
+    let mut arrived = driver();
+    arrived.reading = Some(false);
+    arrived.feed(&hello).draining().feed(&records(GET));
+    assert_last(&arrived);
+
+    let mut silent = driver();
+    silent.feed(&hello).draining().pass(FIRST_REQUEST_GRACE_MS);
+    assert!(silent.is_closed() && sent(&silent).is_empty());
+    let mut nothing = driver();
+    assert!(nothing.draining().is_closed());
+}
+
+#[test]
+fn half_a_record_is_a_request_that_arrives() {
+    let limits = Limits::default();
+    let record = records(GET);
+    for cut in [1, 2, 10, record.len() - 1] {
+        let begun = || {
+            let mut driver = driver();
+            driver.feed(&hello()).pass(limits.idle_timeout_ms - 1);
+            driver.feed(&record[..cut]);
+            assert!(!driver.is_idle(), "after {cut} bytes");
+            driver
+        };
+        let mut draining = begun();
+        draining.draining();
+        assert!(!draining.is_closed(), "after {cut} bytes");
+        draining.feed(&record[cut..]);
+        assert_last(&draining);
+
+        let mut slow = begun();
+        slow.pass(limits.head_pace.grace_ms - 1);
+        assert!(!slow.is_closed(), "after {cut} bytes");
+        slow.pass(1);
+        assert_eq!(slow.closes(CloseReason::Slow), 1);
+    }
 }
 
 #[test]

@@ -102,10 +102,9 @@ impl Acceptor {
         for _ in 0..self.listeners.len() {
             self.next = (self.next + 1) % self.listeners.len();
             match accept(self.listeners[self.next].as_fd()) {
-                Ok(Some(mut accepted)) => {
-                    accepted.listener = self.listeners[self.next].number();
+                Ok(Some(accepted)) => {
                     self.back_off_ms = BACK_OFF_MS_MIN;
-                    self.left = self.left.map(|left| left.saturating_sub(1));
+                    let accepted = self.taken(accepted);
                     return Ok(Some(NewConnection::Regular(accepted)));
                 }
                 Ok(None) => {}
@@ -115,6 +114,15 @@ impl Acceptor {
         }
         self.left = self.left.map(|_| 0);
         Ok(None)
+    }
+
+    /// A connection of the listener whose turn it is.
+    fn taken(&mut self, accepted: Accepted) -> Accepted {
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        Accepted {
+            listener: self.listeners[self.next].number(),
+            ..accepted
+        }
     }
 
     /// The server is going down: what the kernel has completed by now is still taken, and no more.
@@ -182,10 +190,7 @@ impl Acceptor {
         }
         drop(self.spare.take()?);
         match accept(self.listeners[self.next].as_fd()) {
-            Ok(Some(mut accepted)) => {
-                accepted.listener = self.listeners[self.next].number();
-                Some(NewConnection::LastDescriptor(accepted))
-            }
+            Ok(Some(accepted)) => Some(NewConnection::LastDescriptor(self.taken(accepted))),
             _ => {
                 self.spare = open_spare().ok();
                 None
@@ -220,4 +225,40 @@ impl Acceptor {
 
 fn open_spare() -> io::Result<OwnedFd> {
     Ok(File::open("/dev/null")?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use loadline_sys::ListenAddr;
+
+    use super::*;
+    use crate::ServerOptions;
+    use crate::telemetry::counters::{Registry, Role};
+
+    /// In its place one was taken that connected after the drain had begun.
+    #[test]
+    fn a_connection_with_the_last_descriptor_is_one_of_those_that_a_drain_has_to_take() {
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let options = ServerOptions {
+            defer_accept: false, // the client sends nothing
+            ..ServerOptions::default()
+        };
+        let listeners = Listener::bind_all(&[any_port], &options, None).unwrap();
+        let ListenAddr::Tcp(address) = *listeners[0].address() else {
+            panic!("not TCP");
+        };
+        let _client = TcpStream::connect(address).unwrap();
+        wait_any(&[listeners[0].as_fd()], Some(20_000)).unwrap();
+        let log_after = LogAfter::default();
+        let mut acceptor = Acceptor::new(listeners, AtLimit::Refuse, &log_after).unwrap();
+        acceptor.begin_drain();
+        assert!(!acceptor.is_drained());
+        let stats = Registry::default().thread_stats(Role::Acceptor);
+        let taken = acceptor.exhausted(Millis(0), &stats);
+        let is_last = matches!(taken, Some(NewConnection::LastDescriptor(_)));
+        assert!(is_last, "{taken:?}");
+        assert!(acceptor.is_drained());
+    }
 }

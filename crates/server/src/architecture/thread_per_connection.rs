@@ -114,6 +114,7 @@ impl<H: Handler> Connections<H> {
             client: thread.config().client(accepted.listener, accepted.peer),
             is_last_descriptor,
             is_memory_full: memory.pressure() == MemoryPressure::Full,
+            is_draining: !is_last_descriptor && self.site.shutdown.is_draining(),
             now,
         };
         let admission = Admission::new(self.site.options.connections_max);

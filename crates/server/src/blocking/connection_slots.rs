@@ -139,6 +139,8 @@ pub(crate) struct New {
     pub(crate) client: ClientKey,
     pub(crate) is_last_descriptor: bool,
     pub(crate) is_memory_full: bool,
+    /// The server is going down: what has connected by now is served.
+    pub(crate) is_draining: bool,
     pub(crate) now: Millis,
 }
 
@@ -186,6 +188,7 @@ impl Slots {
             refusals: self.refusals,
             is_last_descriptor: new.is_last_descriptor,
             is_memory_full: new.is_memory_full,
+            is_draining: new.is_draining,
             ..Load::default()
         };
         let mut decision = Decision {
@@ -380,6 +383,7 @@ mod tests {
             client: ClientKey::NOBODY,
             is_last_descriptor: false,
             is_memory_full: false,
+            is_draining: false,
             now,
         };
         let memory = MemoryBudget::new(Some(64 << 20));

@@ -18,7 +18,7 @@ pub(crate) const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 /// Answers with a file that is to be read by somebody who may wait: its file system does not say whether
 /// that would take long, and it does not count as one of this machine.
 pub(crate) struct Distant {
-    file: Arc<OpenFile>,
+    pub(crate) file: Arc<OpenFile>,
     pub(crate) content: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ impl<H: Handler> Placement<H> for Reader {
 }
 
 /// As many bytes as the socket takes.
-fn fill(mut socket: &UnixStream) -> usize {
+pub(crate) fn fill(mut socket: &UnixStream) -> usize {
     let mut full = 0;
     while let Ok(count) = socket.write(&[b'j'; 1000]) {
         full += count;

@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
-use loadline_sys::Accepted;
+use loadline_sys::{Accepted, wait_readable};
 use rand::RngExt;
 
 use super::*;
 use crate::ServerOptions;
 use crate::admission::{EVICTION_TRIES_MAX, Handoff, Verdict};
 use crate::connection::tests::GET;
+use crate::connection_thread::{Hold as _, Resting};
+use crate::fairness::Occupation;
+use crate::options::Architecture;
 use crate::site::Clock;
 use crate::site::tests::{config_of, site_of};
 use crate::transport::ring::driver::RingDriver;
@@ -347,6 +350,47 @@ fn a_loop_without_requests_has_the_handler_give_back_what_is_left() {
         assert_eq!(event_loop.releases_at, next_ms.map(Millis), "at {at_ms} ms");
     }
     assert_eq!(event_loop.begin_wait(), None, "it sleeps on");
+}
+
+/// It did so only where it was about to wait.
+#[test]
+fn a_loop_that_never_waits_wakes_threads_at_the_deadlines_of_their_connections() {
+    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let options = ServerOptions {
+        architecture: Architecture::ThreadPool,
+        threads: 1,
+        ..ServerOptions::default()
+    };
+    let site = site_of(config_of(Hello(Fields::default())), options.with_parts());
+    let site = Arc::new(Site {
+        clock: Clock::simulated(now_us),
+        ..Arc::into_inner(site).unwrap()
+    });
+    let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+    let (workers, _threads) = Workers::new(&site, 1, 0).unwrap();
+    let own = Some(Arc::clone(&workers));
+    let mut event_loop = EventLoop::<_, Epoll>::new(0, &site, &group, own, Vec::new()).unwrap();
+    let mailbox = Arc::clone(&event_loop.dispatcher.mailbox);
+    let held = workers.hold(0, &mailbox);
+    assert!(held.rest(&Resting {
+        now: Millis(0),
+        deadline: Some(Millis(70)),
+        occupation: Occupation::Idle(Millis(0)),
+        proxied_client: None,
+        bytes: 0,
+    }));
+    let closed = Token {
+        index: 0,
+        generation: 0,
+    };
+    for (at_ms, expected) in [(69, false), (70, true)] {
+        now_us.store(at_ms * 1000, Relaxed);
+        event_loop.again.push(closed);
+        assert_eq!(event_loop.begin_wait(), Some(0), "more is to be done");
+        event_loop.turn().unwrap();
+        let woken = wait_readable(&[held.waker().unwrap().as_fd()], Some(0)).unwrap();
+        assert_eq!(woken, [expected], "at {at_ms} ms");
+    }
 }
 
 /// Takes a millisecond for each request.

@@ -15,7 +15,7 @@ pub(crate) struct Sending {
     pub(crate) transmit: Transmit,
     /// Whether files are sent without asking whether they are in the page cache.
     files: Files,
-    /// Bytes of a file that were just prefetched: to be sent without asking.
+    /// Bytes of a file that were just prefetched: to be sent without asking, as long as the socket has room.
     prefetched_bytes: u64,
     /// A range is being prefetched: nothing is sent before.
     is_prefetching: bool,
@@ -115,7 +115,11 @@ impl Sending {
         }
         match written.progress {
             WriteProgress::Done => SendOutcome::Whole,
-            WriteProgress::Blocked => SendOutcome::Full,
+            WriteProgress::Blocked => {
+                // When there is room again, the range may no longer be in the page cache.
+                self.prefetched_bytes = 0;
+                SendOutcome::Full
+            }
             WriteProgress::Budget => SendOutcome::Budget,
             WriteProgress::NotCached { file, offset, len } => {
                 self.is_prefetching = true;
@@ -133,4 +137,63 @@ pub(crate) fn cut_short(error: &std::io::Error) {
     log::say_within(&LIMIT, |more| {
         tracing::warn!("an answer was cut short: {error}{more}");
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use loadline_base::Segment;
+
+    use super::*;
+    use crate::connection::tests::{Distant, fill};
+    use crate::site::tests::quiet_site;
+    use crate::telemetry::counters::Role;
+    use crate::thread::context::{Borrowed, ThreadContext};
+
+    /// A slow client makes room after minutes, and the loop waited for the disk then.
+    #[test]
+    fn a_prefetched_range_is_asked_for_again_once_the_socket_was_full() {
+        let distant = Distant::new();
+        let file = Segment::File {
+            file: Arc::clone(&distant.file),
+            offset: 0,
+            len: distant.content.len() as u64,
+        };
+        let mut sending = Sending::new(Transmit::new(vec![file]), Files::Probe);
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let thread = &mut ThreadContext::new(&quiet_site(), Role::Loop);
+        let Borrowed {
+            config,
+            files,
+            mut cx,
+            ..
+        } = thread.borrow();
+        let (mut session, mut bytes_left) = (config.session(0, None, &mut cx), 1 << 20);
+        let mut go_on = |sending: &mut Sending| {
+            let socket = server.as_fd();
+            sending.go_on(
+                socket,
+                Some(&mut *files),
+                &mut bytes_left,
+                &mut session,
+                &mut cx,
+            )
+        };
+        for _ in 0..2 {
+            let outcome = go_on(&mut sending);
+            assert!(matches!(outcome, SendOutcome::NotCached(_)), "{outcome:?}");
+            let outcome = go_on(&mut sending);
+            assert!(matches!(outcome, SendOutcome::Nothing), "{outcome:?}");
+            sending.prefetched();
+            let full = fill(&server);
+            let outcome = go_on(&mut sending);
+            assert!(matches!(outcome, SendOutcome::Full), "{outcome:?}");
+            client.read_exact(&mut vec![0; full]).unwrap();
+        }
+    }
 }

@@ -302,7 +302,16 @@ mod tests {
     use crate::ServerOptions;
     use crate::fairness::ClientKey;
     use crate::site::tests::{Quiet, config_of, quiet_site, site_of};
+    use crate::worker::holding::Held;
     use crate::worker::job::After;
+
+    impl Workers {
+        /// As a worker has it.
+        pub(crate) fn hold<'w>(&'w self, index: usize, mailbox: &'w Mailbox<Message>) -> Held<'w> {
+            let holders = self.holders.as_deref().unwrap();
+            Held::new(holders, index, &self.queue, mailbox)
+        }
+    }
 
     #[test]
     fn a_job_that_panics_takes_no_worker_with_it_and_comes_back() {

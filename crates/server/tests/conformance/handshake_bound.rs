@@ -180,13 +180,13 @@ fn count_served(all: Vec<Begun>) -> u64 {
 
 /// TLS whose handshakes are computed once the gate is open.
 #[derive(Debug)]
-struct HeldTls {
-    tls: TlsServer,
-    gate: Arc<Gate>,
+pub struct HeldTls {
+    pub tls: TlsServer,
+    pub gate: Arc<Gate>,
 }
 
 /// The gate is opened whatever happens: threads stand before it.
-struct OpenAtTheEnd(Arc<Gate>);
+pub struct OpenAtTheEnd(pub Arc<Gate>);
 
 impl Drop for OpenAtTheEnd {
     fn drop(&mut self) {
@@ -240,6 +240,10 @@ impl Layer for HeldLayer {
 
     fn has_begun(&self) -> bool {
         self.layer.has_begun()
+    }
+
+    fn has_partial(&self) -> bool {
+        self.layer.has_partial()
     }
 
     fn has_ended(&self) -> bool {

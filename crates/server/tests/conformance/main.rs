@@ -37,6 +37,7 @@ mod shutdown;
 mod slow_uploads;
 mod streams;
 mod tls;
+mod tls_drain;
 
 #[test]
 fn every_architecture_has_a_model() {

@@ -9,7 +9,7 @@ use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::TLS12;
 use rustls::{ClientConfig, HandshakeKind};
 
-use crate::drive::{Driver, config, echo};
+use crate::drive::{Driver, config, echo, parse_answers};
 use crate::pair::{Pair, certificate, client_of, connection, ends, exchange, trusting};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -211,9 +211,44 @@ fn a_session_is_resumed_on_another_machine() {
 fn a_drain_ends_an_idle_connection_with_close_notify() {
     let (server, client) = ends(&TlsOptions::default());
     let mut pair = Pair::new(&server, &client);
-    pair.open();
+    assert_eq!(pair.open().ask(GET).len(), 1);
     pair.server.draining();
     pair.settle().unwrap();
     use loadline_proto::Layer as _;
     assert!(pair.server.is_closed() && pair.client.has_ended());
+}
+
+/// Its computation was abandoned. In a drain a client in the middle of a handshake is about to ask.
+#[test]
+fn a_drain_awaits_a_handshake_that_is_computed() {
+    let (server, client) = ends(&TlsOptions::default());
+    let mut pair = Pair::new(&server, &client);
+    pair.server.hold_computing = true;
+    pair.settle().unwrap();
+    pair.server.draining();
+    assert!(!pair.server.is_closed());
+    pair.server.computed(true);
+    let answers = pair.open().ask(GET);
+    assert_eq!(answers[0].field("connection"), Some("close"));
+    assert!(pair.server.is_closed());
+}
+
+/// What rustls keeps of a record was nothing to its connection.
+#[test]
+fn half_a_record_is_a_request_that_arrives() {
+    let (server, client) = ends(&TlsOptions::default());
+    let mut pair = Pair::new(&server, &client);
+    assert_eq!(pair.open().ask(GET).len(), 1);
+    assert!(pair.server.is_idle());
+    pair.send(GET);
+    let record = std::mem::take(&mut pair.out);
+    let (half, rest) = record.split_at(record.len() / 2);
+    pair.server.feed(half);
+    assert!(!pair.server.is_idle());
+    pair.server.draining();
+    assert!(!pair.server.is_closed());
+    pair.server.feed(rest);
+    pair.settle().unwrap();
+    let answers = parse_answers(&pair.plain, |_| false);
+    assert_eq!(answers[0].field("connection"), Some("close"));
 }

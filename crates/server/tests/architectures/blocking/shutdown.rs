@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loadline_proto::{CloseReason, SessionConfig};
-use loadline_server::{Architecture, Config, ListenAddr, ServerConfig, ServerOptions, serve};
+use loadline_server::{
+    Architecture, Config, ListenAddr, ServerConfig, ServerOptions, SharedConfig, serve,
+};
 
-use super::util::{BLOCKING, Client, TestHandler, eventually, options, start};
+use super::util::{BLOCKING, Client, Gate, TestHandler, eventually, options, start};
 
 #[test]
 fn a_drain_closes_idle_connections_and_finishes_requests() {
@@ -100,6 +102,50 @@ fn what_the_backlog_holds_when_the_drain_begins_is_served() {
         }
         assert!(server.handle.wait().unwrap().is_clean());
     }
+}
+
+/// It was refused. The accepting thread takes up another configuration meanwhile, which takes it long.
+#[test]
+fn threads_at_the_cap_serve_what_the_backlog_holds_when_the_drain_begins() {
+    let config = |handler: &Arc<TestHandler>| {
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        Config::new(Arc::clone(handler), Arc::default(), [any_port])
+    };
+    let handler = Arc::<TestHandler>::default();
+    let shared: Arc<SharedConfig<TestHandler>> = config(&handler).into();
+    let server = ServerConfig {
+        options: ServerOptions {
+            connections_max: 1,
+            ..options(Architecture::ThreadPerConnection)
+        },
+        ..ServerConfig::default()
+    };
+    let handle = serve(Arc::clone(&shared), server).unwrap();
+    let address = handle.tcp_address().unwrap();
+    let mut busy = Client::connect(address);
+    busy.ask("/gate");
+    handler.gate.await_waiting(1);
+    let next = Arc::new(TestHandler {
+        local_gate: Some(Gate::default()),
+        ..TestHandler::default()
+    });
+    shared.replace(config(&next)).unwrap();
+    let mut waiting: Vec<Client> = (0..4).map(|_| Client::connect(address)).collect();
+    for client in &mut waiting {
+        client.ask("/hello");
+    }
+    let held_up = next.local_gate.as_ref().unwrap();
+    held_up.await_waiting(1);
+    handle.drain();
+    held_up.open();
+    for client in &mut waiting {
+        let answer = client.answer().unwrap();
+        assert_eq!(answer.content, b"hello");
+        assert!(answer.says_close() && client.is_closed());
+    }
+    handler.gate.open();
+    assert_eq!(busy.answer().unwrap().content, b"passed");
+    assert!(handle.wait().unwrap().is_clean());
 }
 
 #[test]

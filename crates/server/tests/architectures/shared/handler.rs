@@ -35,6 +35,8 @@ pub(crate) struct TestHandler {
     pub(crate) file: Option<Arc<OpenFile>>,
     /// So many threads that a pool adds cannot be started.
     pub(crate) starts_that_panic: AtomicUsize,
+    /// Where each thread waits before it serves by this handler.
+    pub(crate) local_gate: Option<Gate>,
 }
 
 /// Panics when what has panicked is dropped: so often that nothing around a request holds it.
@@ -83,6 +85,9 @@ impl Handler for TestHandler {
     type Local = ();
 
     fn local(&self) {
+        if let Some(gate) = &self.local_gate {
+            gate.pass();
+        }
         if thread_name() == b"pool sizes" {
             let left = &self.starts_that_panic;
             let panics = left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));

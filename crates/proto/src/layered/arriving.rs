@@ -1,0 +1,88 @@
+//! Input that the session does not know of yet: the rest of a record, the first request behind a handshake.
+
+use loadline_base::Millis;
+
+use super::Layered;
+use crate::{FIRST_REQUEST_GRACE_MS, Layer, Session};
+
+/// What is on its way, as far as is known.
+#[derive(Debug, Default)]
+pub(super) struct Arriving {
+    /// Since when the rest of a record is awaited.
+    record_since: Option<Millis>,
+    /// When the layer was open; `None` once a request has come, or the time for it in a drain is up.
+    open_since: Option<Millis>,
+    is_draining: bool,
+}
+
+impl Arriving {
+    /// The handshake is done.
+    pub(super) fn opened(&mut self, now: Millis) {
+        self.open_since = Some(now);
+        self.record_since = None; // it was of the handshake
+    }
+
+    /// The layer has understood what was received, but for a part of a record perhaps.
+    pub(super) fn received(&mut self, is_partial: bool, has_plain: bool, now: Millis) {
+        let since = self.record_since.filter(|_| !has_plain);
+        self.record_since = is_partial.then(|| since.unwrap_or(now));
+    }
+
+    /// A request has come.
+    pub(super) fn requested(&mut self) {
+        self.open_since = None;
+    }
+
+    pub(super) fn draining(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Time has passed.
+    pub(super) fn expired(&mut self, now: Millis) {
+        if self.first_request_until().is_some_and(|until| until <= now) {
+            self.open_since = None;
+        }
+    }
+
+    /// Since when the rest of a record is awaited.
+    pub(super) fn record_since(&self) -> Option<Millis> {
+        self.record_since
+    }
+
+    /// In a drain: until when the first request may come.
+    pub(super) fn first_request_until(&self) -> Option<Millis> {
+        let since = self.open_since.filter(|_| self.is_draining)?;
+        Some(Millis(since.0.saturating_add(FIRST_REQUEST_GRACE_MS)))
+    }
+
+    /// Whether there is something to wait for.
+    pub(super) fn is_awaited(&self, now: Millis) -> bool {
+        let is_first_awaited = self.first_request_until().is_some_and(|until| until > now);
+        is_first_awaited || self.record_since.is_some()
+    }
+}
+
+impl<L: Layer, S: Session> Layered<L, S> {
+    /// Whether a session that owes nothing has input on its way that it does not know of.
+    pub(super) fn awaits_input(&self, now: Millis) -> bool {
+        let owes_nothing = self.session.is_idle() || self.session.is_multiplexed();
+        let has_begun = self.layer.has_begun() || self.layer.has_partial();
+        let is_handshaking = has_begun && !self.layer.is_open();
+        owes_nothing && (is_handshaking || self.arriving.is_awaited(now))
+    }
+
+    /// Since when the rest of a record is awaited, and nothing else.
+    pub(super) fn record_awaited_since(&self) -> Option<Millis> {
+        let since = self.arriving.record_since()?;
+        self.session.is_idle().then_some(since)
+    }
+
+    /// Once the layer is open. A record that comes to an idle session has the time of a head.
+    pub(super) fn session_deadline(&self) -> Option<Millis> {
+        if let Some(since) = self.record_awaited_since() {
+            return Some(self.config.limits.head_pace.deadline(since, 0));
+        }
+        let first = self.arriving.first_request_until();
+        first.into_iter().chain(self.session.deadline()).min()
+    }
+}
