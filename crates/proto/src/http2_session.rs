@@ -401,7 +401,7 @@ impl Session for Http2Session {
         match outcome {
             Outcome::Ready => self.answer(exchange, cx),
             Outcome::Blocking => {
-                stream.phase = Phase::Block;
+                stream.await_turn(Phase::Block, cx.now);
                 stream.exchange = Some(exchange);
                 self.mark_due(id);
             }

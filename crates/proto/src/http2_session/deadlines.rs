@@ -19,6 +19,8 @@ enum Late {
     Window,
     /// The app.
     App,
+    /// Its turn, behind responses that the client does not take.
+    Turn,
 }
 
 impl Http2Session {
@@ -78,6 +80,10 @@ impl Http2Session {
         let late = match stream.phase {
             Phase::Discarding => (limits.linger_pace.deadline(since, moved), Late::Rest),
             Phase::Collect { .. } => (limits.body_pace.deadline(since, moved), Late::Content),
+            Phase::Run | Phase::Block | Phase::Start => {
+                let turn_ms = limits.app_answer_timeout_ms;
+                (Millis(since.0.saturating_add(turn_ms)), Late::Turn)
+            }
             Phase::Task if !stream.content.is_empty() => return None, // it waits for its turn
             Phase::Task => match stream.app.awaited(None, limits) {
                 Awaited::Client(at) => (at, Late::Content),
@@ -161,6 +167,8 @@ impl Http2Session {
         };
         let (status, text) = match late {
             Late::Rest => return self.reset(id, ErrorCode::NoError, cx),
+            // Nothing was done for it, which tells the client that it may ask again.
+            Late::Turn => return self.reset(id, ErrorCode::RefusedStream, cx),
             Late::Content => (Status::REQUEST_TIMEOUT, "the request took too long"),
             Late::App => (Status::SERVICE_UNAVAILABLE, "the app took too long"),
             Late::Window => (
@@ -188,7 +196,7 @@ impl Http2Session {
         let streams = self.streams.iter().filter_map(|stream| {
             let (_, late) = self.late(stream, limits)?;
             let is_client = match late {
-                Late::App => false,
+                Late::App | Late::Turn => false,
                 Late::Content => self.shut_since.is_none(),
                 Late::Window | Late::Rest => true,
             };
