@@ -46,7 +46,7 @@ impl Http2Session {
 
     /// The place of the next stream that may give its order. Heads join the output at once, and what the
     /// client does not take waits in memory: beyond their bounds no request is begun.
-    fn next_due(&self) -> Option<usize> {
+    pub(super) fn next_due(&self) -> Option<usize> {
         if self.due.is_empty() {
             return None;
         }
