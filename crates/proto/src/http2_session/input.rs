@@ -440,7 +440,8 @@ impl Http2Session {
                 len: stream.announced_left,
             },
         };
-        stream.priority = Priority::of(&exchange.request);
+        let early = self.early_priority(id);
+        stream.priority = early.unwrap_or_else(|| Priority::of(&exchange.request));
         (self.config.trusted_proxies).note(&mut self.peer.kind, &mut exchange);
         if self.peer_is_trusted() {
             stream.client = ClientKey::of_request(&exchange);
