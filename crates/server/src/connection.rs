@@ -389,6 +389,11 @@ impl<T> Connection<T> {
         self.tasks.notified(stream);
     }
 
+    /// Looks which tasks have events or are to be polled, for an owner that has not waited for that.
+    pub(crate) fn look_at_tasks(&mut self) {
+        self.tasks.look();
+    }
+
     pub(crate) fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
     }

@@ -361,6 +361,11 @@ impl Tasks {
         });
     }
 
+    /// Looks which of them have notified their owner, who was busy.
+    pub(crate) fn look(&mut self) {
+        self.each(|handle| handle.is_due |= handle.channel.notified.load(Ordering::SeqCst));
+    }
+
     /// Leaves them to the workers of the loop that they were begun for, and to that loop.
     pub(crate) fn pass_on(&mut self) {
         self.each(TaskHandle::pass_on);
