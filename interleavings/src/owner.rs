@@ -14,7 +14,7 @@ use crate::config::App;
 use crate::fairness::lanes;
 use crate::options::Queue;
 use crate::sync::Waker;
-use crate::task::{Channel, Notify, TaskHome, TaskPool, Tasks, WorkerTask};
+use crate::task::{Channel, Notify, Polled, TaskHome, TaskPool, Tasks, WorkerTask};
 use crate::telemetry::counters::ThreadStats;
 use crate::worker::job::Message;
 use crate::worker::job_queue::JobQueue;
@@ -236,7 +236,8 @@ impl Owner {
                 Action::Finish => {}
                 Action::Wait { .. } => {
                     let (pool, session) = (&mut self.task_pool, &mut self.session);
-                    if !self.tasks.poll(pool, session, cx!(self)) && !self.pass_on() {
+                    let polled = self.tasks.poll(pool, session, cx!(self), || false);
+                    if polled == Polled::Nothing && !self.pass_on() {
                         return;
                     }
                 }

@@ -8,5 +8,5 @@ mod handle;
 mod worker;
 
 pub(crate) use channel::{Channel, Notify, TaskHome};
-pub(crate) use handle::{TaskPool, Tasks};
+pub(crate) use handle::{Polled, TaskPool, Tasks};
 pub(crate) use worker::WorkerTask;

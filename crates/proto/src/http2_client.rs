@@ -188,6 +188,9 @@ impl Http2Client {
                 *bytes = &[];
                 return None;
             }
+            if self.output.has_too_many_answers() {
+                return Some(self.fault(ErrorCode::EnhanceYourCalm.into()));
+            }
             let next = match self.input.next(bytes) {
                 Ok(None) => return None,
                 Ok(Some(piece)) => self.piece(piece, limits, observer),

@@ -39,6 +39,7 @@ use loadline_base::{Buffer, Millis, Transmit};
 use crate::hpack::{self, Decoder, Encoder};
 use crate::http1_session::Handover;
 use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
+use crate::http2::priority::Priority;
 use crate::http2::state::State;
 use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
@@ -84,6 +85,8 @@ pub struct Http2Session {
     /// The highest number of a stream of the client's.
     last_stream: u32,
     recently_reset: VecDeque<StreamId>,
+    /// Priorities that came before their requests.
+    early_priorities: Vec<(StreamId, Priority)>,
     budget: Budget,
     /// How much the client may send, and what it may send more once that is said.
     window: u32,
@@ -176,6 +179,7 @@ impl Http2Session {
             decoder: Decoder::within(LISTS_MAX * config.limits.head_bytes_max),
             last_stream: 0,
             recently_reset: VecDeque::new(),
+            early_priorities: Vec::new(),
             budget: Budget::new(cx.now),
             window: config.limits.connection_window_bytes,
             config,
@@ -401,7 +405,7 @@ impl Session for Http2Session {
         match outcome {
             Outcome::Ready => self.answer(exchange, cx),
             Outcome::Blocking => {
-                stream.phase = Phase::Block;
+                stream.await_turn(Phase::Block, cx.now);
                 stream.exchange = Some(exchange);
                 self.mark_due(id);
             }
@@ -543,6 +547,7 @@ impl Session for Http2Session {
             + self.output.memory_bytes()
             + self.sending_bytes
             + self.unread.capacity()
+            + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
             + self.common.held_bytes()
             + self.layer_block.len()
             + self.decoder.held_bytes()

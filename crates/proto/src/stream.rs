@@ -150,14 +150,12 @@ impl Stream {
     /// Once the answer has begun, the two talk with each other, and the client may be silent as long as the
     /// app may.
     pub(crate) fn awaited(&self, line_since: Option<Millis>, limits: &Limits) -> Awaited {
+        let since = self.awaited_since();
         if self.fed_since.is_none() {
             let pace = &limits.body_pace;
             let deadline = match self.has_head() {
-                false => pace.deadline(self.client_since, self.client_moved),
-                true => {
-                    let last = self.app_since.max(self.content_at).0;
-                    Millis(last.saturating_add(limits.app_silence_timeout_ms))
-                }
+                false => pace.deadline(since, self.client_moved),
+                true => Millis(since.0.saturating_add(limits.app_silence_timeout_ms)),
             };
             let line = line_since.map(|since| pace.deadline(since.max(self.hungry_since), 0));
             return Awaited::Client(line.map_or(deadline, |line| line.min(deadline)));
@@ -166,7 +164,16 @@ impl Stream {
             false => limits.app_answer_timeout_ms,
             true => limits.app_silence_timeout_ms,
         };
-        Awaited::App(Millis(self.app_since.0.saturating_add(ms)))
+        Awaited::App(Millis(since.0.saturating_add(ms)))
+    }
+
+    /// Since when that one is awaited, but for the framing.
+    pub(crate) fn awaited_since(&self) -> Millis {
+        match (self.fed_since, self.has_head()) {
+            (Some(_), _) => self.app_since,
+            (None, false) => self.client_since,
+            (None, true) => self.app_since.max(self.content_at),
+        }
     }
 
     /// What the app is to get next of the request's content.

@@ -21,7 +21,7 @@ use loadline_sys::file::{self, Filled};
 
 use crate::config::Steps;
 use crate::fairness::ClientKey;
-use crate::task::{TaskPool, Tasks};
+use crate::task::{Polled, TaskPool, Tasks};
 use crate::thread::context::ThreadContext;
 use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
@@ -38,6 +38,10 @@ const BLOCKS_MAX: u32 = 2;
 
 /// Orders for tasks in a row: some pieces of 64 KiB in either direction, then others.
 const TASK_ORDERS_MAX: u32 = 16;
+
+/// Tasks are polled in a row for so long. Then what they have answered is sent, and after [`BLOCKS_MAX`] such
+/// rows others have their turn. Some hundred tasks that hardly compute leave together in one.
+const POLLS_US: u64 = 500;
 
 /// One connection.
 #[derive(Debug)]
@@ -83,7 +87,7 @@ struct DriveBudget<'d, H: Handler, D> {
     thread: &'d mut ThreadContext<H>,
     driver: &'d mut D,
     bytes_left: u64,
-    /// Steps that may have blocked this thread.
+    /// Steps that may have blocked this thread, and tasks that have kept it for long.
     blocked: u32,
     task_orders: u32,
 }
@@ -255,8 +259,10 @@ impl<T> Connection<T> {
             Action::Finish => self.transport.finish(io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, io) {
-                    if !self.poll_tasks(drive.thread) {
-                        return Err(Step::Wait);
+                    match self.poll_tasks(drive.thread) {
+                        Polled::Nothing => return Err(Step::Wait),
+                        Polled::Some => {}
+                        Polled::NotAll => drive.blocked += 1,
                     }
                     drive.task_orders += 1;
                 }
@@ -383,6 +389,11 @@ impl<T> Connection<T> {
         self.tasks.notified(stream);
     }
 
+    /// Looks which tasks have events or are to be polled, for an owner that has not waited for that.
+    pub(crate) fn look_at_tasks(&mut self) {
+        self.tasks.look();
+    }
+
     pub(crate) fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
     }
@@ -420,18 +431,22 @@ impl<T> Connection<T> {
         self.tasks = Tasks::default();
     }
 
-    /// Polls tasks that are due, and reports their events to the session; `false`: there were none.
-    pub(crate) fn poll_tasks<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> bool {
+    /// Polls tasks that are due, until that has taken long, and reports their events to the session.
+    pub(crate) fn poll_tasks<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> Polled {
         if self.tasks.is_empty() {
-            return false;
+            return Polled::Nothing;
         }
+        let (clock, mut until_us) = (thread.site.clock, None);
+        let is_time_up = || {
+            let now_us = clock.now_us();
+            now_us >= *until_us.get_or_insert(now_us + POLLS_US)
+        };
         let mut borrowed = thread.borrow();
         if borrowed.site.shutdown.is_draining() {
             self.session.draining(&mut borrowed.cx); // shows in a head that is still to come
         }
-        let polled = self
-            .tasks
-            .poll(borrowed.tasks, &mut self.session, &mut borrowed.cx);
+        let (pool, session) = (borrowed.tasks, &mut self.session);
+        let polled = (self.tasks).poll(pool, session, &mut borrowed.cx, is_time_up);
         thread.tick_in_long_turn();
         polled
     }

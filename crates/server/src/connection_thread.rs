@@ -8,6 +8,7 @@
 //! for its thread (`stream_queue`). Between two of them it sends what is done and receives what has come.
 
 mod on_thread;
+mod steps;
 mod stream_queue;
 
 use std::io;
@@ -33,7 +34,7 @@ use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
 use on_thread::OnThread;
-use stream_queue::{Next, StreamQueue};
+use stream_queue::StreamQueue;
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
 /// less than that costs one call.
@@ -232,6 +233,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         driven_since_us,
         footprint,
         streams,
+        rounds: 0,
     };
     let left = thread.run();
     if matches!(left, Left::AtStep(..)) {
@@ -301,6 +303,8 @@ struct Thread<'c, H: Handler, T, F> {
     footprint: Footprint,
     /// Requests that wait for this thread.
     streams: StreamQueue<Arc<dyn Steps>>,
+    /// Times in a row that the connection has used up its share of the thread while requests waited.
+    rounds: u32,
 }
 
 impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
@@ -318,6 +322,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Step::Wait if !self.streams.is_empty() => self.run_next(),
                 Step::Wait => self.wait(),
                 Step::Again if self.is_to_go() => Some(Left::Unfinished),
+                Step::Again if self.is_steps_turn() => self.run_next(),
                 Step::Again => self.go_on().break_value().flatten(),
                 Step::Block(exchange, steps) => Some(Left::AtStep(exchange, steps)),
                 Step::Close | Step::Start(_) => Some(Left::AtEnd),
@@ -345,53 +350,6 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             driven_since_us: self.driven_since_us,
         };
         (placement, &mut *self.connection, &mut *self.thread)
-    }
-
-    /// Carries out a blocking step that waits. Then the socket has its turn: responses leave one by one, and
-    /// a client that has reset the next streams is noticed before they begin.
-    fn run_next(&mut self) -> Option<Left> {
-        if let ControlFlow::Break(left) = self.go_on() {
-            return left;
-        }
-        loop {
-            let began_us = self.thread.site.clock.now_us();
-            let Some(next) = self.streams.next(began_us) else {
-                break;
-            };
-            let (exchange, has_run) = match next {
-                Next::Run {
-                    mut exchange,
-                    steps,
-                    waited,
-                } => {
-                    let (mut placement, _, thread) = self.parts();
-                    let has_run = placement.run(&mut exchange, Some(&*steps), waited, thread);
-                    let now_us = self.thread.now_us();
-                    if has_run {
-                        (self.streams).done(now_us, now_us.saturating_sub(began_us));
-                    }
-                    (exchange, has_run)
-                }
-                Next::Late(exchange) => {
-                    self.thread.stats.refused_late.add(1);
-                    (exchange, false)
-                }
-                Next::Abandoned(exchange) => {
-                    self.thread.stats.abandoned.add(1);
-                    (exchange, false)
-                }
-            };
-            (self.connection).completed(exchange, self.thread);
-            if has_run {
-                break;
-            }
-        }
-        self.connection.transport_mut().note(Readiness {
-            readable: true,
-            writable: true,
-            ..Readiness::default()
-        });
-        None
     }
 
     /// Whether others wait for the thread, and its connection can go on elsewhere.

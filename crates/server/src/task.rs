@@ -29,5 +29,5 @@ mod handle;
 mod worker;
 
 pub(crate) use channel::{Channel, Notify, TaskHome};
-pub(crate) use handle::{TaskHandle, TaskPool, Tasks};
+pub(crate) use handle::{Polled, TaskHandle, TaskPool, Tasks};
 pub(crate) use worker::WorkerTask;

@@ -123,6 +123,12 @@ impl Stream {
             }
     }
 
+    /// Its turn is to come: its order is due.
+    pub(crate) fn await_turn(&mut self, phase: Phase, now: Millis) {
+        self.phase = phase;
+        self.begin_period(now);
+    }
+
     /// Its period begins.
     pub(crate) fn begin_period(&mut self, now: Millis) {
         (self.since, self.moved) = (now, 0);
@@ -190,8 +196,13 @@ impl Stream {
     }
 
     /// Memory of the content that waits.
-    pub(crate) fn content_bytes(&self) -> usize {
+    fn content_bytes(&self) -> usize {
         self.content.iter().map(Segment::memory_bytes).sum()
+    }
+
+    /// The same without what the client has been sent of it.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.content_bytes().saturating_sub(self.front_taken)
     }
 
     /// Memory of what it holds, beside itself.

@@ -18,8 +18,8 @@ pub(super) const KEPT_BYTES_MAX: usize = 2 << 10;
 /// Output that waits for the socket, beyond which no further content of requests is added: two of what
 /// a socket takes at once.
 pub(super) const OUT_BYTES_MAX: usize = 256 << 10;
-/// Answers to PING and SETTINGS, and resets of streams, that wait for the socket. A server that asks for
-/// more and reads nothing would fill the memory.
-pub(super) const ANSWERS_MAX: u32 = 1024;
+/// Answers to PING and SETTINGS, and resets of streams whose responses make them necessary, that wait for
+/// the socket. A server that asks for more and reads nothing would fill the memory.
+pub(super) const ANSWERS_MAX: usize = 1024;
 /// The last stream of a connection (section 5.1.1).
 pub(super) const STREAM_ID_MAX: u32 = (1 << 31) - 1;

@@ -186,7 +186,7 @@ impl Http2Client {
         }
         match stream.has_body() {
             // It has answered without all of the content, and may not take the rest (section 8.1).
-            true => self.end_stream(slot, ErrorCode::Cancel),
+            true => self.give_up(slot, ErrorCode::Cancel),
             false => self.close(slot),
         }
         let reply = stream.reply();
@@ -214,7 +214,7 @@ impl Http2Client {
             Kind::Settings if head.has(flags::ACK) => {}
             Kind::Settings => return self.settings(payload).map(Some),
             Kind::Ping if head.has(flags::ACK) => {}
-            Kind::Ping => self.output.answer(Kind::Ping, flags::ACK, payload)?,
+            Kind::Ping => self.output.answer(Kind::Ping, flags::ACK, payload),
             Kind::GoAway => {
                 let last_id = number(payload) & WINDOW_BYTES_MAX;
                 // It may become smaller, and never larger (section 6.8).
@@ -316,8 +316,14 @@ impl Http2Client {
     /// The client cannot make use of a response.
     #[cold]
     fn failed(&mut self, slot: u32, fault: StreamFault) -> ClientEvent {
-        self.end_stream(slot, ErrorCode::Protocol);
+        self.give_up(slot, ErrorCode::Protocol);
         ClientEvent::Failed { slot, fault }
+    }
+
+    /// Ends a stream because of what the server has sent.
+    fn give_up(&mut self, slot: u32, code: ErrorCode) {
+        self.end_stream(slot, code);
+        self.output.count_answer();
     }
 
     pub(super) fn end_stream(&mut self, slot: u32, code: ErrorCode) {

@@ -31,8 +31,8 @@ pub(super) struct ClientOutput {
     sent: usize,
     /// Those that have left before the first one.
     passed: u64,
-    /// Answers among them that the server asked for.
-    answers: u32,
+    /// Where those end that the server has caused and that have not left, the oldest first.
+    answers: VecDeque<u64>,
     table: TableState,
     /// The largest table that the server takes, and whether that has to be said.
     table_bytes: usize,
@@ -68,7 +68,7 @@ impl ClientOutput {
             bytes,
             sent: 0,
             passed: 0,
-            answers: 0,
+            answers: VecDeque::new(),
             table: TableState::Empty,
             table_bytes: TABLE_BYTES,
             is_resized: false,
@@ -94,11 +94,15 @@ impl ClientOutput {
         if self.sent == self.bytes.len() {
             self.passed += self.sent as u64;
             self.bytes.clear();
-            (self.sent, self.answers) = (0, 0);
+            self.sent = 0;
         } else if self.sent > OUT_BYTES_MAX {
             self.passed += self.sent as u64;
             self.bytes.drain(..self.sent);
             self.sent = 0;
+        }
+        let sent_bytes = self.sent_bytes();
+        while self.answers.front().is_some_and(|end| *end <= sent_bytes) {
+            self.answers.pop_front();
         }
     }
 
@@ -265,7 +269,7 @@ impl ClientOutput {
                 _ => {}
             }
         }
-        self.answer(Kind::Settings, flags::ACK, &[])?;
+        self.answer(Kind::Settings, flags::ACK, &[]);
         Ok(i64::from(self.stream_window) - before)
     }
 
@@ -282,16 +286,20 @@ impl ClientOutput {
     }
 
     /// An answer that the server asks for.
-    ///
-    /// # Errors
-    /// There are too many already that it does not take.
-    pub(super) fn answer(&mut self, kind: Kind, of: u8, payload: &[u8]) -> Result<(), ErrorCode> {
-        self.answers += 1;
-        if self.answers > ANSWERS_MAX {
-            return Err(ErrorCode::EnhanceYourCalm);
-        }
+    pub(super) fn answer(&mut self, kind: Kind, of: u8, payload: &[u8]) {
         self.control(kind, of, 0, payload);
-        Ok(())
+        self.count_answer();
+    }
+
+    /// The server has caused what was added last.
+    pub(super) fn count_answer(&mut self) {
+        self.answers.push_back(self.position());
+    }
+
+    /// Whether the server causes more than it takes.
+    #[inline]
+    pub(super) fn has_too_many_answers(&self) -> bool {
+        self.answers.len() > ANSWERS_MAX
     }
 
     /// The client makes room for more content.

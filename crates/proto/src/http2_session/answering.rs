@@ -251,6 +251,10 @@ impl Http2Session {
             self.streams.insert(stream);
             return self.discard_content(id, cx);
         }
+        let answered = stream.answered.as_ref();
+        if answered.is_some_and(|it| !it.response.status.is_error()) {
+            self.budget.earn();
+        }
         self.discard(stream, cx);
         self.rest_if_idle(cx);
     }

@@ -3,7 +3,7 @@
 
 use loadline_base::Millis;
 
-/// So many at once: a browser that leaves a page resets all of its streams.
+/// So many at once, and never more: a browser that leaves a page resets all of its streams.
 const AT_ONCE: u64 = 500;
 /// So many a second later on.
 const PER_S: u64 = 50;
@@ -14,7 +14,7 @@ const USEFUL_WEIGHT: u64 = 4;
 /// A client that sends a ping a second never comes to the bound.
 const OVERHEAD_BYTES_PER_S: u64 = 1000;
 
-/// Counts down, and comes back with time.
+/// Counts down, and comes back with time and with what is of use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     left: u64,
@@ -46,6 +46,11 @@ impl Budget {
     pub(super) fn use_bytes(&mut self, bytes: usize) {
         let allowed = USEFUL_WEIGHT * bytes as u64;
         self.overhead_bytes = self.overhead_bytes.saturating_sub(allowed);
+    }
+
+    /// A request was answered: a proxy that has some cancelled asks for many more.
+    pub(super) fn earn(&mut self) {
+        self.left = (self.left + 1).min(AT_ONCE);
     }
 
     fn come_back(&mut self, now: Millis) {
@@ -82,6 +87,19 @@ mod tests {
         let later = Millis(1_000_000);
         assert!((0..AT_ONCE).all(|_| budget.spend(later)));
         assert!(!budget.spend(later));
+    }
+
+    #[test]
+    fn requests_that_are_answered_allow_for_as_many_resets() {
+        let now = Millis(1_000);
+        let mut budget = Budget::new(now);
+        for _ in 0..10 * AT_ONCE {
+            budget.earn();
+            assert!(budget.spend(now));
+        }
+        (0..10 * AT_ONCE).for_each(|_| budget.earn());
+        let allowed = (0..).find(|_| !budget.spend(now));
+        assert_eq!(allowed, Some(AT_ONCE));
     }
 
     #[test]

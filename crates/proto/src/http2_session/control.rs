@@ -104,10 +104,38 @@ impl Http2Session {
         if id == CONNECTION {
             return Err(Failure(ErrorCode::Protocol, "a priority for no stream"));
         }
+        let priority = Priority::parse(&payload[4..]);
+        let is_of_client = id.0 % 2 == 1;
         if let Some(stream) = self.streams.get_mut(id) {
-            stream.priority = Priority::parse(&payload[4..]);
+            stream.priority = priority;
+        } else if is_of_client && id.0 > self.last_stream {
+            return self.keep_priority(id, priority);
         }
         Ok(())
+    }
+
+    /// The request to which it belongs is still to come. There may be no more such streams, together with
+    /// those that are open, than may be open.
+    fn keep_priority(&mut self, id: StreamId, priority: Priority) -> Parsed {
+        let last_stream = self.last_stream;
+        let kept = &mut self.early_priorities;
+        kept.retain(|(of, _)| of.0 > last_stream && *of != id);
+        let streams = self.streams.iter();
+        let open_count = streams.filter(|it| it.phase != Phase::Reset).count();
+        if open_count + kept.len() >= self.config.limits.streams_max as usize {
+            return Err(Failure(
+                ErrorCode::Protocol,
+                "more priorities before their requests than there may be streams",
+            ));
+        }
+        kept.push((id, priority));
+        Ok(())
+    }
+
+    /// What came before a request is newer than its field, which was made with it.
+    pub(super) fn early_priority(&mut self, id: StreamId) -> Option<Priority> {
+        let at = (self.early_priorities.iter()).position(|(of, _)| *of == id)?;
+        Some(self.early_priorities.swap_remove(at).1)
     }
 
     /// The client may send so much more.

@@ -7,7 +7,7 @@ use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::stream::Awaited;
-use crate::{CloseReason, Context, Fault, Http2Count, Limits, Status, StreamId};
+use crate::{CloseReason, Context, Fault, Http2Count, Limits, Pace, Status, StreamId};
 
 /// What time was up for.
 enum Late {
@@ -19,6 +19,15 @@ enum Late {
     Window,
     /// The app.
     App,
+    /// Its turn, behind responses that the client does not take.
+    Turn,
+}
+
+/// What a stream waits for.
+struct Waiting {
+    late: Late,
+    since: Millis,
+    until: Millis,
 }
 
 impl Http2Session {
@@ -30,7 +39,7 @@ impl Http2Session {
             _ => {}
         }
         let streams = self.streams.iter();
-        let streams = streams.filter_map(|stream| Some(self.late(stream, limits)?.0));
+        let streams = streams.filter_map(|stream| Some(self.waiting(stream, limits)?.until));
         streams.chain(self.own_deadline(limits)).min()
     }
 
@@ -69,30 +78,48 @@ impl Http2Session {
         self.since.max(self.frame_since)
     }
 
-    /// When time is up for a stream, and for what.
-    fn late(&self, stream: &Stream, limits: &Limits) -> Option<(Millis, Late)> {
+    /// What a stream waits for, if its time for that is limited.
+    fn waiting(&self, stream: &Stream, limits: &Limits) -> Option<Waiting> {
         let (since, moved) = (stream.since, stream.moved);
+        let at_pace = |late, pace: &Pace| Waiting {
+            late,
+            since,
+            until: pace.deadline(since, moved),
+        };
         if stream.is_blocked(self.send_window) {
-            return Some((limits.write_pace.deadline(since, moved), Late::Window));
+            return Some(at_pace(Late::Window, &limits.write_pace));
         }
-        let late = match stream.phase {
-            Phase::Discarding => (limits.linger_pace.deadline(since, moved), Late::Rest),
-            Phase::Collect { .. } => (limits.body_pace.deadline(since, moved), Late::Content),
-            Phase::Task if !stream.content.is_empty() => return None, // it waits for its turn
-            Phase::Task => match stream.app.awaited(None, limits) {
-                Awaited::Client(at) => (at, Late::Content),
-                Awaited::App(at) => (at, Late::App),
+        let waiting = match stream.phase {
+            Phase::Discarding => at_pace(Late::Rest, &limits.linger_pace),
+            Phase::Collect { .. } => at_pace(Late::Content, &limits.body_pace),
+            Phase::Run | Phase::Block | Phase::Start => Waiting {
+                late: Late::Turn,
+                since,
+                until: Millis(since.0.saturating_add(limits.app_answer_timeout_ms)),
             },
+            Phase::Task if !stream.content.is_empty() => return None, // it waits for its turn
+            Phase::Task => {
+                let (late, until) = match stream.app.awaited(None, limits) {
+                    Awaited::Client(until) => (Late::Content, until),
+                    Awaited::App(until) => (Late::App, until),
+                };
+                let since = stream.app.awaited_since();
+                Waiting { late, since, until }
+            }
             _ => return None,
         };
-        match (&late.1, self.shut_since) {
+        match (&waiting.late, self.shut_since) {
             // It may send nothing, for as long as an app may leave what has come unread.
             (Late::Content, Some(since)) => {
                 let since = since.max(stream.since);
-                let silence_ms = limits.app_silence_timeout_ms;
-                Some((Millis(since.0.saturating_add(silence_ms)), Late::Content))
+                let until = Millis(since.0.saturating_add(limits.app_silence_timeout_ms));
+                Some(Waiting {
+                    since,
+                    until,
+                    ..waiting
+                })
             }
-            _ => Some(late),
+            _ => Some(waiting),
         }
     }
 
@@ -113,8 +140,8 @@ impl Http2Session {
             return self.expire(cx);
         }
         let late = self.streams.iter().filter_map(|stream| {
-            let (at, late) = self.late(stream, limits)?;
-            is_up(at).then_some((stream.id, late))
+            let waiting = self.waiting(stream, limits)?;
+            is_up(waiting.until).then_some((stream.id, waiting.late))
         });
         let late: Vec<_> = late.collect();
         for (id, late) in late {
@@ -161,6 +188,8 @@ impl Http2Session {
         };
         let (status, text) = match late {
             Late::Rest => return self.reset(id, ErrorCode::NoError, cx),
+            // Nothing was done for it, which tells the client that it may ask again.
+            Late::Turn => return self.reset(id, ErrorCode::RefusedStream, cx),
             Late::Content => (Status::REQUEST_TIMEOUT, "the request took too long"),
             Late::App => (Status::SERVICE_UNAVAILABLE, "the app took too long"),
             Late::Window => (
@@ -182,24 +211,43 @@ impl Http2Session {
         }
     }
 
-    /// Since when the client is awaited in the middle of something.
+    /// Since when the client is awaited in the middle of something, if nothing is being done for it: while
+    /// others of its requests are served, a stream that waits for it makes no slow connection.
     pub(super) fn client_awaited_since(&self) -> Option<Millis> {
         let limits = &self.config.limits;
+        let is_held = self.sending || self.stage == Stage::Lingering;
+        if !is_held && self.is_serving() {
+            return None;
+        }
         let streams = self.streams.iter().filter_map(|stream| {
-            let (_, late) = self.late(stream, limits)?;
-            let is_client = match late {
-                Late::App => false,
+            let waiting = self.waiting(stream, limits)?;
+            let is_client = match waiting.late {
+                Late::App | Late::Turn => false,
                 Late::Content => self.shut_since.is_none(),
                 Late::Window | Late::Rest => true,
             };
-            is_client.then_some(stream.since)
+            is_client.then_some(waiting.since)
         });
         let block = self.block.as_ref().map(|block| block.since);
         let is_reading = !self.unread.is_empty() && self.streams.is_empty();
-        let own = match self.sending || self.stage == Stage::Lingering {
+        let own = match is_held {
             true => Some(self.since),
             false => is_reading.then(|| self.frame_awaited_since()),
         };
         streams.chain(block).chain(own).min()
+    }
+
+    /// Whether a handler or an app works for a request, or is about to. A request that cannot be begun,
+    /// because the client does not take other responses, waits for the client.
+    fn is_serving(&self) -> bool {
+        let is_served = |stream: &Stream| match stream.phase {
+            Phase::Running | Phase::Blocking => true,
+            Phase::Task => {
+                let waiting = self.waiting(stream, &self.config.limits);
+                waiting.is_some_and(|waiting| matches!(waiting.late, Late::App))
+            }
+            _ => false,
+        };
+        self.next_due().is_some() || self.streams.iter().any(is_served)
     }
 }

@@ -11,7 +11,7 @@ use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::state::{Effect, Received};
-use crate::http2::stream::Stream;
+use crate::http2::stream::{Phase, Stream};
 use crate::{
     ClientKey, Context, Exchange, Fault, FieldName, Http2Count, Request, RequestBody, Status,
     StreamId,
@@ -173,9 +173,8 @@ impl Http2Session {
             Kind::Continuation => self.continuation(head, payload, cx),
             Kind::RstStream => {
                 cx.counters.http2(Http2Count::ClientResets);
-                self.spend(cx)?;
                 if self.is_taken(head, cx)? {
-                    self.end_stream(StreamId(head.stream), cx);
+                    self.reset_by_client(StreamId(head.stream), cx)?;
                 }
                 Ok(())
             }
@@ -225,6 +224,16 @@ impl Http2Session {
             ErrorCode::EnhanceYourCalm,
             "too many resets, settings, priorities or empty frames",
         ))
+    }
+
+    /// The client wants no more of a stream. Behind a complete response that wastes no work.
+    fn reset_by_client(&mut self, id: StreamId, cx: &mut Context<'_>) -> Parsed {
+        let phase = self.streams.get(id).map(|stream| stream.phase);
+        if phase != Some(Phase::Discarding) {
+            self.spend(cx)?;
+        }
+        self.end_stream(id, cx);
+        Ok(())
     }
 
     /// More bytes that bring nobody anything than are allowed.
@@ -431,7 +440,8 @@ impl Http2Session {
                 len: stream.announced_left,
             },
         };
-        stream.priority = Priority::of(&exchange.request);
+        let early = self.early_priority(id);
+        stream.priority = early.unwrap_or_else(|| Priority::of(&exchange.request));
         (self.config.trusted_proxies).note(&mut self.peer.kind, &mut exchange);
         if self.peer_is_trusted() {
             stream.client = ClientKey::of_request(&exchange);

@@ -5,6 +5,10 @@ use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::{Action, CloseReason, Context, Http2Count, StreamId, Then};
 
+/// So many clients of a proxy may leave their responses unread before others of its connection have to wait
+/// for them.
+const SLOW_CLIENTS_MAX: usize = 4;
+
 impl Http2Session {
     pub(super) fn order(&mut self, cx: &mut Context<'_>) -> Action {
         loop {
@@ -42,18 +46,32 @@ impl Http2Session {
 
     /// The place of the next stream that may give its order. Heads join the output at once, and what the
     /// client does not take waits in memory: beyond their bounds no request is begun.
-    fn next_due(&self) -> Option<usize> {
+    pub(super) fn next_due(&self) -> Option<usize> {
         if self.due.is_empty() {
             return None;
         }
         let limits = &self.config.limits;
-        let waiting_bytes: usize = self.streams.iter().map(Stream::content_bytes).sum();
-        let is_full = self.output.len() >= limits.output_bytes_max as u64
-            || waiting_bytes >= limits.waiting_bytes_max;
-        match is_full {
-            false => Some(0),
-            true => self.due.iter().position(|id| !self.begins(*id)),
+        if self.output.len() >= limits.output_bytes_max as u64 {
+            return self.due.iter().position(|id| !self.begins(*id));
         }
+        let bytes_max = limits.waiting_bytes_max;
+        let waiting_bytes: usize = self.streams.iter().map(Stream::waiting_bytes).sum();
+        if waiting_bytes < bytes_max {
+            return Some(0);
+        }
+        let has_others = self.peer_is_trusted() && waiting_bytes / SLOW_CLIENTS_MAX < bytes_max;
+        let mut due = self.due.iter();
+        due.position(|id| !self.begins(*id) || has_others && self.has_room_beside_others(*id))
+    }
+
+    /// Whether a request may be begun though others leave their responses unread: what waits for the windows
+    /// of other clients' streams, behind a proxy, is not its client's.
+    fn has_room_beside_others(&self, id: StreamId) -> bool {
+        let client = self.streams.get(id).map(|stream| stream.client);
+        let counts = |it: &&Stream| Some(it.client) == client || it.send_window > 0;
+        let waiting = self.streams.iter().filter(counts);
+        let waiting_bytes: usize = waiting.map(Stream::waiting_bytes).sum();
+        waiting_bytes < self.config.limits.waiting_bytes_max
     }
 
     /// The client will open no window any more: what waits for one cannot be sent.

@@ -1,7 +1,7 @@
 //! Content of requests, for handlers and for apps, and what apps answer piece by piece.
 
 use super::Http2Session;
-use loadline_base::Segment;
+use loadline_base::{Millis, Segment};
 
 use crate::hpack::Indexing;
 use crate::http2::frame::ErrorCode;
@@ -78,14 +78,14 @@ impl Http2Session {
             stream.begin_period(cx.now);
             return self.gather(id, cx);
         }
-        stream.phase = Phase::Start;
+        stream.await_turn(Phase::Start, cx.now);
         self.mark_due(id);
     }
 
     /// Content came, or its end.
     pub(super) fn content(&mut self, id: StreamId, bytes: &[u8], cx: &mut Context<'_>) {
         if self.is_window_short() {
-            self.start_early();
+            self.start_early(cx.now);
         }
         let Some(stream) = self.streams.get_mut(id) else {
             return;
@@ -126,14 +126,14 @@ impl Http2Session {
 
     /// The connection's window is used up: tasks are given what was gathered for them, since its rest cannot
     /// come before they have read it.
-    fn start_early(&mut self) {
+    fn start_early(&mut self, now: Millis) {
         let gathers =
             |stream: &&Stream| matches!(stream.phase, Phase::Collect { for_task: true, .. });
         let gathering = self.streams.iter().filter(gathers);
         let gathering: Vec<_> = gathering.map(|stream| stream.id).collect();
         for id in gathering {
             if let Some(stream) = self.streams.get_mut(id) {
-                stream.phase = Phase::Start;
+                stream.await_turn(Phase::Start, now);
             }
             self.mark_due(id);
         }
@@ -166,7 +166,7 @@ impl Http2Session {
             }
             (None, false) => {}
             (None, true) if for_task => {
-                stream.phase = Phase::Start;
+                stream.await_turn(Phase::Start, cx.now);
                 self.mark_due(id);
             }
             (None, true) => {
@@ -175,7 +175,7 @@ impl Http2Session {
                     exchange.request.body = RequestBody::Whole(content.to_vec());
                 }
                 cx.pool.buffers.give(content);
-                stream.phase = Phase::Run;
+                stream.await_turn(Phase::Run, cx.now);
                 self.mark_due(id);
             }
         }

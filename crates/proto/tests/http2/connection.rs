@@ -7,9 +7,9 @@ use loadline_base::{Chunk, Counter, Millis, Transmit};
 use loadline_proto::hpack::{Decoder, Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, Setting, flags, frame};
 use loadline_proto::{
-    Action, Body, CloseReason, Context, Counters, Exchange, Fields, Http2Count, Http2Session,
-    HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Security, Session, SessionConfig, Status,
-    StreamId, Then,
+    Action, Body, CloseReason, Context, Counters, Exchange, Fields, ForwardedField, Http2Count,
+    Http2Session, HttpDate, Limits, Outcome, Piece, Pool, RequestBody, Security, Session,
+    SessionConfig, Status, StreamId, Then, TrustedProxies,
 };
 
 /// A frame with its payload; of HEADERS the decoded fields, as lines.
@@ -141,7 +141,21 @@ impl Connection {
     }
 
     pub fn within(limits: Limits) -> Self {
-        let mut connection = Self::silent(limits);
+        Self::silent(limits).introduced()
+    }
+
+    /// The client is a trusted proxy, which says by X-Forwarded-For whom it asks for.
+    pub fn of_proxy() -> Self {
+        let proxies = ["127.0.0.1".parse().unwrap()];
+        let config = SessionConfig {
+            trusted_proxies: TrustedProxies::new(&proxies, ForwardedField::XForwardedFor),
+            ..SessionConfig::default()
+        };
+        Self::configured(config, None).introduced()
+    }
+
+    fn introduced(mut self) -> Self {
+        let connection = &mut self;
         connection.feed(PREFACE);
         connection.frame(Kind::Settings, 0, 0, &[]);
         let frames = connection.take();
@@ -158,7 +172,7 @@ impl Connection {
             ]
         );
         connection.frame(Kind::Settings, flags::ACK, 0, &[]);
-        connection
+        self
     }
 
     /// The client has sent nothing.
@@ -168,10 +182,15 @@ impl Connection {
 
     /// The same over a layer.
     pub fn over(security: Option<Security>, limits: Limits) -> Self {
-        let config = Arc::new(SessionConfig {
+        let config = SessionConfig {
             limits,
             ..SessionConfig::default()
-        });
+        };
+        Self::configured(config, security)
+    }
+
+    fn configured(config: SessionConfig, security: Option<Security>) -> Self {
+        let config = Arc::new(config);
         let mut connection = Self {
             session: None,
             now: Millis(1_000_000),

@@ -314,3 +314,25 @@ fn a_block_that_is_refused_is_decoded() {
     connection.frame(Kind::Headers, WHOLE, 5, &again);
     assert_eq!(Connection::content(&connection.take(), 5).0, b"GET /b ");
 }
+
+/// RFC 9218 section 7.1: streams whose priority came before them count with those that are open.
+#[test]
+fn priorities_before_their_requests_are_as_many_as_streams_may_be() {
+    let update = |stream: u32| [&stream.to_be_bytes()[..], b"u=1"].concat();
+    let limits = Limits {
+        streams_max: 3,
+        ..Limits::default()
+    };
+    let mut connection = Connection::within(limits);
+    connection.hold_blocking = true;
+    connection.get(1, "/block");
+    for stream in [3, 5, 3, 5, 2, 8] {
+        connection.frame(Kind::PriorityUpdate, 0, 0, &update(stream));
+    }
+    connection.get(7, "/block"); // with it 3 and 5 are closed
+    connection.frame(Kind::PriorityUpdate, 0, 0, &update(9));
+    assert_eq!(Connection::errors(&connection.take()), []);
+    connection.frame(Kind::PriorityUpdate, 0, 0, &update(11));
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(0, ErrorCode::Protocol as u32)]);
+}

@@ -106,6 +106,47 @@ fn whatever_makes_the_server_reset_streams_has_an_end() {
     }
 }
 
+/// Some clients reset each stream whose response they have, perhaps before all of the request has left.
+#[test]
+fn resets_behind_complete_responses_are_no_flood() {
+    let mut connection = Connection::new();
+    connection.window(0, 1 << 20);
+    for stream in (1..20_000).step_by(2) {
+        connection.get(stream, "/a");
+        assert!(Connection::content(&connection.take(), stream).1);
+        connection.frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    }
+    for stream in (20_001..22_000).step_by(2) {
+        connection.post(stream, "/deaf", &[]);
+        assert!(Connection::content(&connection.take(), stream).1);
+        connection.frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    }
+    assert_eq!(Connection::errors(&connection.take()), []);
+    assert_eq!(connection.counted(Http2Count::ClientResets), 11_000);
+    assert_eq!(connection.counted(Http2Count::Floods), 0);
+}
+
+/// Of a proxy's many requests some are cancelled.
+#[test]
+fn a_reset_for_each_answered_request_is_no_flood() {
+    let mut connection = Connection::new();
+    connection.window(0, 1 << 20);
+    for stream in (1..8_000).step_by(4) {
+        connection.get(stream, "/a").get(stream + 2, "/task");
+        assert!(Connection::content(&connection.take(), stream).1);
+        connection.frame(Kind::RstStream, 0, stream + 2, &[0, 0, 0, 8]);
+    }
+    assert_eq!(connection.cancelled.len(), 2_000);
+    assert_eq!(connection.counted(Http2Count::Floods), 0);
+    // What was answered before is no reason for more than is allowed at once.
+    let cancels = flood(&mut connection, |it, stream| {
+        let stream = 8_000 + stream;
+        it.get(stream, "/task")
+            .frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    });
+    assert!((490..=500).contains(&cancels), "{cancels}");
+}
+
 /// A stream that was reset counts until its worker has come back.
 #[test]
 fn no_more_work_is_begun_than_streams_are_allowed() {

@@ -315,3 +315,51 @@ fn a_blocking_step_has_its_time() {
     connection.pass(1_000_000).complete(1);
     assert!(Connection::content(&connection.take(), 1).1);
 }
+
+/// Memory and places are taken from slow connections first: one of them has a stream that waits for its
+/// client, and nothing else is done for it.
+#[test]
+fn a_connection_is_not_slow_while_the_server_works_for_it() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.post(1, "/p", &[("content-length", "10")]);
+    let begun = connection.now;
+    let slow_since = |it: &mut Connection| it.session().awaits_client_since();
+    assert_eq!(slow_since(&mut connection), Some(begun));
+    connection.pass(1_000).get(3, "/block").get(5, "/task");
+    assert_eq!(slow_since(&mut connection), None);
+    connection.complete(3);
+    assert_eq!(slow_since(&mut connection), None);
+    connection.answer(5, None).produce(5, Piece::End);
+    assert_eq!(slow_since(&mut connection), Some(begun));
+
+    // Its client does not read, however many requests of it are in progress.
+    connection.get(7, "/block").hold_output = true;
+    connection.pass(1_000).get(9, "/a");
+    assert_eq!(slow_since(&mut connection), Some(begun));
+    connection.release();
+    assert_eq!(slow_since(&mut connection), None);
+}
+
+/// It is slow from when the app asks, not from when the request came.
+#[test]
+fn a_connection_is_slow_from_when_its_time_began() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]).pass(5_000).consume(1, 0);
+    let asked = connection.now;
+    assert_eq!(connection.session().awaits_client_since(), Some(asked));
+    connection.pass(5_000).answer(1, None);
+    let answered = connection.now;
+    assert_eq!(connection.session().awaits_client_since(), Some(answered));
+}
+
+/// A request that waits for the client to read others is no work for the server.
+#[test]
+fn a_request_that_cannot_be_begun_does_not_excuse_its_client() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/2000000");
+    let begun = connection.now;
+    connection.pass(1_000).get(3, "/a");
+    assert_eq!(connection.ran, [1]);
+    assert_eq!(connection.session().awaits_client_since(), Some(begun));
+}

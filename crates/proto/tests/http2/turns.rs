@@ -7,6 +7,7 @@ use loadline_proto::{Http2Count, Piece};
 use crate::connection::Connection;
 
 const CANCEL: u32 = ErrorCode::Cancel as u32;
+const REFUSED: u32 = ErrorCode::RefusedStream as u32;
 
 /// Two responses: the first uses each window of the connection up, and the second waits.
 fn one_behind_the_other() -> Connection {
@@ -107,4 +108,69 @@ fn a_client_has_its_time_for_content_that_comes_late() {
     assert_eq!(connection.take(), []);
     connection.window(0, 100);
     assert_eq!(Connection::content(&connection.take(), 3).0, b"late");
+}
+
+/// A response of which the client has taken nearly all, in one piece of memory.
+#[test]
+fn what_was_sent_of_a_response_keeps_no_request_waiting() {
+    let mut connection = Connection::new();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1_000_000)
+        .window(0, 1 << 30);
+    connection.get(1, "/bytes/1100000").get(3, "/a");
+    let frames = connection.take();
+    assert!(!Connection::content(&frames, 1).1);
+    assert!(Connection::content(&frames, 3).1);
+}
+
+/// A client that takes one large response slowly, but fast enough, and asks for more meanwhile.
+#[test]
+fn a_request_that_is_not_begun_in_time_is_refused() {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[("content-length", "7")]);
+    connection.get(3, "/bytes/4000000");
+    connection.frame(Kind::Data, flags::END_STREAM, 1, b"content");
+    connection.get(5, "/a").get(7, "/block");
+    for _ in 0..59 {
+        connection.window(0, 16_000).window(3, 16_000).pass(1_000);
+    }
+    connection.pass(999);
+    assert_eq!(Connection::errors(&connection.take()), []);
+    connection.pass(1);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(1, REFUSED), (5, REFUSED), (7, REFUSED)]);
+    assert!(connection.apps.is_empty());
+    assert_eq!(connection.ran, [1, 3]);
+    assert_eq!(connection.counted(Http2Count::RefusedStreams), 3);
+    connection.window(0, 1 << 24).window(3, 1 << 24);
+    connection.get(9, "/a");
+    let frames = connection.take();
+    assert!(Connection::content(&frames, 3).1 && Connection::content(&frames, 9).1);
+}
+
+/// Asks for a client of the proxy.
+fn get_for(connection: &mut Connection, client: &str, stream: u32, path: &str) {
+    let block = connection.request("GET", path, &[("x-forwarded-for", client)]);
+    let of_both = flags::END_HEADERS | flags::END_STREAM;
+    connection.frame(Kind::Headers, of_both, stream, &block);
+}
+
+#[test]
+fn a_proxys_clients_do_not_wait_for_a_slow_one() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    get_for(&mut connection, "192.0.2.1", 1, "/bytes/1900000");
+    get_for(&mut connection, "192.0.2.1", 3, "/a");
+    get_for(&mut connection, "192.0.2.2", 5, "/a");
+    assert_eq!(connection.ran, [1, 5], "its own have to wait");
+    assert!(Connection::content(&connection.take(), 5).1);
+    // There is a bound for all of them together.
+    for (stream, client) in [(7, "192.0.2.3"), (9, "192.0.2.4"), (11, "192.0.2.5")] {
+        get_for(&mut connection, client, stream, "/bytes/1900000");
+    }
+    assert_eq!(connection.ran, [1, 5, 7, 9]);
+    let held = connection.session().held_bytes();
+    assert!(held < 6_000_000, "{held}");
+    connection.window(1, 1 << 24);
+    assert_eq!(connection.ran, [1, 5, 7, 9, 3, 11]);
 }

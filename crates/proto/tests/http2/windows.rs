@@ -131,6 +131,29 @@ fn a_priority_can_change() {
     assert_eq!(order, [5, 3]);
 }
 
+/// What says that a priority has changed may overtake the request; the last word counts.
+#[test]
+fn a_priority_can_change_before_its_request() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    connection.get(1, "/bytes/65535");
+    connection.take();
+    let update = |stream: u32, value: &[u8]| [&stream.to_be_bytes()[..], value].concat();
+    for (stream, value) in [(5, b"u=7"), (7, b"u=7"), (5, b"u=0")] {
+        connection.frame(Kind::PriorityUpdate, 0, 0, &update(stream, value));
+    }
+    connection.get(3, "/bytes/100");
+    let block = connection.request("GET", "/bytes/100", &[("priority", "u=5")]);
+    let of_both = flags::END_HEADERS | flags::END_STREAM;
+    connection.frame(Kind::Headers, of_both, 5, &block);
+    connection.get(9, "/bytes/100"); // 7 is closed now
+    connection.take();
+    connection.window(0, 1000);
+    let frames = connection.take();
+    let order: Vec<_> = frames.iter().map(|frame| frame.stream).collect();
+    assert_eq!(order, [5, 3, 9]);
+}
+
 /// An upload of this length, in which the client keeps to its windows: `stream` and `all`.
 fn upload(connection: &mut Connection, id: u32, len: u64, mut all: u64) {
     let (mut sent, mut stream) = (0, 64_u64 << 10);

@@ -159,3 +159,39 @@ fn late_frames_of_a_stream_that_was_given_up_are_passed_over() {
     client.end();
     assert_eq!(drained(&mut client).len(), 1);
 }
+
+/// The server reads one answer after the other, and the output is never empty.
+#[test]
+fn answers_that_have_left_no_longer_count() {
+    let mut client = greeted(1);
+    let ping = frame(Kind::Ping, 0, 0, &[0; 8]);
+    let mut seen = Seen::default();
+    seen.take(&mut client, &ping.repeat(2));
+    for _ in 0..5_000 {
+        client.sent(ping.len());
+        seen.take(&mut client, &ping);
+    }
+    seen.take(&mut client, &ping.repeat(1022));
+    assert_eq!(seen.events, []);
+    let (text, code) = fault(&mut client, &ping);
+    assert!(text.is_some());
+    assert_eq!(code, ErrorCode::EnhanceYourCalm as u32);
+}
+
+#[test]
+fn resets_that_a_server_causes_and_does_not_read_are_bounded() {
+    let mut client = greeted(1);
+    for _ in 0..2_000 {
+        client.request(0, &request("GET"), b"");
+        client.cancel(0); // as the client wants it
+    }
+    let mut seen = Seen::default();
+    for stream in (4_001..6_050).step_by(2) {
+        client.request(0, &request("GET"), b"");
+        seen.take(&mut client, &data(0, stream, b"content without a head"));
+    }
+    let (last, before) = seen.events.split_last().expect("some events");
+    let is_fault = |event: &ClientEvent| matches!(event, ClientEvent::Fault(_));
+    assert!(is_fault(last) && !before.iter().any(is_fault), "{last:?}");
+    assert_eq!(before.len(), 1_025);
+}

@@ -5,6 +5,7 @@ use loadline_proto::{Exchange, Handler, StreamId};
 
 use super::{EventLoop, connection_at, connection_at_mut};
 use crate::connection::{Connection, Placement};
+use crate::task::Polled;
 use crate::transport::Driver;
 use crate::worker::dispatcher::OnLoop;
 
@@ -23,14 +24,20 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// A task has events, or is to be polled.
+    /// A task has events, or is to be polled. Where the loop polls them itself, those of a connection have
+    /// their share of its time together, once all mail is read.
     pub(super) fn on_task_event(&mut self, token: Token, stream: StreamId) {
         let Some(connection) = connection_at_mut(&mut self.slots, token) else {
             return;
         };
         connection.notified(Some(stream));
-        if connection.poll_tasks(&mut self.thread) {
+        if self.dispatcher.workers.is_none() {
+            self.queue(token);
+        } else if connection.poll_tasks(&mut self.thread) != Polled::Nothing {
             self.drive_here(token);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,7 @@ fn event_loop<D: Driver>() -> EventLoop<Hello, D> {
 }
 
 /// A loop whose clock the test moves.
-fn event_loop_at<H: Handler, D: Driver>(
+pub(super) fn event_loop_at<H: Handler, D: Driver>(
     now_us: &'static AtomicU64,
     handler: H,
     latency_goal: Option<Duration>,

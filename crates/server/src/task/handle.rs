@@ -153,6 +153,17 @@ enum Reported {
     Last,
 }
 
+/// What polling the tasks of a connection has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polled {
+    /// There were no events.
+    Nothing,
+    /// Events were reported.
+    Some,
+    /// Others are still to be polled.
+    NotAll,
+}
+
 impl TaskHandle {
     /// Whether no task, port or waker of it is left.
     fn is_alone(&mut self) -> bool {
@@ -216,6 +227,11 @@ impl TaskHandle {
         writer.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether it is polled here when its turn comes.
+    fn is_to_be_polled(&self) -> bool {
+        self.task.is_some() && self.channel.woken.load(Ordering::SeqCst)
+    }
+
     /// Polls the task once, if that is due and it is here, and reports its events to the session.
     fn go_on(&mut self, session: &mut ServerSession, cx: &mut Context<'_>) -> Reported {
         self.is_due = false;
@@ -225,8 +241,7 @@ impl TaskHandle {
             is_over = self.poll();
         }
         let reported = self.report(is_over, session, cx);
-        let is_woken = || self.channel.woken.load(Ordering::SeqCst);
-        if reported != Reported::Last && self.task.is_some() && is_woken() {
+        if reported != Reported::Last && self.is_to_be_polled() {
             self.channel.notify(); // others first
         }
         reported
@@ -301,9 +316,28 @@ impl Tasks {
         self.0.is_none()
     }
 
-    pub(crate) fn insert(&mut self, mut handle: Box<TaskHandle>) {
-        handle.next = self.0.take();
-        self.0 = Some(handle);
+    /// Puts one, or a chain of them, behind the others.
+    pub(crate) fn insert(&mut self, handle: Box<TaskHandle>) {
+        let mut link = &mut self.0;
+        while let Some(before) = link {
+            link = &mut before.next;
+        }
+        *link = Some(handle);
+    }
+
+    /// The first ones, so many, go behind the others.
+    fn rotate(&mut self, count: usize) {
+        let mut link = &mut self.0;
+        for _ in 0..count {
+            let Some(handle) = link else {
+                return;
+            };
+            link = &mut handle.next;
+        }
+        let others = link.take();
+        if let Some(first) = std::mem::replace(&mut self.0, others) {
+            self.insert(first);
+        }
     }
 
     /// Content for a task.
@@ -327,6 +361,11 @@ impl Tasks {
         });
     }
 
+    /// Looks which of them have notified their owner, who was busy.
+    pub(crate) fn look(&mut self) {
+        self.each(|handle| handle.is_due |= handle.channel.notified.load(Ordering::SeqCst));
+    }
+
     /// Leaves them to the workers of the loop that they were begun for, and to that loop.
     pub(crate) fn pass_on(&mut self) {
         self.each(TaskHandle::pass_on);
@@ -345,33 +384,46 @@ impl Tasks {
         self.remove_if(|handle| handle.stream == stream)
     }
 
-    /// Polls those that are due, and reports their events to the session; `false`: there were none.
+    /// Polls those that are due, and reports their events to the session. `is_time_up` is asked before each
+    /// poll: the tasks that are left have their turn before others of this connection the next time.
     pub(crate) fn poll(
         &mut self,
         pool: &mut TaskPool,
         session: &mut ServerSession,
         cx: &mut Context<'_>,
-    ) -> bool {
-        let mut is_any = false;
-        let mut ended = 0;
+        mut is_time_up: impl FnMut() -> bool,
+    ) -> Polled {
+        let mut polled = Polled::Nothing;
+        let (mut passed, mut ended) = (0, 0);
         let mut next = self.0.as_deref_mut();
         while let Some(handle) = next {
             if handle.is_due {
-                let reported = handle.go_on(session, cx);
-                is_any |= reported != Reported::Nothing;
-                if reported == Reported::Last {
-                    handle.has_answered = true;
-                    ended += 1;
+                if handle.is_to_be_polled() && is_time_up() {
+                    polled = Polled::NotAll;
+                    break;
+                }
+                match handle.go_on(session, cx) {
+                    Reported::Nothing => {}
+                    Reported::Some => polled = Polled::Some,
+                    Reported::Last => {
+                        polled = Polled::Some;
+                        handle.has_answered = true;
+                        ended += 1;
+                    }
                 }
             }
+            passed += 1;
             next = handle.next.as_deref_mut();
+        }
+        if polled == Polled::NotAll {
+            self.rotate(passed);
         }
         for _ in 0..ended {
             if let Some(handle) = self.remove_if(|handle| handle.has_answered) {
                 pool.end(handle);
             }
         }
-        is_any
+        polled
     }
 
     fn get_mut(&mut self, stream: StreamId) -> Option<&mut TaskHandle> {

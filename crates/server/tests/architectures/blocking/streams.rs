@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loadline_proto::Http2Count;
+use loadline_proto::{Http2Count, Limits};
 use loadline_server::{Architecture, ServerOptions};
 
 use super::util::*;
@@ -116,6 +116,45 @@ fn a_stream_that_comes_while_another_is_carried_out_is_next() {
         server.handler.gate.open();
         assert_eq!(client.response(3).status, 200);
         assert_eq!(client.response(1).status, 200);
+    }
+}
+
+/// Architectures with one thread for all that a connection has to do.
+const ON_ONE_THREAD: [Architecture; 2] =
+    [Architecture::Sequential, Architecture::ThreadPerConnection];
+
+#[test]
+fn an_app_goes_on_while_steps_of_its_connection_wait() {
+    for architecture in ON_ONE_THREAD {
+        let server = start(one_thread(architecture));
+        let mut client = Http2Client::connect(server.address);
+        client.ask([1], "/app");
+        server.handler.app.await_waiting();
+        client.ask_each([(3, "/gate"), (5, "/second-gate")]);
+        server.handler.gate.await_waiting(1);
+        server.handler.app.open();
+        server.handler.gate.open();
+        assert_eq!(client.response(1).content, b"passed", "{architecture:?}");
+        server.handler.second_gate.open();
+        assert_eq!(client.response(5).status, 200, "{architecture:?}");
+    }
+}
+
+/// The app has a new piece as soon as one has left, for as long as there is room.
+#[test]
+fn a_step_does_not_wait_for_an_app_that_is_always_ready() {
+    for architecture in ON_ONE_THREAD {
+        let limits = Limits {
+            stream_window_bytes: 64,
+            ..Limits::default()
+        };
+        let server = start_with(one_thread(architecture), limits);
+        let mut client = Http2Client::connect(server.address);
+        client.ask_each([(1, "/pieces"), (3, "/pieces-so-far")]);
+        let so_far = String::from_utf8(client.response(3).content).unwrap();
+        let so_far: usize = so_far.parse().unwrap();
+        assert!(so_far < PIECES_MAX / 2, "{architecture:?}: {so_far}");
+        assert!(client.response(1).content.len() >= PIECES_MAX);
     }
 }
 

@@ -6,9 +6,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use loadline_base::OpenFile;
-use loadline_proto::{Body, Context, Exchange, Fields, Handler, Outcome, RequestBody, Status};
+use loadline_proto::{
+    Body, Context, Exchange, Fields, Handler, Outcome, Port, RequestBody, Status, Task, TaskOptions,
+};
 
 use super::Gate;
+use super::app::TestApp;
 
 /// | path | where | what |
 /// |---|---|---|
@@ -27,11 +30,15 @@ use super::Gate;
 /// | `/lost`, `/lost-blocking` | either | panics, and again in those who have caught that |
 /// | `/shared`, `/big` | at once | some MiB from memory |
 /// | `/file` | at once | the file it was given |
+/// | `/app` | a task | waits until the app is opened, and says "passed" |
+/// | `/pieces` | a task | produces whenever there is room, in many pieces |
+/// | `/pieces-so-far` | blocking | says how many those are |
 /// | others | at once | the thread's name |
 #[derive(Default)]
 pub(crate) struct TestHandler {
     pub(crate) gate: Gate,
     pub(crate) second_gate: Gate,
+    pub(crate) app: Arc<TestApp>,
     pub(crate) file: Option<Arc<OpenFile>>,
     /// So many threads that a pool adds cannot be started.
     pub(crate) starts_that_panic: AtomicUsize,
@@ -98,9 +105,11 @@ impl Handler for TestHandler {
     fn handle(&self, _: &mut (), exchange: &mut Exchange, turn: &mut Context<'_>) -> Outcome {
         exchange.response.body = match exchange.request.path() {
             b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/lost-blocking" | b"/blocking"
-            | b"/nap" | b"/work" | b"/long-work" | b"/compute" | b"/compute-long" => {
+            | b"/nap" | b"/work" | b"/long-work" | b"/compute" | b"/compute-long"
+            | b"/pieces-so-far" => {
                 return Outcome::Blocking;
             }
+            b"/app" | b"/pieces" => return Outcome::Later(TaskOptions::default()),
             b"/upload" => {
                 return match exchange.request.body {
                     RequestBody::Pending { .. } => Outcome::Collect {
@@ -151,6 +160,7 @@ impl Handler for TestHandler {
                 text = b"passed".to_vec();
             }
             b"/second-gate" => self.second_gate.pass(),
+            b"/pieces-so-far" => text = self.app.pieces.load(SeqCst).to_string().into_bytes(),
             b"/nap" => std::thread::sleep(Duration::from_millis(2)),
             b"/work" | b"/upload" => std::thread::sleep(Duration::from_millis(10)),
             b"/long-work" => std::thread::sleep(Duration::from_millis(500)),
@@ -163,5 +173,16 @@ impl Handler for TestHandler {
             _ => {}
         }
         exchange.response.body = Body::Bytes(text);
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let app = Arc::clone(&self.app);
+        Box::pin(async move {
+            let has_pieces = exchange.request.path() == b"/pieces";
+            match has_pieces {
+                true => app.produce(exchange, port).await,
+                false => app.pass(exchange, port).await,
+            }
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! What the tests of the architectures have in common: a gate, servers, and waiting that ends.
 
+mod app;
 mod child;
 mod client;
 mod handler;
@@ -17,6 +18,7 @@ use loadline_server::{
     Architecture, Config, Ending, ListenAddr, ServerConfig, ServerHandle, ServerOptions, serve,
 };
 
+pub(crate) use app::PIECES_MAX;
 pub(crate) use child::{ChildServer, as_child, log_lines_max, test_in};
 pub(crate) use client::{Answer, Client, reset};
 pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};

@@ -1,0 +1,143 @@
+//! Apps' tasks that compute, on a loop that polls them itself.
+
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, write_frame};
+use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task, TaskOptions};
+
+use super::super::tests::{connect, event_loop_at};
+use super::EventLoop;
+use crate::transport::socket::epoll::Epoll;
+
+const STREAMS: u32 = 100;
+
+/// Of both drives of a connection in one turn.
+const POLLS_MAX: usize = 4;
+
+#[derive(Default)]
+struct Seen {
+    is_open: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+    /// Streams whose tasks have computed, in order.
+    computed: Mutex<Vec<u32>>,
+}
+
+impl Seen {
+    fn computed_count(&self) -> usize {
+        self.computed.lock().unwrap().len()
+    }
+}
+
+/// Its tasks wait until they may compute, and then do so for 5 ms.
+struct Computing {
+    now_us: &'static AtomicU64,
+    seen: Arc<Seen>,
+}
+
+impl Handler for Computing {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Later(TaskOptions::default())
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let (now_us, seen) = (self.now_us, Arc::clone(&self.seen));
+        Box::pin(async move {
+            poll_fn(|context| {
+                if seen.is_open.load(Relaxed) {
+                    return Poll::Ready(());
+                }
+                seen.wakers.lock().unwrap().push(context.waker().clone());
+                Poll::Pending
+            })
+            .await;
+            now_us.fetch_add(5_000, Relaxed);
+            seen.computed.lock().unwrap().push(exchange.stream.0);
+            port.answer(exchange);
+        })
+    }
+}
+
+/// A loop with one connection, whose client asks over many streams at once.
+fn begin() -> (EventLoop<Computing, Epoll>, UnixStream, Arc<Seen>) {
+    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let seen = Arc::<Seen>::default();
+    let handler = Computing {
+        now_us,
+        seen: Arc::clone(&seen),
+    };
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, handler, None);
+    let mut client = connect(&mut event_loop);
+    let mut bytes = PREFACE.to_vec();
+    write_frame(Kind::Settings, 0, 0, &[], &mut bytes);
+    for index in 0..STREAMS {
+        // Indexed fields, and one literal (RFC 7541 section 6 and appendix A): GET, http, /, authority.
+        let block = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
+        let whole = flags::END_HEADERS | flags::END_STREAM;
+        write_frame(Kind::Headers, whole, 2 * index + 1, &block, &mut bytes);
+    }
+    client.write_all(&bytes).unwrap();
+    client.set_nonblocking(true).unwrap();
+    (event_loop, client, seen)
+}
+
+/// Responses whose heads are among these frames.
+fn heads(frames: &[u8]) -> usize {
+    let (mut rest, mut count) = (frames, 0);
+    while let Some((head, behind)) = rest.split_first_chunk::<HEAD_BYTES>() {
+        let head = FrameHead::parse(head);
+        count += usize::from(head.kind == Kind::Headers);
+        rest = &behind[head.len..];
+    }
+    count
+}
+
+/// Turns until all have computed: a few in each, the oldest first, and responses leave meanwhile.
+fn compute_in_turns(
+    event_loop: &mut EventLoop<Computing, Epoll>,
+    client: &mut UnixStream,
+    seen: &Seen,
+) {
+    let mut received = Vec::new();
+    let mut before = 0;
+    while before < STREAMS as usize {
+        event_loop.turn().unwrap();
+        let computed = seen.computed_count();
+        assert!(computed - before <= POLLS_MAX, "{before} to {computed}");
+        let _ = client.read_to_end(&mut received); // an error: there is no more yet
+        assert!(
+            heads(&received) + 1 >= computed,
+            "responses wait for others"
+        );
+        before = computed;
+    }
+    let in_order: Vec<u32> = (0..STREAMS).map(|index| 2 * index + 1).collect();
+    assert_eq!(*seen.computed.lock().unwrap(), in_order);
+}
+
+#[test]
+fn new_tasks_that_compute_do_not_hold_the_loop_together() {
+    let (mut event_loop, mut client, seen) = begin();
+    seen.is_open.store(true, Relaxed);
+    compute_in_turns(&mut event_loop, &mut client, &seen);
+}
+
+#[test]
+fn tasks_that_are_woken_together_do_not_hold_the_loop_together() {
+    let (mut event_loop, mut client, seen) = begin();
+    while seen.wakers.lock().unwrap().len() < STREAMS as usize {
+        event_loop.turn().unwrap();
+    }
+    seen.is_open.store(true, Relaxed);
+    let wakers = std::mem::take(&mut *seen.wakers.lock().unwrap());
+    wakers.into_iter().for_each(Waker::wake);
+    compute_in_turns(&mut event_loop, &mut client, &seen);
+}
