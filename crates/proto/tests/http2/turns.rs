@@ -2,7 +2,7 @@
 
 use loadline_base::Buffer;
 use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, flags};
-use loadline_proto::{Http2Count, Piece};
+use loadline_proto::{Http2Count, Piece, Session};
 
 use crate::connection::Connection;
 

@@ -249,7 +249,7 @@ impl<J> Lanes<J> {
         let lane = &mut self.lanes[charge.flow.lane as usize];
         lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
         lane.done(charge, took_us);
-        let mean = |of_us: u64, weight| (of_us * (weight - 1) + took_us).div_ceil(weight);
+        let mean = |of_us: u64, weight: u64| (of_us * (weight - 1) + took_us).div_ceil(weight);
         lane.mean_us = mean(lane.mean_us, MEAN_WEIGHT);
         lane.usual_us = mean(lane.usual_us, USUAL_WEIGHT);
     }
