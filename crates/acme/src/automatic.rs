@@ -314,9 +314,14 @@ impl Automatic {
                 tracing::error!("acme: {error}");
             }
         }
+        let what = name.unwrap_or(&self.options.directory);
+        let text = format!("{what}: {}", failed.message);
         let reason = match failed.why {
             Why::Failed(reason) => reason,
-            Why::OrderLost if is_forgotten => return,
+            Why::OrderLost if is_forgotten => {
+                tracing::warn!("acme: {text}; another one is made");
+                return;
+            }
             Why::OrderLost => Reason::Refused, // without a pause it would be lost again at once
             Why::AccountLost => {
                 self.schedule.registered(false);
@@ -331,8 +336,6 @@ impl Automatic {
             Step::Inquire(name) => self.schedule.inquiry_failed(name, reason, retry_after, now),
             _ => self.schedule.failed(name, reason, retry_after, now),
         }
-        let what = name.unwrap_or(&self.options.directory);
-        let text = format!("{what}: {}", failed.message);
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
