@@ -255,7 +255,7 @@ impl Automatic {
         };
         let shown = self.shown.entry(name.to_owned()).or_default();
         let mut order = self.authority.finalize(&wanted, shown)?;
-        self.schedule.finalized(name);
+        self.schedule.finalized(name, now);
         self.authority.wait_until_valid(&mut order)?;
         self.schedule.granted(name, now);
         let pem = self.authority.download(&mut order)?;
@@ -305,7 +305,7 @@ impl Automatic {
         };
         let mut is_forgotten = true;
         if let Some(name) = name
-            && !self.keeps_order(name, failed)
+            && !self.keeps_order(name, failed, now)
         {
             self.schedule.order_ended(name);
             self.shown.remove(name);
@@ -342,10 +342,13 @@ impl Automatic {
     }
 
     /// Whether the order of a name is gone on with after a failure. One whose certificate may exist is, a few
-    /// times: the key is nowhere else.
-    fn keeps_order(&mut self, name: &str, failed: &Failed) -> bool {
+    /// times, or for a while: the key is nowhere else.
+    fn keeps_order(&mut self, name: &str, failed: &Failed, now: UnixTime) -> bool {
         let is_refused = failed.why == Why::Failed(Reason::Refused);
-        failed.keeps_order || (is_refused && self.schedule.order_refused(name))
+        match failed.keeps_order {
+            true => !failed.is_answered || !self.schedule.order_is_overdue(name, now),
+            false => is_refused && self.schedule.order_refused(name),
+        }
     }
 
     /// Says of each certificate that ends before another one may be ordered, once.
@@ -537,7 +540,7 @@ mod tests {
                 .unwrap();
             it.schedule.ordering(name, now);
             if is_finalized {
-                it.schedule.finalized(name);
+                it.schedule.finalized(name, now);
             }
             it.fault = Some(Fault::Step);
             it.turn(now);

@@ -254,6 +254,33 @@ fn an_order_whose_certificate_may_exist_outlasts_refusals_at_its_url() {
     assert!(world.has_ordered());
 }
 
+/// The authority is well, but for this order.
+#[test]
+fn an_order_whose_certificate_does_not_come_for_a_week_makes_room_for_another() {
+    let world = World::start();
+    let folder = world.keep();
+    let nothing = || Answer {
+        status: 200,
+        fields: Vec::new(),
+        content: b"nothing".to_vec(),
+    };
+    let finalized = ["finalize-order", "my-order"];
+    world.played.answer_otherwise(finalized, 1, nothing());
+    let mut automatic = world.open();
+    let now = automatic.turn(world.now());
+    world.played.answer_otherwise(LOOK_AT_ORDER, 2, nothing());
+    let next = automatic.turn(now);
+    automatic.turn(next);
+    assert!(world.has_order(&folder), "it may come yet");
+    let now = automatic.turn(now.plus(Duration::from_secs(7 * 24 * 3600)));
+    assert!(!world.has_order(&folder));
+    assert!(!world.has_ordered());
+    let next = automatic.turn(now);
+    assert!(next > now, "a pause");
+    automatic.turn(next);
+    assert!(world.has_ordered());
+}
+
 #[test]
 fn an_order_without_a_certificate_ends_when_it_is_refused_or_unknown() {
     for (refusal, pauses) in [
