@@ -26,6 +26,9 @@ const LOOK_MOST: Duration = Duration::from_secs(15);
 
 const ACCOUNT: &str = "account.json";
 
+/// The status of what an authority does not know.
+const NOT_FOUND: u16 = 404;
+
 /// An authority, and what is kept about it.
 #[derive(Debug)]
 pub(crate) struct Authority {
@@ -204,14 +207,24 @@ impl Authority {
         let account = self.account()?;
         let file = order_file(wanted.name);
         if let Some(kept) = self.state.read(&file).map_err(Failed::of_file)? {
-            let lost = || Failed::new(Why::OrderLost, "the order of before is not known any more");
-            let kept: Value = serde_json::from_slice(&kept).map_err(|_| lost())?;
-            let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
-                return Err(lost());
+            let lost = |why: &str| {
+                let text = format!("the order of before is lost: {why}");
+                Failed::new(Why::OrderLost, text)
             };
-            return match self.ask(account.order(url)) {
+            let kept: Value =
+                serde_json::from_slice(&kept).map_err(|error| lost(&error.to_string()))?;
+            let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
+                return Err(lost("its file has no URL or no key"));
+            };
+            let found = self.poll(account.order(url))?;
+            // Any other refusal says nothing of the order, whose certificate may exist.
+            let is_unknown =
+                matches!(&found, Err(Error::Api(problem)) if problem.status == Some(NOT_FOUND));
+            return match self.asked(found) {
                 Ok(order) => Ok((order, key)),
-                Err(failed) if failed.why == Why::Failed(Reason::Refused) => Err(lost()),
+                Err(failed) if is_unknown && failed.why == Why::Failed(Reason::Refused) => {
+                    Err(lost(&failed.message))
+                }
                 Err(failed) => Err(failed),
             };
         }

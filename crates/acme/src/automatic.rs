@@ -255,7 +255,7 @@ impl Automatic {
         };
         let shown = self.shown.entry(name.to_owned()).or_default();
         let mut order = self.authority.finalize(&wanted, shown)?;
-        self.schedule.finalized(name);
+        self.schedule.finalized(name, now);
         self.authority.wait_until_valid(&mut order)?;
         self.schedule.granted(name, now);
         let pem = self.authority.download(&mut order)?;
@@ -305,7 +305,7 @@ impl Automatic {
         };
         let mut is_forgotten = true;
         if let Some(name) = name
-            && !self.keeps_order(name, failed)
+            && !self.keeps_order(name, failed, now)
         {
             self.schedule.order_ended(name);
             self.shown.remove(name);
@@ -314,9 +314,14 @@ impl Automatic {
                 tracing::error!("acme: {error}");
             }
         }
+        let what = name.unwrap_or(&self.options.directory);
+        let text = format!("{what}: {}", failed.message);
         let reason = match failed.why {
             Why::Failed(reason) => reason,
-            Why::OrderLost if is_forgotten => return,
+            Why::OrderLost if is_forgotten => {
+                tracing::warn!("acme: {text}; another one is made");
+                return;
+            }
             Why::OrderLost => Reason::Refused, // without a pause it would be lost again at once
             Why::AccountLost => {
                 self.schedule.registered(false);
@@ -331,18 +336,19 @@ impl Automatic {
             Step::Inquire(name) => self.schedule.inquiry_failed(name, reason, retry_after, now),
             _ => self.schedule.failed(name, reason, retry_after, now),
         }
-        let what = name.unwrap_or(&self.options.directory);
-        let text = format!("{what}: {}", failed.message);
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
     }
 
     /// Whether the order of a name is gone on with after a failure. One whose certificate may exist is, a few
-    /// times: the key is nowhere else.
-    fn keeps_order(&mut self, name: &str, failed: &Failed) -> bool {
+    /// times, or for a while: the key is nowhere else.
+    fn keeps_order(&mut self, name: &str, failed: &Failed, now: UnixTime) -> bool {
         let is_refused = failed.why == Why::Failed(Reason::Refused);
-        failed.keeps_order || (is_refused && self.schedule.order_refused(name))
+        match failed.keeps_order {
+            true => !failed.is_answered || !self.schedule.order_is_overdue(name, now),
+            false => is_refused && self.schedule.order_refused(name),
+        }
     }
 
     /// Says of each certificate that ends before another one may be ordered, once.
@@ -534,7 +540,7 @@ mod tests {
                 .unwrap();
             it.schedule.ordering(name, now);
             if is_finalized {
-                it.schedule.finalized(name);
+                it.schedule.finalized(name, now);
             }
             it.fault = Some(Fault::Step);
             it.turn(now);

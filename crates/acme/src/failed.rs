@@ -18,6 +18,8 @@ pub(crate) struct Failed {
     pub(crate) message: String,
     /// Whether the order can be gone on with.
     pub(crate) keeps_order: bool,
+    /// The authority has answered with nothing to go on with, and may do so without end.
+    pub(crate) is_answered: bool,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -43,6 +45,7 @@ impl Failed {
             why,
             message: one_line(&message.into()),
             keeps_order: why == Why::Failed(Reason::Unreachable),
+            is_answered: false,
             retry_after: None,
         }
     }
@@ -59,6 +62,7 @@ impl Failed {
     pub(crate) fn not_yet() -> Self {
         Self {
             keeps_order: true,
+            is_answered: true,
             ..Self::refused("the authority has not finished the order yet")
         }
     }
@@ -100,6 +104,7 @@ impl From<Error> for Failed {
         };
         Self {
             keeps_order: matches!(why, Why::Failed(Reason::Unreachable | Reason::RateLimited)),
+            is_answered: matches!(error, Error::Json(_) | Error::Str(_)),
             ..Self::new(why, message)
         }
     }

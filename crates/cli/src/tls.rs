@@ -227,6 +227,7 @@ impl Tls {
             Some(Err(error)) => tracing::error!("ticket keys of before stay in service: {error}"),
             None => {}
         }
+        self.certificates.passed(SystemTime::now());
         self.warn(warned);
     }
 

@@ -75,13 +75,19 @@ fn a_server_that_pauses_holds_no_rate() {
             unexplained.push(said);
         }
     }
+    let count = unexplained.len();
+    // Once the machine may have become less busy in between.
     assert!(
-        unexplained.len() * 2 <= TRIES,
-        "no trial failed, though this machine is not too busy: {}",
+        count <= 1,
+        "no trial failed in {TRIES} searches, though this machine is not too busy: after {count} of them the \
+         client was in time for a server without pauses: {}",
         unexplained.join("\n")
     );
     // Past the capture of the test's output.
-    let message = "\nskipped, a server that pauses: the client was late in every search\n";
+    let message = format!(
+        "\nskipped, a server that pauses: the client was late in all of {TRIES} searches, and for a server \
+         without pauses after all but {count}\n"
+    );
     std::io::stderr().write_all(message.as_bytes()).unwrap();
 }
 

@@ -18,6 +18,9 @@ pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
 /// HTTP/2 over TLS (RFC 9113 section 3.2).
 pub(crate) const HTTP_2_ALPN: &[u8] = b"h2";
 
+/// By name, indexes of the certificates that are for it.
+type ByName = HashMap<String, Vec<usize>>;
+
 /// Certificates in service. Whoever has got them from somewhere puts them here.
 #[derive(Debug, Default)]
 pub struct Certificates {
@@ -31,9 +34,9 @@ pub struct Certificates {
 struct Set {
     all: Vec<Certificate>,
     names: Arc<[String]>,
-    /// Which of them are for a name: ECDSA before RSA. Of each kind those first that were valid when they were
-    /// put here, and of these those that last longer.
-    by_name: HashMap<String, Vec<usize>>,
+    /// Which of them are for a name: ECDSA before RSA. Of each kind those first that are valid, and of these
+    /// those that last longer.
+    by_name: ByName,
     /// Names whose certificates are yet to come.
     awaited: HashSet<String>,
 }
@@ -57,6 +60,26 @@ impl Certificates {
     pub fn replace_awaiting(&self, certificates: Vec<Certificate>, awaited: Vec<String>) {
         let set = Arc::new(Set::new(certificates, awaited, SystemTime::now()));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = set;
+    }
+
+    /// Time has passed: of those for the same name, one may have expired or become valid.
+    pub fn passed(&self, now: SystemTime) {
+        let before = self.current();
+        let by_name = by_name(&before.all, now);
+        if by_name == before.by_name {
+            return;
+        }
+        let set = Arc::new(Set {
+            all: before.all.clone(),
+            names: Arc::clone(&before.names),
+            by_name,
+            awaited: before.awaited.clone(),
+        });
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        // Others may have been put here meanwhile.
+        if Arc::ptr_eq(&before, &current) {
+            *current = set;
+        }
     }
 
     /// Answers the challenge for a name with this one; `None`: not any more.
@@ -133,24 +156,11 @@ impl ResolvesServerCert for Certificates {
 
 impl Set {
     fn new(all: Vec<Certificate>, awaited: Vec<String>, now: SystemTime) -> Self {
-        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
-        for (index, certificate) in all.iter().enumerate() {
-            for name in certificate.names() {
-                by_name.entry(name.clone()).or_default().push(index);
-            }
-        }
-        for indexes in by_name.values_mut() {
-            sort_by_key(indexes, |index| {
-                let it = &all[*index];
-                let is_invalid = !it.is_valid_at(now);
-                (it.kind(), is_invalid, Reverse(it.not_after()))
-            });
-        }
         let names = all.iter().flat_map(|it| it.names().iter().cloned());
         Self {
             names: names.collect(),
+            by_name: by_name(&all, now),
             all,
-            by_name,
             awaited: awaited.into_iter().collect(),
         }
     }
@@ -188,4 +198,21 @@ impl Set {
         let unnamed = first.filter(|_| indexes.is_empty());
         indexes.iter().map(|index| &self.all[*index]).chain(unnamed)
     }
+}
+
+fn by_name(all: &[Certificate], now: SystemTime) -> ByName {
+    let mut by_name = ByName::new();
+    for (index, certificate) in all.iter().enumerate() {
+        for name in certificate.names() {
+            by_name.entry(name.clone()).or_default().push(index);
+        }
+    }
+    for indexes in by_name.values_mut() {
+        sort_by_key(indexes, |index| {
+            let it = &all[*index];
+            let is_invalid = !it.is_valid_at(now);
+            (it.kind(), is_invalid, Reverse(it.not_after()))
+        });
+    }
+    by_name
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use sqlx::pool::PoolConnection;
 use sqlx::{Database as Driver, Error, Pool as DriverPool};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::slots::PoolSlot;
@@ -175,27 +176,19 @@ impl ConnectionPermit {
     }
 }
 
-/// Gives connections back to their pool, all of them within the limit.
+/// Gives connections back to their pool, all at once: one that does not answer takes no time from the others.
 pub(super) async fn return_all<D: Driver>(held: Vec<PoolConnection<D>>, limit: Duration) {
     let each = held.into_iter();
-    let returning: Vec<_> = each
+    let returning: JoinSet<()> = each
         .map(|connection| return_to_pool(connection, limit))
         .collect();
-    for one in returning {
-        one.await;
-    }
+    returning.join_all().await;
 }
 
 /// Gives a connection back. The driver asks it first whether it is well, and waits without end where the
-/// database's host has vanished: a connection that has not answered in time, from this call on, is closed.
-fn return_to_pool<D: Driver>(
-    mut connection: PoolConnection<D>,
-    limit: Duration,
-) -> impl Future<Output = ()> + Send {
-    let returning = timeout(limit, connection.return_to_pool());
-    async move {
-        let _ = returning.await; // how it ended changes nothing
-    }
+/// database's host has vanished: a connection that has not answered in time is closed.
+async fn return_to_pool<D: Driver>(mut connection: PoolConnection<D>, limit: Duration) {
+    let _ = timeout(limit, connection.return_to_pool()).await; // how it ended changes nothing
 }
 
 impl Store {
@@ -360,7 +353,37 @@ fn has_lost(error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::sync::atomic::AtomicBool;
+
+    use sqlx::Sqlite;
+    use sqlx::pool::PoolOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_does_not_answer_is_closed_without_the_others() {
+        let has_one = AtomicBool::new(false);
+        let options = PoolOptions::<Sqlite>::new().max_connections(16);
+        let options = options.after_release(move |_, _| {
+            let is_first = !has_one.swap(true, Ordering::Relaxed);
+            Box::pin(async move {
+                if is_first {
+                    pending::<()>().await;
+                }
+                Ok(true)
+            })
+        });
+        let memory = SqliteConnectOptions::new().in_memory(true);
+        let pool = options.connect_with(memory).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..16 {
+            held.push(pool.acquire().await.unwrap());
+        }
+        return_all(held, Duration::from_secs(3)).await;
+        assert_eq!(pool.size(), 15);
+    }
 
     #[test]
     fn arguments_become_question_marks() {

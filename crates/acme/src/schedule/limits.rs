@@ -63,6 +63,9 @@ pub(super) const FAILED_VALIDATIONS: Limit = Limit {
 /// How often an authority may refuse to hand out what it has issued: one that does so by mistake is right
 /// again after the first pauses, which are an hour and a quarter together.
 pub(super) const REFUSALS_OF_ORDER: u32 = 5;
+/// How long an order is gone on with whose certificate does not come though the authority answers, since it was
+/// finalized: orders of Let's Encrypt last a week, and a certificate of 90 days has three more by then.
+pub(super) const ORDER_LIFE: Duration = WEEK;
 /// How many events are remembered: more than there are in a week of as many names as there may be, with
 /// certificates of three hours. When it is full, the next order waits.
 pub(super) const REMEMBERED_MAX: usize = 10_000;

@@ -120,6 +120,9 @@ struct Name {
     /// How far that order is.
     #[serde(default)]
     progress: Progress,
+    /// Since when its certificate may exist, if it may.
+    #[serde(default)]
+    finalized_at: UnixTime,
     /// How often it was refused since its certificate may exist.
     #[serde(default)]
     refusals: u32,
@@ -198,14 +201,18 @@ impl Schedule {
     }
 
     /// An order is finalized: its certificate may exist from now on.
-    pub fn finalized(&mut self, name: &str) {
-        if let Some(it) = self.names.get_mut(name) {
-            it.progress = it.progress.max(Progress::Finalized);
+    pub fn finalized(&mut self, name: &str, now: UnixTime) {
+        if let Some(it) = self.names.get_mut(name)
+            && it.progress == Progress::Validation
+        {
+            it.progress = Progress::Finalized;
+            it.finalized_at = now;
         }
     }
 
     /// The authority has issued the certificate of an order. It counts, whether it can be had or not.
     pub fn granted(&mut self, name: &str, now: UnixTime) {
+        self.finalized(name, now);
         let Some(it) = self.names.get_mut(name) else {
             return;
         };
@@ -231,6 +238,16 @@ impl Schedule {
         }
         it.refusals = it.refusals.saturating_add(1);
         it.refusals < limits::REFUSALS_OF_ORDER
+    }
+
+    /// Whether the certificate of an order may have existed for so long that the authority will not hand it out
+    /// any more, whatever it says.
+    #[must_use]
+    pub fn order_is_overdue(&self, name: &str, now: UnixTime) -> bool {
+        self.names.get(name).is_some_and(|it| {
+            let may_exist = it.progress != Progress::Validation;
+            may_exist && now.since(it.finalized_at) >= limits::ORDER_LIFE
+        })
     }
 
     /// The order of a name is over, and there is none to go on with.
@@ -404,6 +421,9 @@ impl Schedule {
             name.attempts.clock_is(now);
             name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
             name.tried_at = name.tried_at.min(now);
+            if !(limits::CLOCK_IS_SET..=now).contains(&name.finalized_at) {
+                name.finalized_at = now;
+            }
         }
     }
 

@@ -305,12 +305,12 @@ fn certificates_that_are_issued_and_do_not_arrive_count_once_for_each_order() {
     for round in 0..4 {
         let now = after(START, round * HOUR_S);
         it.ordering("a", now);
-        it.finalized("a");
+        it.finalized("a", now);
         it.granted("a", now);
         // A restart goes on with the order. What it has got does not hold it up.
         let kept = serde_json::to_string(&it).unwrap();
         it = serde_json::from_str(&kept).unwrap();
-        it.finalized("a");
+        it.finalized("a", after(now, 60));
         it.granted("a", after(now, 60));
         assert_eq!(it.passed(after(now, 60)), order("a"));
         it.order_ended("a");
@@ -342,12 +342,34 @@ fn an_order_whose_certificate_may_exist_is_gone_on_with_for_some_refusals() {
     for _ in 0..2 {
         it.order_ended("a");
         it.ordering("a", START);
-        it.finalized("a");
+        it.finalized("a", START);
         let mut refusals = 1;
         while it.order_refused("a") {
             refusals += 1;
         }
         assert_eq!(refusals, limits::REFUSALS_OF_ORDER);
+    }
+}
+
+#[test]
+fn an_order_is_overdue_a_week_after_it_was_finalized_by_a_clock_that_is_set() {
+    for (finalized, seen, until) in [
+        (START, START, 7 * DAY_S),
+        (NOT_SET, START, 7 * DAY_S),
+        (after(START, 99 * DAY_S), START, 7 * DAY_S), // the clock was ahead
+        (START, after(START, DAY_S), 6 * DAY_S),
+    ] {
+        let mut it = registered(&["a"]);
+        it.ordering("a", finalized);
+        assert!(!it.order_is_overdue("a", after(START, 99 * DAY_S)));
+        it.finalized("a", finalized);
+        it.passed(seen);
+        it.granted("a", seen); // it is gone on with
+        let overdue = after(seen, until);
+        assert!(!it.order_is_overdue("a", UnixTime(overdue.0 - 1)));
+        assert!(it.order_is_overdue("a", overdue));
+        it.order_ended("a");
+        assert!(!it.order_is_overdue("a", overdue));
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use data_encoding::BASE64URL_NOPAD;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::front::{Answer, Front, ReceivedRequest};
 
@@ -23,14 +23,20 @@ type Fetch = dyn Fn(&str) -> String + Send;
 /// The certificate of a handshake for `acme-tls/1` with it; `None`: there is no connection.
 type Handshake = dyn Fn() -> Option<Vec<u8>> + Send;
 
-/// Parts of the paths of two requests, of which the second is refused if it follows the first at once.
-type Refusal = (&'static str, &'static str);
+/// An answer that was not given then, to requests that are known by what comes before.
+struct Other {
+    /// Parts of the paths of two requests, of which the second is answered so if it follows the first at once.
+    paths: [&'static str; 2],
+    answer: Answer,
+    /// How often.
+    left: usize,
+}
 
 /// The recorded exchange, played.
 pub struct Played {
     pub front: Front,
     pub record: Value,
-    refusal: Arc<Mutex<Option<Refusal>>>,
+    other: Arc<Mutex<Option<Other>>>,
     faults: Arc<Mutex<Vec<String>>>,
 }
 
@@ -45,13 +51,13 @@ impl Played {
         let text = fs::read_to_string(file()).unwrap();
         let record: Value = serde_json::from_str(&text).unwrap();
         let faults = Arc::new(Mutex::new(Vec::new()));
-        let refusal = Arc::default();
+        let other = Arc::default();
         let mut player = Player::new(
             &record,
             fetch,
             handshake,
             Arc::clone(&faults),
-            Arc::clone(&refusal),
+            Arc::clone(&other),
         );
         let base = Arc::new(Mutex::new(String::new()));
         let of_front = Arc::clone(&base);
@@ -62,15 +68,20 @@ impl Played {
         Self {
             front,
             record,
-            refusal,
+            other,
             faults,
         }
     }
 
-    /// Refuses a request once: the one with `part` in its path that follows one with `before` at once.
-    #[allow(dead_code, reason = "not all who play it have it refuse anything")]
-    pub fn refuse_once(&self, before: &'static str, part: &'static str) {
-        *self.refusal.lock().unwrap() = Some((before, part));
+    /// Gives this answer so many times: to requests with the second part in their paths that follow one with
+    /// the first at once.
+    #[allow(dead_code, reason = "not all who play it have it answer anything else")]
+    pub fn answer_otherwise(&self, paths: [&'static str; 2], times: usize, answer: Answer) {
+        *self.other.lock().unwrap() = Some(Other {
+            paths,
+            answer,
+            left: times,
+        });
     }
 
     pub fn name(&self) -> &str {
@@ -118,7 +129,7 @@ struct Player {
     fetch: Box<Fetch>,
     handshake: Box<Handshake>,
     faults: Arc<Mutex<Vec<String>>>,
-    refusal: Arc<Mutex<Option<Refusal>>>,
+    other: Arc<Mutex<Option<Other>>>,
     /// The path of the last request.
     last: String,
 }
@@ -129,7 +140,7 @@ impl Player {
         fetch: Box<Fetch>,
         handshake: Box<Handshake>,
         faults: Arc<Mutex<Vec<String>>>,
-        refusal: Arc<Mutex<Option<Refusal>>>,
+        other: Arc<Mutex<Option<Other>>>,
     ) -> Self {
         let mut answers: HashMap<_, Vec<_>> = HashMap::new();
         for it in record["exchanges"].as_array().unwrap().iter().rev() {
@@ -152,7 +163,7 @@ impl Player {
             fetch,
             handshake,
             faults,
-            refusal,
+            other,
             last: String::new(),
         }
     }
@@ -162,8 +173,8 @@ impl Player {
             self.check(request, base);
         }
         let last = std::mem::replace(&mut self.last, request.path.clone());
-        if let Some(refused) = self.refused(&last, &request.path) {
-            return Some(refused);
+        if let Some(other) = self.other_answer(&last, &request.path) {
+            return Some(other);
         }
         let key = (request.method.clone(), request.path.clone());
         let Some(answers) = self.answers.get_mut(&key) else {
@@ -191,18 +202,16 @@ impl Player {
         })
     }
 
-    /// The answer to a request that is refused.
-    fn refused(&self, last: &str, path: &str) -> Option<Answer> {
-        let mut refusal = self.refusal.lock().unwrap();
-        refusal.take_if(|(before, part)| last.contains(*before) && path.contains(*part))?;
-        let kind = "urn:ietf:params:acme:error:malformed";
-        let problem = json!({ "type": kind, "detail": "not found", "status": 404 });
-        let field = ("content-type", "application/problem+json");
-        Some(Answer {
-            status: 404,
-            fields: vec![(field.0.to_owned(), field.1.to_owned())],
-            content: problem.to_string().into_bytes(),
-        })
+    /// The answer to a request that is not answered as it was then.
+    fn other_answer(&self, last: &str, path: &str) -> Option<Answer> {
+        let mut other = self.other.lock().unwrap();
+        let other = other.as_mut()?;
+        let [before, part] = other.paths;
+        if other.left == 0 || !last.contains(before) || !path.contains(part) {
+            return None;
+        }
+        other.left -= 1;
+        Some(other.answer.clone())
     }
 
     /// What every authority checks of what is signed: its URL, and a nonce that it has given.

@@ -5,7 +5,7 @@
 //! the certificate that does not fit the new key; and from the order that was kept then, to its end.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,6 +125,17 @@ impl World {
         self.played.keep(&self.state())
     }
 
+    fn has_order(&self, folder: &Path) -> bool {
+        let file = format!("{}.order.json", self.played.name());
+        folder.join(file).exists()
+    }
+
+    /// Whether an order was made since this was asked last.
+    fn has_ordered(&self) -> bool {
+        let paths = self.played.front.take_paths();
+        paths.iter().any(|it| it == "/order-plz")
+    }
+
     fn served(&self) -> Vec<Certificate> {
         self.site.certificates.all()
     }
@@ -173,11 +184,7 @@ fn an_order_of_before_is_gone_on_with() {
     assert_eq!(served[0].names(), [world.played.name().to_owned()]);
     let kept = fs::read_to_string(folder.join(format!("{}.pem", world.played.name()))).unwrap();
     assert!(kept.contains("PRIVATE KEY") && kept.contains("BEGIN CERTIFICATE"));
-    assert!(
-        !folder
-            .join(format!("{}.order.json", world.played.name()))
-            .exists()
-    );
+    assert!(!world.has_order(&folder));
     // The response to the challenge is gone, and the renewal is asked for.
     automatic.turn(now);
     world.played.check();
@@ -197,27 +204,97 @@ fn a_certificate_that_the_authority_does_not_hand_out_at_once_is_not_ordered_ane
     for (before, part) in [("finalize-order", "my-order"), ("my-order", "certZ")] {
         let world = World::start();
         let folder = world.keep();
-        world.played.refuse_once(before, part);
+        let refusal = problem("malformed", 404);
+        world.played.answer_otherwise([before, part], 1, refusal);
         let mut automatic = world.open();
         let now = automatic.turn(world.now());
         let report = automatic.report();
         let error = report.lock().unwrap().last_error.clone();
         assert!(error.contains("malformed"), "{part}: {error}");
         assert!(world.served().is_empty());
-        let order = folder.join(format!("{}.order.json", world.played.name()));
-        assert!(order.exists(), "{part}: with its key");
+        assert!(world.has_order(&folder), "{part}: with its key");
         let next = automatic.turn(now);
         assert!(next > now, "{part}: a pause");
         automatic.turn(next);
         world.played.check();
         assert_eq!(world.served().len(), 1, "{part}");
-        let paths = world.played.front.take_paths();
-        assert!(!paths.iter().any(|it| it == "/order-plz"), "{paths:?}");
+        assert!(!world.has_ordered(), "{part}");
         let kept = fs::read(folder.join("schedule.json")).unwrap();
         let kept: Value = serde_json::from_slice(&kept).unwrap();
         let events = kept["ledger"].as_array().unwrap().iter();
         let issued = events.filter(|it| it["event"] == "certificate");
         assert_eq!(issued.count(), 1, "{part}: it counts once");
+    }
+}
+
+/// The first request of a later try: by mistake, or until somebody has done something at the authority.
+const LOOK_AT_ORDER: [&str; 2] = ["nonce-plz", "my-order"];
+
+#[test]
+fn an_order_whose_certificate_may_exist_outlasts_refusals_at_its_url() {
+    let world = World::start();
+    let folder = world.keep();
+    let fault = problem("serverInternal", 503);
+    let finalized = ["finalize-order", "my-order"];
+    world.played.answer_otherwise(finalized, 1, fault);
+    let mut automatic = world.open();
+    let mut now = automatic.turn(world.now());
+    let refusal = problem("userActionRequired", 403);
+    world.played.answer_otherwise(LOOK_AT_ORDER, 5, refusal);
+    for refusals in 0..5 {
+        assert!(world.has_order(&folder), "{refusals}");
+        let next = automatic.turn(now);
+        assert!(next > now, "{refusals}: a pause");
+        now = automatic.turn(next);
+        assert!(!world.has_ordered(), "{refusals}");
+    }
+    assert!(!world.has_order(&folder), "it is refused for good");
+    let next = automatic.turn(now);
+    automatic.turn(next);
+    assert!(world.has_ordered());
+}
+
+/// The authority is well, but for this order.
+#[test]
+fn an_order_whose_certificate_does_not_come_for_a_week_makes_room_for_another() {
+    let world = World::start();
+    let folder = world.keep();
+    let nothing = || Answer {
+        status: 200,
+        fields: Vec::new(),
+        content: b"nothing".to_vec(),
+    };
+    let finalized = ["finalize-order", "my-order"];
+    world.played.answer_otherwise(finalized, 1, nothing());
+    let mut automatic = world.open();
+    let now = automatic.turn(world.now());
+    world.played.answer_otherwise(LOOK_AT_ORDER, 2, nothing());
+    let next = automatic.turn(now);
+    automatic.turn(next);
+    assert!(world.has_order(&folder), "it may come yet");
+    let now = automatic.turn(now.plus(Duration::from_secs(7 * 24 * 3600)));
+    assert!(!world.has_order(&folder));
+    assert!(!world.has_ordered());
+    let next = automatic.turn(now);
+    assert!(next > now, "a pause");
+    automatic.turn(next);
+    assert!(world.has_ordered());
+}
+
+#[test]
+fn an_order_without_a_certificate_ends_when_it_is_refused_or_unknown() {
+    for (refusal, pauses) in [
+        (problem("unauthorized", 403), true),
+        (problem("malformed", 404), false),
+    ] {
+        let world = World::start();
+        let folder = world.keep();
+        world.played.answer_otherwise(LOOK_AT_ORDER, 1, refusal);
+        let mut automatic = world.open();
+        let now = automatic.turn(world.now());
+        assert!(!world.has_order(&folder));
+        automatic.turn(now);
+        assert_eq!(world.has_ordered(), !pauses);
     }
 }
 
@@ -265,6 +342,18 @@ fn terms_are_agreed_to_by_option() {
     // Who has an account has agreed.
     world.keep();
     world.try_open(false).unwrap();
+}
+
+/// The answer of an authority that refuses something.
+fn problem(kind: &str, status: u16) -> Answer {
+    let kind = format!("urn:ietf:params:acme:error:{kind}");
+    let problem = json!({ "type": kind, "detail": "not here", "status": status });
+    let field = ("content-type", "application/problem+json");
+    Answer {
+        status,
+        fields: vec![(field.0.to_owned(), field.1.to_owned())],
+        content: problem.to_string().into_bytes(),
+    }
 }
 
 fn path(exchange: &Value) -> &str {

@@ -118,6 +118,9 @@ struct Cpu {
     own: Ticks,
     /// Of its children that were waited for, and of theirs.
     children: Ticks,
+    /// What was counted of children that were gone at this look, and has not come to `children` yet: a look
+    /// may read about the parent just before it waits for them. At the next look it is not counted again.
+    expected: Ticks,
 }
 
 /// What is used of /proc/PID/stat.
@@ -298,15 +301,17 @@ impl Looker {
     }
 
     /// Where children are not waited for, what they did since the last look is lost with them.
-    fn add_cpu(&mut self, now: HashMap<u32, Cpu>) {
+    fn add_cpu(&mut self, mut now: HashMap<u32, Cpu>) {
         if let Some(before) = &self.cpu_before {
             let inherited = inherited(before, &now);
             let mut more = Ticks::default();
-            for (pid, cpu) in &now {
+            for (pid, cpu) in &mut now {
                 let since = before.get(pid).copied().unwrap_or_default();
                 let known = inherited.get(pid).copied().unwrap_or_default();
+                let grown = cpu.children.since(since.children.plus(since.expected));
                 more = more.plus(cpu.own.since(since.own));
-                more = more.plus(cpu.children.since(since.children.plus(known)));
+                more = more.plus(grown.since(known));
+                cpu.expected = known.since(grown);
             }
             self.sum.cpu_user_s += more.user as f64 / TICKS_PER_S;
             self.sum.cpu_kernel_s += more.kernel as f64 / TICKS_PER_S;
@@ -345,7 +350,8 @@ fn inherited(before: &HashMap<u32, Cpu>, now: &HashMap<u32, Cpu>) -> HashMap<u32
         let mut ancestors = successors(Some(gone.parent), parent_of).take(before.len());
         if let Some(heir) = ancestors.find(|pid| now.contains_key(pid)) {
             let known = inherited.entry(heir).or_default();
-            *known = known.plus(gone.own).plus(gone.children);
+            let counted = gone.own.plus(gone.children).plus(gone.expected);
+            *known = known.plus(counted);
         }
     }
     inherited
@@ -374,6 +380,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
                 user: number(16)?,
                 kernel: number(17)?,
             },
+            expected: Ticks::default(),
         },
         threads: number(20)?,
         began_ticks: number(22)?,
@@ -501,6 +508,28 @@ mod tests {
             put_process(proc, (4, 1), [100, 0]);
         });
         assert!((more_s - 1.5).abs() < 1e-9, "{more_s}");
+    }
+
+    /// A look reads about the parent, the parent waits for its child, and then the look finds no child.
+    #[test]
+    fn what_a_child_did_that_ends_within_a_look_counts_once() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        put_children(proc, 1, "2");
+        put_process(proc, (1, 0), [500, 70]);
+        put_process(proc, (2, 1), [1000, 0]);
+        let mut looker = Looker::new(proc, 1).unwrap();
+        looker.look(0, Haste::All);
+        fs::remove_dir_all(proc.join("2")).unwrap();
+        put_children(proc, 1, "");
+        looker.look(1, Haste::All);
+        // What comes later is of children that no look has seen.
+        for (now_ns, children, expected_s) in [(2, 1070, 0.0), (3, 2070, 10.0)] {
+            put_process(proc, (1, 0), [500, children]);
+            let (sample, _) = looker.look(now_ns, Haste::All);
+            let off_s = sample.cpu_user_s - expected_s;
+            assert!(off_s.abs() < 1e-9, "{children}: {}", sample.cpu_user_s);
+        }
     }
 
     #[test]

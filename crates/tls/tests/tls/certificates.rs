@@ -168,20 +168,9 @@ fn the_name_decides() {
 #[test]
 fn a_name_that_awaits_its_certificate_gets_no_other() {
     let first = certificate(&["a.org"]);
-    let trusted = Authorities::one(first.der()).unwrap();
     let certificates = Arc::new(Certificates::default());
     certificates.replace_awaiting(vec![first.clone()], vec!["b.org".to_owned()]);
     let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
-    let trusting_all = TlsClientOptions {
-        trust: Trust::Anyone,
-        resumes: false,
-        ..TlsClientOptions::trusting(&trusted, Profile::Intermediate)
-    };
-    let client = TlsClient::with(&trusting_all).unwrap();
-    let gets_any = |name: &str| {
-        let mut pair = Pair::handling(&server, &client, name, crate::drive::echo);
-        pair.settle().is_ok() && pair.client.is_open()
-    };
     for (name, is_served) in [
         ("a.org", true),
         ("b.org", false),
@@ -189,11 +178,25 @@ fn a_name_that_awaits_its_certificate_gets_no_other() {
         ("unknown.org", true),
         ("127.0.0.1", true), // no name in the handshake
     ] {
-        assert_eq!(gets_any(name), is_served, "{name}");
+        assert_eq!(gets_any(&server, name), is_served, "{name}");
     }
     // It comes.
     certificates.replace(vec![first, certificate(&["b.org"])]);
-    assert!(gets_any("b.org"));
+    assert!(gets_any(&server, "b.org"));
+}
+
+/// Whether a client that trusts anybody gets a certificate for a name.
+fn gets_any(server: &TlsServer, name: &str) -> bool {
+    let trusting_all = TlsClientOptions {
+        trust: Trust::Anyone,
+        profile: Profile::Intermediate,
+        certificate: None,
+        resumes: false,
+        key_exchange: None,
+    };
+    let client = TlsClient::with(&trusting_all).unwrap();
+    let mut pair = Pair::handling(server, &client, name, crate::drive::echo);
+    pair.settle().is_ok() && pair.client.is_open()
 }
 
 #[test]
@@ -252,6 +255,35 @@ fn of_certificates_for_the_same_name_the_one_that_lasts_longest_is_served() {
             }
         }
     }
+}
+
+/// One expires, another one becomes valid, and a machine without a battery starts in 1970.
+#[test]
+fn which_certificate_is_served_changes_with_the_time() {
+    let keys = [(), ()].map(|()| KeyPair::generate().unwrap());
+    let first = lasting(&keys[0], "first.pem", -60, 20);
+    let second = lasting(&keys[1], "second.pem", 10, 90);
+    let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 3600));
+    let certificates = Arc::new(Certificates::default());
+    let awaited = vec!["awaited.org".to_owned()];
+    certificates.replace_awaiting(vec![first.clone(), second], awaited);
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    for (time, unused) in [
+        (SystemTime::UNIX_EPOCH, "first.pem"),
+        (now, "second.pem"),
+        (now + 15 * day, "first.pem"),
+        (now + 5 * day, "second.pem"), // the clock was set back
+        (now + 30 * day, "first.pem"),
+    ] {
+        certificates.passed(time);
+        let mut warnings = certificates.warnings(time).into_iter();
+        let warning = warnings.find(|it| it.kind == WarningKind::Unused).unwrap();
+        assert_eq!(warning.label, unused);
+        assert!(!gets_any(&server, "awaited.org"), "no other one");
+        assert!(gets_any(&server, "unknown.org"));
+    }
+    certificates.passed(now);
+    assert!(is_served(&server, &first, "localhost"));
 }
 
 #[test]

@@ -25,9 +25,13 @@ struct World {
     now: UnixTime,
     /// Of the certificate in service.
     valid: BTreeMap<String, Validity>,
+    /// Orders under way, as their files would have them, each with what was issued.
+    orders: BTreeMap<String, Option<Validity>>,
     is_up: bool,
     /// One in so many answers is a refusal.
     refuses_one_in: u64,
+    /// One in so many answers to an order that is finalized does not arrive.
+    stops_one_in: u64,
     life_s: u64,
     asked: Vec<(UnixTime, &'static str, String)>,
 }
@@ -47,8 +51,10 @@ impl World {
             all,
             now: START,
             valid: BTreeMap::new(),
+            orders: BTreeMap::new(),
             is_up: true,
             refuses_one_in: random.random_range(1..40),
+            stops_one_in: random.random_range(2..40),
             life_s: LIVES_S[random.random_range(0..LIVES_S.len())],
             asked: Vec::new(),
             random,
@@ -92,24 +98,68 @@ impl World {
     }
 
     fn order(&mut self, name: &str) {
+        if !self.orders.contains_key(name) {
+            self.schedule.order_ended(name);
+        }
         self.schedule.ordering(name, self.now);
-        if self.is_up {
+        let Err(reason) = self.go_on(name) else {
+            return;
+        };
+        let is_kept = match reason {
+            Reason::Unreachable | Reason::RateLimited => true,
+            Reason::Refused => self.schedule.order_refused(name),
+            Reason::Invalid => {
+                self.ask("failed validation", name);
+                false
+            }
+        };
+        if !is_kept {
+            self.orders.remove(name);
+            self.schedule.order_ended(name);
+        }
+        self.schedule.failed(Some(name), reason, None, self.now);
+    }
+
+    /// Makes an order, or goes on with it, as far as the authority lets it.
+    fn go_on(&mut self, name: &str) -> Result<(), Reason> {
+        if self.is_up && !self.orders.contains_key(name) {
             self.ask("order", name);
         }
-        match self.answer() {
-            None => {
-                let validity = lasting(self.now, self.life_s);
-                self.ask("certificate", name);
-                self.valid.insert(name.to_owned(), validity);
-                self.schedule.issued(name, validity, self.now);
-            }
-            Some(reason) => {
-                if reason == Reason::Invalid {
-                    self.ask("failed validation", name);
-                }
-                self.schedule.order_ended(name);
-                self.schedule.failed(Some(name), reason, None, self.now);
-            }
+        if let Some(reason) = self.answer() {
+            // What is issued does not become invalid.
+            let is_issued = matches!(self.orders.get(name), Some(Some(_)));
+            return Err(match reason {
+                Reason::Invalid if is_issued => Reason::Refused,
+                reason => reason,
+            });
+        }
+        let issued = *self.orders.entry(name.to_owned()).or_default();
+        self.schedule.finalized(name, self.now);
+        self.arrives()?;
+        let validity = match issued {
+            Some(validity) => validity,
+            None => self.issue(name),
+        };
+        self.schedule.granted(name, self.now);
+        self.arrives()?;
+        self.orders.remove(name);
+        self.valid.insert(name.to_owned(), validity);
+        self.schedule.issued(name, validity, self.now);
+        Ok(())
+    }
+
+    fn issue(&mut self, name: &str) -> Validity {
+        let validity = lasting(self.now, self.life_s);
+        self.ask("certificate", name);
+        self.orders.insert(name.to_owned(), Some(validity));
+        validity
+    }
+
+    /// Whether an answer about a finalized order arrives.
+    fn arrives(&mut self) -> Result<(), Reason> {
+        match self.random.random_range(0..self.stops_one_in) {
+            0 => Err(Reason::Unreachable),
+            _ => Ok(()),
         }
     }
 
@@ -212,7 +262,8 @@ proptest! {
 fn many_names_wait_for_the_limits_of_an_account_and_of_a_domain() {
     fn after_hours(names: Vec<String>, hours: u64) -> World {
         let mut world = World::with(names, 1);
-        (world.life_s, world.refuses_one_in) = (90 * DAY_S, u64::MAX);
+        world.life_s = 90 * DAY_S;
+        (world.refuses_one_in, world.stops_one_in) = (u64::MAX, u64::MAX);
         while world.now < after(START, hours * HOUR_S) {
             world.is_up = true;
             world.turn();
@@ -237,7 +288,7 @@ proptest! {
     ) {
         let mut world = World::new(seed);
         world.life_s = life_s;
-        world.refuses_one_in = u64::MAX;
+        (world.refuses_one_in, world.stops_one_in) = (u64::MAX, 100);
         let down = after(START, 55 * DAY_S)..after(START, (55 + down_days) * DAY_S);
         while world.now < after(START, (50 * life_s).min(400 * DAY_S)) {
             world.is_up = !down.contains(&world.now);
