@@ -304,7 +304,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             }
             match self.session.next_action(cx) {
                 Action::Run(mut exchange) => {
-                    self.arriving.requested();
+                    self.arriving.requested(cx.now);
                     exchange.security = self.layer.security().cloned();
                     if !is_too_early(&exchange) {
                         return Action::Run(exchange);

@@ -22,15 +22,17 @@ impl Arriving {
         self.record_since = None; // it was of the handshake
     }
 
-    /// The layer has understood what was received, but for a part of a record perhaps.
+    /// The layer has understood what was received, but for a part of a record perhaps. In a drain only a
+    /// request begins the time for a record anew: pings with half a record behind each would hold it.
     pub(super) fn received(&mut self, is_partial: bool, has_plain: bool, now: Millis) {
-        let since = self.record_since.filter(|_| !has_plain);
+        let since = self.record_since.filter(|_| self.is_draining || !has_plain);
         self.record_since = is_partial.then(|| since.unwrap_or(now));
     }
 
     /// A request has come.
-    pub(super) fn requested(&mut self) {
+    pub(super) fn requested(&mut self, now: Millis) {
         self.open_since = None;
+        self.record_since = self.record_since.map(|_| now);
     }
 
     pub(super) fn draining(&mut self) {
@@ -55,10 +57,9 @@ impl Arriving {
         Some(Millis(since.0.saturating_add(FIRST_REQUEST_GRACE_MS)))
     }
 
-    /// Whether there is something to wait for.
-    pub(super) fn is_awaited(&self, now: Millis) -> bool {
-        let is_first_awaited = self.first_request_until().is_some_and(|until| until > now);
-        is_first_awaited || self.record_since.is_some()
+    /// Whether the first request is waited for.
+    pub(super) fn is_first_awaited(&self, now: Millis) -> bool {
+        self.first_request_until().is_some_and(|until| until > now)
     }
 }
 
@@ -68,7 +69,8 @@ impl<L: Layer, S: Session> Layered<L, S> {
         let owes_nothing = self.session.is_idle() || self.session.is_multiplexed();
         let has_begun = self.layer.has_begun() || self.layer.has_partial();
         let is_handshaking = has_begun && !self.layer.is_open();
-        owes_nothing && (is_handshaking || self.arriving.is_awaited(now))
+        let is_beginning = is_handshaking || self.arriving.is_first_awaited(now);
+        (owes_nothing && is_beginning) || self.record_awaited_since().is_some()
     }
 
     /// Since when the rest of a record is awaited, and nothing else.
