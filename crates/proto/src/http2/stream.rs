@@ -43,6 +43,13 @@ pub(crate) enum Phase {
     Reset,
 }
 
+impl Phase {
+    /// Whether something is to be begun for the request, once it is its turn.
+    pub(crate) fn awaits_turn(self) -> bool {
+        matches!(self, Self::Run | Self::Block | Self::Start)
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,

@@ -148,6 +148,27 @@ fn a_request_that_is_not_begun_in_time_is_refused() {
     assert!(Connection::content(&frames, 3).1 && Connection::content(&frames, 9).1);
 }
 
+/// A client that reads all the time, and has asked for more than is made at one time.
+#[test]
+fn a_request_is_not_refused_while_others_before_it_are_begun() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    let streams: Vec<u32> = (0..40).map(|index| 2 * index + 1).collect();
+    for stream in &streams {
+        connection.get(*stream, "/bytes/200000");
+    }
+    assert!(connection.ran.len() < 10, "{:?}", connection.ran);
+    for _ in &streams {
+        connection.window(0, 200_000).pass(3_000);
+    }
+    assert_eq!(connection.ran, streams);
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    for stream in streams {
+        assert!(Connection::content(&frames, stream).1, "{stream}");
+    }
+}
+
 /// Asks for a client of the proxy.
 fn get_for(connection: &mut Connection, client: &str, stream: u32, path: &str) {
     let block = connection.request("GET", path, &[("x-forwarded-for", client)]);
