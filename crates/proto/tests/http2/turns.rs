@@ -123,6 +123,22 @@ fn what_was_sent_of_a_response_keeps_no_request_waiting() {
     assert!(Connection::content(&frames, 3).1);
 }
 
+/// Of each response a byte is left, which the client does not take: what waits is next to nothing, and so has
+/// to be what it holds.
+#[test]
+fn what_was_sent_of_responses_is_not_held() {
+    let mut connection = Connection::new();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1_099_999)
+        .window(0, 1 << 30);
+    for index in 0..100 {
+        connection.get(2 * index + 1, "/bytes/1100000").take();
+    }
+    assert_eq!(connection.ran.len(), 100);
+    let held = connection.session().held_bytes();
+    assert!(held < 6_000_000, "{held}");
+}
+
 /// A client that takes one large response slowly, but fast enough, and asks for more meanwhile.
 #[test]
 fn a_request_that_is_not_begun_in_time_is_refused() {
