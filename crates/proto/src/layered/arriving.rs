@@ -3,7 +3,7 @@
 use loadline_base::Millis;
 
 use super::Layered;
-use crate::{FIRST_REQUEST_GRACE_MS, Layer, Session};
+use crate::{Action, FIRST_REQUEST_GRACE_MS, Layer, Session};
 
 /// What is on its way, as far as is known.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(super) struct Arriving {
     /// When the layer was open; `None` once a request has come, or the time for it in a drain is up.
     open_since: Option<Millis>,
     is_draining: bool,
+    /// A request has come, and the session was not idle since.
+    is_serving: bool,
 }
 
 impl Arriving {
@@ -30,9 +32,16 @@ impl Arriving {
     }
 
     /// A request has come.
-    pub(super) fn requested(&mut self, now: Millis) {
+    pub(super) fn requested(&mut self) {
         self.open_since = None;
-        self.record_since = self.record_since.map(|_| now);
+        self.is_serving = true;
+    }
+
+    /// The session is idle. What has come behind a request has its time from the end of the response on.
+    fn rested(&mut self, now: Millis) {
+        if std::mem::take(&mut self.is_serving) {
+            self.record_since = self.record_since.map(|_| now);
+        }
     }
 
     pub(super) fn draining(&mut self) {
@@ -64,10 +73,18 @@ impl Arriving {
 }
 
 impl<L: Layer, S: Session> Layered<L, S> {
+    /// The session's order may say that it has nothing more to do for now.
+    pub(super) fn note_rest(&mut self, action: &Action, now: Millis) {
+        let waits = matches!(action, Action::Wait { .. } | Action::ReceivePending { .. });
+        if waits && self.session.is_idle() {
+            self.arriving.rested(now);
+        }
+    }
+
     /// Whether a session that owes nothing has input on its way that it does not know of.
     pub(super) fn awaits_input(&self, now: Millis) -> bool {
         let owes_nothing = self.session.is_idle() || self.session.is_multiplexed();
-        let has_begun = self.layer.has_begun() || self.layer.has_partial();
+        let has_begun = self.layer.has_begun() || self.layer.partial_bytes() > 0;
         let is_handshaking = has_begun && !self.layer.is_open();
         let is_beginning = is_handshaking || self.arriving.is_first_awaited(now);
         (owes_nothing && is_beginning) || self.record_awaited_since().is_some()
@@ -79,10 +96,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
         self.session.is_idle().then_some(since)
     }
 
-    /// Once the layer is open. A record that comes to an idle session has the time of a head.
+    /// Once the layer is open. A record that comes to an idle session has the pace of a head.
     pub(super) fn session_deadline(&self) -> Option<Millis> {
         if let Some(since) = self.record_awaited_since() {
-            return Some(self.config.limits.head_pace.deadline(since, 0));
+            let bytes = self.layer.partial_bytes() as u64;
+            return Some(self.config.limits.head_pace.deadline(since, bytes));
         }
         let first = self.arriving.first_request_until();
         first.into_iter().chain(self.session.deadline()).min()

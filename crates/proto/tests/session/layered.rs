@@ -307,9 +307,44 @@ fn half_a_record_is_a_request_that_arrives() {
         let mut slow = begun();
         slow.pass(limits.head_pace.grace_ms - 1);
         assert!(!slow.is_closed(), "after {cut} bytes");
-        slow.pass(1);
+        slow.pass(100);
         assert_eq!(slow.closes(CloseReason::Slow), 1);
     }
+}
+
+#[test]
+fn a_record_has_the_pace_of_a_head() {
+    let limits = Limits::default();
+    let head = b"GET / HTTP/1.1\r\nHost: h\r\nX-Large: ";
+    let large = records(&[&head[..], &[b'x'; 12_000], b"\r\n\r\n"].concat());
+    let mut steady = driver();
+    steady.feed(&hello());
+    for piece in large.chunks(1_000) {
+        steady.pass(1_000).feed(piece);
+    }
+    assert_eq!(steady.seen.len(), 1);
+
+    let mut dripping = driver();
+    dripping.feed(&hello());
+    for byte in &large[..9] {
+        dripping.feed(&[*byte]).pass(1_000);
+    }
+    assert!(!dripping.is_closed());
+    dripping.pass(1_000 + 100);
+    assert_eq!(dripping.closes(CloseReason::Slow), 1);
+
+    // Behind a request that takes the server long.
+    let mut behind = driver();
+    behind.hold_blocking = true;
+    let slow = records(b"GET /blocking HTTP/1.1\r\nHost: h\r\n\r\n");
+    let next = records(GET);
+    let (half, rest) = next.split_at(10);
+    behind.feed(&[&hello()[..], &slow, half].concat());
+    behind.pass(limits.head_pace.grace_ms + 2_000).complete();
+    behind.pass(limits.head_pace.grace_ms - 1);
+    assert!(!behind.is_closed());
+    behind.feed(rest);
+    assert_eq!(behind.seen.len(), 2);
 }
 
 /// Of HTTP/2, where the client may send other things than requests.
