@@ -500,7 +500,7 @@ impl Session for Http2Session {
 
     fn is_idle(&self) -> bool {
         let is_quiet = self.unread.is_empty() && self.block.is_none();
-        self.stage == Stage::Open && self.streams.is_empty() && !self.sending && is_quiet
+        self.stage <= Stage::Draining && self.streams.is_empty() && !self.sending && is_quiet
     }
 
     fn client_address(&self) -> Option<IpAddr> {

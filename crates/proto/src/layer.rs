@@ -36,10 +36,10 @@ pub trait Layer: Debug + Send {
         true
     }
 
-    /// Whether a part of something has come that is understood once the rest has: of a record, of a
+    /// How many bytes have come of something that is understood once the rest has: of a record, of a
     /// first message.
-    fn has_partial(&self) -> bool {
-        false
+    fn partial_bytes(&self) -> usize {
+        0
     }
 
     /// Whether the peer has said that its output ends.

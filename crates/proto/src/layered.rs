@@ -168,7 +168,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
                 self.session.layer_opened(security, cx);
             }
         }
-        let is_partial = self.layer.has_partial();
+        let is_partial = self.layer.partial_bytes() > 0;
         self.arriving
             .received(is_partial, !plain.is_empty(), cx.now);
         if !plain.is_empty() {
@@ -302,7 +302,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                 self.computing = Computing::Ordered;
                 return Action::Compute(computation);
             }
-            match self.session.next_action(cx) {
+            let action = self.session.next_action(cx);
+            self.note_rest(&action, cx.now);
+            match action {
                 Action::Run(mut exchange) => {
                     self.arriving.requested();
                     exchange.security = self.layer.security().cloned();

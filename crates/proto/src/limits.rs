@@ -97,8 +97,8 @@ pub struct Limits {
     /// Behind a trusted proxy each of its clients has so much, and all of a connection four times as much.
     pub waiting_bytes_max: usize,
     /// Time for an app to answer, from its request's head or from its last step in reading the
-    /// content on: 60 s, as proxies give it. Then 503. As long may a request over HTTP/2 wait until it is
-    /// begun, because the client does not take other responses; then it is refused.
+    /// content on: 60 s, as proxies give it. Then 503. As long may a request over HTTP/2 wait while none of
+    /// its client is begun, because the client does not take other responses; then it is refused.
     pub app_answer_timeout_ms: u64,
     /// Time without a piece of an app's answer once it has begun, nor of content that the app waits for;
     /// then the connection is closed, or the stream of HTTP/2 reset. 5 minutes: event streams say something

@@ -90,6 +90,8 @@ struct DriveBudget<'d, H: Handler, D> {
     /// Steps that may have blocked this thread, and tasks that have kept it for long.
     blocked: u32,
     task_orders: u32,
+    /// Tasks have had their turn.
+    has_polled: bool,
 }
 
 impl<H: Handler, D> DriveBudget<'_, H, D> {
@@ -166,14 +168,35 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
+        let bytes_max = self.transport.write_bytes_max();
         let mut drive = DriveBudget {
             thread,
             driver,
-            bytes_left: self.transport.write_bytes_max(),
+            bytes_left: bytes_max,
             blocked: 0,
             task_orders: 0,
+            has_polled: false,
         };
-        let mut flow = self.resume(&mut drive);
+        let step = self.drive_within(&mut drive, placement);
+        let has_sent = drive.bytes_left < bytes_max;
+        // Behind a large response that its client takes at full speed it does not come to wait.
+        if matches!(step, Step::Again) && has_sent && !drive.has_polled {
+            self.poll_tasks(drive.thread);
+        }
+        step
+    }
+
+    /// The same, but for tasks that are still to be polled.
+    #[inline]
+    fn drive_within<H: Handler, D>(
+        &mut self,
+        drive: &mut DriveBudget<'_, H, D>,
+        placement: &mut impl Placement<H>,
+    ) -> Step
+    where
+        T: Transport<D>,
+    {
+        let mut flow = self.resume(drive);
         for _ in 0..ACTIONS_MAX {
             match flow {
                 ControlFlow::Continue(()) => {}
@@ -182,7 +205,7 @@ impl<T> Connection<T> {
                     if placement.prefetch(range, self.holder(), drive.thread) {
                         drive.blocked += 1;
                         self.prefetched(&mut drive.thread.cx());
-                        flow = self.resume(&mut drive);
+                        flow = self.resume(drive);
                         if drive.is_over() {
                             return Step::Again;
                         }
@@ -190,7 +213,7 @@ impl<T> Connection<T> {
                     }
                 }
             }
-            flow = match self.carry_out(&mut drive, placement) {
+            flow = match self.carry_out(drive, placement) {
                 Ok(flow) => flow,
                 Err(step) => return step,
             };
@@ -259,6 +282,7 @@ impl<T> Connection<T> {
             Action::Finish => self.transport.finish(io),
             Action::Wait { read, hang_up } => {
                 if !self.transport.wait(read, hang_up, io) {
+                    drive.has_polled = true;
                     match self.poll_tasks(drive.thread) {
                         Polled::Nothing => return Err(Step::Wait),
                         Polled::Some => {}

@@ -323,7 +323,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Step::Wait => self.wait(),
                 Step::Again if self.is_to_go() => Some(Left::Unfinished),
                 Step::Again if self.is_steps_turn() => self.run_next(),
-                Step::Again => self.go_on().break_value().flatten(),
+                Step::Again => {
+                    self.connection.look_at_tasks();
+                    self.go_on().break_value().flatten()
+                }
                 Step::Block(exchange, steps) => Some(Left::AtStep(exchange, steps)),
                 Step::Close | Step::Start(_) => Some(Left::AtEnd),
             };

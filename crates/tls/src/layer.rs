@@ -345,8 +345,8 @@ impl Layer for TlsLayer {
         !matches!(self.state, State::Silent(_))
     }
 
-    fn has_partial(&self) -> bool {
-        !self.input.is_empty() || self.progress.is_partial()
+    fn partial_bytes(&self) -> usize {
+        self.input.len().max(self.progress.partial_bytes())
     }
 
     fn has_ended(&self) -> bool {

@@ -10,6 +10,8 @@ pub(crate) struct RecordProgress {
     head_len: usize,
     /// What is still to come behind a head that is.
     missing: usize,
+    /// What has come of the record, its head included; 0 between two.
+    partial_bytes: usize,
 }
 
 impl RecordProgress {
@@ -22,22 +24,26 @@ impl RecordProgress {
             };
             let (some, rest) = bytes.split_at(room.min(bytes.len()));
             bytes = rest;
+            self.partial_bytes += some.len();
             if self.missing > 0 {
                 self.missing -= some.len();
-                continue;
+            } else {
+                self.head[self.head_len..][..some.len()].copy_from_slice(some);
+                self.head_len += some.len();
+                if self.head_len == RECORD_HEAD_BYTES {
+                    self.head_len = 0;
+                    self.missing = usize::from(u16::from_be_bytes([self.head[3], self.head[4]]));
+                }
             }
-            self.head[self.head_len..][..some.len()].copy_from_slice(some);
-            self.head_len += some.len();
-            if self.head_len == RECORD_HEAD_BYTES {
-                self.head_len = 0;
-                self.missing = usize::from(u16::from_be_bytes([self.head[3], self.head[4]]));
+            if self.head_len == 0 && self.missing == 0 {
+                self.partial_bytes = 0;
             }
         }
     }
 
-    /// Whether they end in the middle of a record.
-    pub(crate) fn is_partial(&self) -> bool {
-        self.head_len > 0 || self.missing > 0
+    /// How many of them are of a record that is not whole.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.partial_bytes
     }
 }
 
@@ -59,8 +65,8 @@ mod tests {
             for bytes in input.chunks(piece) {
                 progress.received(bytes);
                 came += bytes.len();
-                let is_whole = ends.contains(&came);
-                assert_eq!(progress.is_partial(), !is_whole, "{came} by {piece}");
+                let begun = ends.iter().rfind(|end| **end <= came).unwrap();
+                assert_eq!(progress.partial_bytes(), came - begun, "{came} by {piece}");
             }
         }
     }

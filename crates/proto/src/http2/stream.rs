@@ -10,12 +10,17 @@
 use core::cmp::Reverse;
 use std::collections::VecDeque;
 
-use loadline_base::{BufferPool, Millis, Segment};
+use loadline_base::{Buffer, BufferPool, Millis, Segment};
 
 use super::priority::Priority;
 use super::state::State;
 use crate::stream::Stream as AppStream;
 use crate::{ClientKey, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
+
+/// Memory of a stream's content that has been taken and is kept: more of it is given back once it is half of
+/// its buffer, so that all copies together are no longer than the content. 64 KiB: a piece of an app's response
+/// is sent from one buffer to its end.
+const TAKEN_BYTES_MAX: usize = 64 << 10;
 
 /// Where the request stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +46,13 @@ pub(crate) enum Phase {
     Discarding,
     /// It was reset; the blocking step still has the exchange.
     Reset,
+}
+
+impl Phase {
+    /// Whether something is to be begun for the request, once it is its turn.
+    pub(crate) fn awaits_turn(self) -> bool {
+        matches!(self, Self::Run | Self::Block | Self::Start)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -175,10 +187,15 @@ impl Stream {
                 let mut piece = buffers.take(len);
                 piece.extend_from_slice(&left[..len]);
                 self.front_taken += len;
-                if self.front_taken == bytes.len() {
+                let rest = &bytes[self.front_taken..];
+                if rest.is_empty() {
                     self.front_taken = 0;
                     buffers.give(std::mem::take(bytes));
                     self.content.pop_front();
+                } else if self.front_taken > TAKEN_BYTES_MAX.max(bytes.capacity() / 2) {
+                    self.front_taken = 0;
+                    let rest = Buffer::from(rest.to_vec());
+                    buffers.give(std::mem::replace(bytes, rest));
                 }
                 Segment::Buffer(piece)
             }

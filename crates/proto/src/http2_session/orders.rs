@@ -1,5 +1,7 @@
 //! What a connection orders next.
 
+use loadline_base::Millis;
+
 use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
@@ -89,8 +91,22 @@ impl Http2Session {
     }
 
     fn begins(&self, id: StreamId) -> bool {
-        let phase = self.streams.get(id).map(|stream| stream.phase);
-        matches!(phase, Some(Phase::Run | Phase::Block | Phase::Start))
+        let stream = self.streams.get(id);
+        stream.is_some_and(|stream| stream.phase.awaits_turn())
+    }
+
+    /// The next request of a client's queue is begun: those behind it wait for their turn from now on. One
+    /// that did not wait itself has none of them before it.
+    fn renew_turns(&mut self, id: StreamId, now: Millis) {
+        let begun = self.streams.get(id).filter(|stream| stream.since < now);
+        let Some(client) = begun.map(|stream| stream.client) else {
+            return;
+        };
+        for stream in self.streams.iter_mut() {
+            if stream.client == client && stream.phase.awaits_turn() {
+                stream.begin_period(now);
+            }
+        }
     }
 
     fn wait(&self, cx: &Context<'_>) -> Action {
@@ -105,6 +121,9 @@ impl Http2Session {
     }
 
     fn order_of(&mut self, id: StreamId, cx: &mut Context<'_>) -> Option<Action> {
+        if self.begins(id) {
+            self.renew_turns(id, cx.now);
+        }
         let stream = self.streams.get_mut(id)?;
         stream.is_due = false;
         match stream.phase {

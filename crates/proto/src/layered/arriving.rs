@@ -3,7 +3,7 @@
 use loadline_base::Millis;
 
 use super::Layered;
-use crate::{FIRST_REQUEST_GRACE_MS, Layer, Session};
+use crate::{Action, FIRST_REQUEST_GRACE_MS, Layer, Session};
 
 /// What is on its way, as far as is known.
 #[derive(Debug, Default)]
@@ -13,6 +13,8 @@ pub(super) struct Arriving {
     /// When the layer was open; `None` once a request has come, or the time for it in a drain is up.
     open_since: Option<Millis>,
     is_draining: bool,
+    /// A request has come, and the session was not idle since.
+    is_serving: bool,
 }
 
 impl Arriving {
@@ -22,15 +24,24 @@ impl Arriving {
         self.record_since = None; // it was of the handshake
     }
 
-    /// The layer has understood what was received, but for a part of a record perhaps.
+    /// The layer has understood what was received, but for a part of a record perhaps. In a drain only a
+    /// request begins the time for a record anew: pings with half a record behind each would hold it.
     pub(super) fn received(&mut self, is_partial: bool, has_plain: bool, now: Millis) {
-        let since = self.record_since.filter(|_| !has_plain);
+        let since = self.record_since.filter(|_| self.is_draining || !has_plain);
         self.record_since = is_partial.then(|| since.unwrap_or(now));
     }
 
     /// A request has come.
     pub(super) fn requested(&mut self) {
         self.open_since = None;
+        self.is_serving = true;
+    }
+
+    /// The session is idle. What has come behind a request has its time from the end of the response on.
+    fn rested(&mut self, now: Millis) {
+        if std::mem::take(&mut self.is_serving) {
+            self.record_since = self.record_since.map(|_| now);
+        }
     }
 
     pub(super) fn draining(&mut self) {
@@ -55,20 +66,28 @@ impl Arriving {
         Some(Millis(since.0.saturating_add(FIRST_REQUEST_GRACE_MS)))
     }
 
-    /// Whether there is something to wait for.
-    pub(super) fn is_awaited(&self, now: Millis) -> bool {
-        let is_first_awaited = self.first_request_until().is_some_and(|until| until > now);
-        is_first_awaited || self.record_since.is_some()
+    /// Whether the first request is waited for.
+    pub(super) fn is_first_awaited(&self, now: Millis) -> bool {
+        self.first_request_until().is_some_and(|until| until > now)
     }
 }
 
 impl<L: Layer, S: Session> Layered<L, S> {
+    /// The session's order may say that it has nothing more to do for now.
+    pub(super) fn note_rest(&mut self, action: &Action, now: Millis) {
+        let waits = matches!(action, Action::Wait { .. } | Action::ReceivePending { .. });
+        if waits && self.session.is_idle() {
+            self.arriving.rested(now);
+        }
+    }
+
     /// Whether a session that owes nothing has input on its way that it does not know of.
     pub(super) fn awaits_input(&self, now: Millis) -> bool {
         let owes_nothing = self.session.is_idle() || self.session.is_multiplexed();
-        let has_begun = self.layer.has_begun() || self.layer.has_partial();
+        let has_begun = self.layer.has_begun() || self.layer.partial_bytes() > 0;
         let is_handshaking = has_begun && !self.layer.is_open();
-        owes_nothing && (is_handshaking || self.arriving.is_awaited(now))
+        let is_beginning = is_handshaking || self.arriving.is_first_awaited(now);
+        (owes_nothing && is_beginning) || self.record_awaited_since().is_some()
     }
 
     /// Since when the rest of a record is awaited, and nothing else.
@@ -77,10 +96,11 @@ impl<L: Layer, S: Session> Layered<L, S> {
         self.session.is_idle().then_some(since)
     }
 
-    /// Once the layer is open. A record that comes to an idle session has the time of a head.
+    /// Once the layer is open. A record that comes to an idle session has the pace of a head.
     pub(super) fn session_deadline(&self) -> Option<Millis> {
         if let Some(since) = self.record_awaited_since() {
-            return Some(self.config.limits.head_pace.deadline(since, 0));
+            let bytes = self.layer.partial_bytes() as u64;
+            return Some(self.config.limits.head_pace.deadline(since, bytes));
         }
         let first = self.arriving.first_request_until();
         first.into_iter().chain(self.session.deadline()).min()

@@ -120,11 +120,11 @@ impl Layer for Records {
     }
 
     fn has_begun(&self) -> bool {
-        self.is_open || self.has_partial()
+        self.is_open || self.partial_bytes() > 0
     }
 
-    fn has_partial(&self) -> bool {
-        !self.partial.is_empty()
+    fn partial_bytes(&self) -> usize {
+        self.partial.len()
     }
 
     fn has_ended(&self) -> bool {

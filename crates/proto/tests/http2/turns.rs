@@ -123,6 +123,22 @@ fn what_was_sent_of_a_response_keeps_no_request_waiting() {
     assert!(Connection::content(&frames, 3).1);
 }
 
+/// Of each response a byte is left, which the client does not take: what waits is next to nothing, and so has
+/// to be what it holds.
+#[test]
+fn what_was_sent_of_responses_is_not_held() {
+    let mut connection = Connection::new();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1_099_999)
+        .window(0, 1 << 30);
+    for index in 0..100 {
+        connection.get(2 * index + 1, "/bytes/1100000").take();
+    }
+    assert_eq!(connection.ran.len(), 100);
+    let held = connection.session().held_bytes();
+    assert!(held < 6_000_000, "{held}");
+}
+
 /// A client that takes one large response slowly, but fast enough, and asks for more meanwhile.
 #[test]
 fn a_request_that_is_not_begun_in_time_is_refused() {
@@ -146,6 +162,27 @@ fn a_request_that_is_not_begun_in_time_is_refused() {
     connection.get(9, "/a");
     let frames = connection.take();
     assert!(Connection::content(&frames, 3).1 && Connection::content(&frames, 9).1);
+}
+
+/// A client that reads all the time, and has asked for more than is made at one time.
+#[test]
+fn a_request_is_not_refused_while_others_before_it_are_begun() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    let streams: Vec<u32> = (0..40).map(|index| 2 * index + 1).collect();
+    for stream in &streams {
+        connection.get(*stream, "/bytes/200000");
+    }
+    assert!(connection.ran.len() < 10, "{:?}", connection.ran);
+    for _ in &streams {
+        connection.window(0, 200_000).pass(3_000);
+    }
+    assert_eq!(connection.ran, streams);
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    for stream in streams {
+        assert!(Connection::content(&frames, stream).1, "{stream}");
+    }
 }
 
 /// Asks for a client of the proxy.

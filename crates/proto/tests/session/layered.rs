@@ -5,19 +5,27 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use loadline_base::{ContentVersion, OpenFile};
+use loadline_proto::http2::frame::{Kind, frame};
 use loadline_proto::{
-    Body, CloseReason, Context, Exchange, FIRST_REQUEST_GRACE_MS, Http1Session, Layered, Limits,
-    Outcome, Protocol,
+    Body, CloseReason, Context, Exchange, FIRST_REQUEST_GRACE_MS, Http1Session, Http2Session,
+    Layered, Limits, Outcome, Protocol,
 };
 
 use crate::cuts::{conversation, handle, output_of};
 use crate::drive::records::{END, Records, hello, plain, records};
 use crate::drive::{Driver, Event, config};
+use crate::http2_bytes::Http2Bytes;
 
 /// HTTP/1 over records.
 pub(crate) const LAYERED: Protocol = Protocol::Other(|config, peer, cx| {
     let http = Http1Session::new(config, peer, cx);
     Box::new(Layered::new(Records::default(), http, config, cx))
+});
+
+/// HTTP/2 over records.
+const HTTP2_LAYERED: Protocol = Protocol::Other(|config, peer, cx| {
+    let http2 = Http2Session::new(config, peer, None, cx);
+    Box::new(Layered::new(Records::default(), http2, config, cx))
 });
 
 fn driver() -> Driver<'static> {
@@ -299,9 +307,84 @@ fn half_a_record_is_a_request_that_arrives() {
         let mut slow = begun();
         slow.pass(limits.head_pace.grace_ms - 1);
         assert!(!slow.is_closed(), "after {cut} bytes");
-        slow.pass(1);
+        slow.pass(100);
         assert_eq!(slow.closes(CloseReason::Slow), 1);
     }
+}
+
+#[test]
+fn a_record_has_the_pace_of_a_head() {
+    let limits = Limits::default();
+    let head = b"GET / HTTP/1.1\r\nHost: h\r\nX-Large: ";
+    let large = records(&[&head[..], &[b'x'; 12_000], b"\r\n\r\n"].concat());
+    let mut steady = driver();
+    steady.feed(&hello());
+    for piece in large.chunks(1_000) {
+        steady.pass(1_000).feed(piece);
+    }
+    assert_eq!(steady.seen.len(), 1);
+
+    let mut dripping = driver();
+    dripping.feed(&hello());
+    for byte in &large[..9] {
+        dripping.feed(&[*byte]).pass(1_000);
+    }
+    assert!(!dripping.is_closed());
+    dripping.pass(1_000 + 100);
+    assert_eq!(dripping.closes(CloseReason::Slow), 1);
+
+    // Behind a request that takes the server long.
+    let mut behind = driver();
+    behind.hold_blocking = true;
+    let slow = records(b"GET /blocking HTTP/1.1\r\nHost: h\r\n\r\n");
+    let next = records(GET);
+    let (half, rest) = next.split_at(10);
+    behind.feed(&[&hello()[..], &slow, half].concat());
+    behind.pass(limits.head_pace.grace_ms + 2_000).complete();
+    behind.pass(limits.head_pace.grace_ms - 1);
+    assert!(!behind.is_closed());
+    behind.feed(rest);
+    assert_eq!(behind.seen.len(), 2);
+}
+
+/// Of HTTP/2, where the client may send other things than requests.
+#[test]
+fn half_a_record_holds_a_drain_for_the_time_of_a_head() {
+    let limits = Limits::default();
+    let ping = records(&frame(Kind::Ping, 0, 0, &[0; 8]));
+    let (half, rest) = ping.split_at(2);
+    let begun = || {
+        let mut driver = Driver::speaking(HTTP2_LAYERED, &config(limits.clone()), handle);
+        let (mut client, opening) = Http2Bytes::begin();
+        let request = client.request(1, ("GET", "/"), &[], true);
+        driver.feed(&[hello(), records(&opening), records(&request)].concat());
+        assert_eq!(driver.seen.len(), 1);
+        driver.feed(half).draining();
+        assert!(!driver.is_closed());
+        (driver, client)
+    };
+    let (mut silent, _) = begun();
+    silent.pass(limits.head_pace.grace_ms - 1);
+    assert!(!silent.is_closed());
+    silent.pass(100);
+    assert_eq!(silent.closes(CloseReason::Slow), 1);
+
+    let again = [rest, half].concat();
+    let (mut pinging, _) = begun();
+    pinging.pass(limits.head_pace.grace_ms / 2).feed(&again);
+    assert!(!pinging.is_closed());
+    pinging.pass(limits.head_pace.grace_ms / 2 + 100);
+    assert_eq!(pinging.closes(CloseReason::Slow), 1);
+
+    let (mut asking, mut client) = begun();
+    asking.pass(limits.head_pace.grace_ms / 2);
+    let request = records(&client.request(3, ("GET", "/"), &[], true));
+    asking.feed(&[rest, &request, half].concat());
+    assert_eq!(asking.seen.len(), 2);
+    asking.pass(limits.head_pace.grace_ms - 1);
+    assert!(!asking.is_closed());
+    asking.pass(100);
+    assert_eq!(asking.closes(CloseReason::Slow), 1);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A connection over a socket pair, whose work waits.
 
+mod turns;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

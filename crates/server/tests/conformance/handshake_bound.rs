@@ -242,8 +242,8 @@ impl Layer for HeldLayer {
         self.layer.has_begun()
     }
 
-    fn has_partial(&self) -> bool {
-        self.layer.has_partial()
+    fn partial_bytes(&self) -> usize {
+        self.layer.partial_bytes()
     }
 
     fn has_ended(&self) -> bool {
