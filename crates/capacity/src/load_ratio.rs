@@ -15,7 +15,8 @@
 //! the server can carry; the ratio is the present rate, with what was refused, divided by it.
 //!
 //! Where a request takes longer than the goal, none can keep it, and the limit is the rate at which all
-//! servers are busy. While nothing is served, requests are taken to need what those before did.
+//! servers are busy. While nothing is served, requests are taken to need what those before did, and as
+//! many of them to be under way as the busy time is enough for.
 //!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
@@ -51,6 +52,23 @@ pub struct Window {
     pub busy_s: Vec<f64>,
     /// Server-seconds that each station had.
     pub server_s: Vec<f64>,
+}
+
+impl Window {
+    /// Server-seconds of each station for each of so many requests.
+    fn demands_s(&self, requests: f64) -> Vec<f64> {
+        self.busy_s.iter().map(|busy| busy / requests).collect()
+    }
+
+    /// How many requests of these demands the busy time of each station is enough for.
+    fn served_by(&self, demands_s: &[f64]) -> Vec<f64> {
+        let stations = self.busy_s.iter().zip(demands_s);
+        let served = stations.map(|(busy, demand)| match *demand > 0.0 {
+            true => busy / demand,
+            false => 0.0,
+        });
+        served.collect()
+    }
 }
 
 /// What is promised of latency.
@@ -103,19 +121,26 @@ fn of_window(
     if window.seconds <= 0.0 {
         return None;
     }
-    let demands_s: Vec<f64> = match window.served > 0.0 {
-        true => (window.busy_s.iter().map(|busy| busy / window.served)).collect(),
-        false => known_s?.to_vec(),
+    let (served, demands_s) = match window.served > 0.0 {
+        true => (
+            vec![window.served; stations.len()],
+            window.demands_s(window.served),
+        ),
+        false => (window.served_by(known_s?), known_s?.to_vec()),
     };
     let rates = stations.iter().zip(&demands_s);
     let rates = rates.map(|(station, demand)| station.rate_max(*demand, goal));
-    let (limit, capacity_per_s) = rates.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let rates: Vec<f64> = rates.collect();
+    let all = rates.iter().copied().enumerate();
+    let (limit, capacity_per_s) = all.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
     if !(capacity_per_s.is_finite() && capacity_per_s > 0.0) {
         return None;
     }
+    let loads = served.iter().zip(&rates);
+    let loads = loads.map(|(served, rate)| (served + window.refused) / window.seconds / rate);
     let used = window.busy_s.iter().zip(&window.server_s);
     Some(LoadRatio {
-        ratio: (window.served + window.refused) / window.seconds / capacity_per_s,
+        ratio: loads.fold(0.0, f64::max),
         interval: None,
         capacity_per_s,
         limit,

@@ -218,6 +218,37 @@ fn what_serves_nothing_and_refuses_is_overloaded() {
     assert!(found.interval.is_some_and(|it| it.low > 3.0), "{found:?}");
 }
 
+/// It was 0 while requests were under way that take longer than is looked at.
+#[test]
+fn what_is_busy_and_ends_nothing_is_loaded() {
+    let nothing = Window {
+        served: 0.0,
+        refused: 0.0,
+        ..overloaded()
+    };
+    let windows = vec![nothing; 4];
+    let found = estimate(&[station(2, 1.0)], &windows, GOAL, Some(&[0.02])).unwrap();
+    assert_eq!(found.demands_s, [0.02]);
+    assert!((0.9..2.0).contains(&found.ratio), "{found:?}");
+    assert!(found.interval.is_some_and(|it| it.low > 0.9), "{found:?}");
+}
+
+/// The status page of another listener takes CPU time, of which requests need next to nothing.
+#[test]
+fn a_station_that_is_hardly_used_is_no_load_for_a_narrow_one() {
+    let stations = [station(2, 1.0), station(4, 1.0)];
+    let window = Window {
+        seconds: 1.0,
+        busy_s: vec![0.0, 0.01],
+        server_s: vec![2.0, 4.0],
+        ..Window::default()
+    };
+    let windows = vec![window; 4];
+    let found = estimate(&stations, &windows, GOAL, Some(&[0.05, 0.0001])).unwrap();
+    assert_eq!(found.limit, 0);
+    assert!((0.001..0.01).contains(&found.ratio), "{found:?}");
+}
+
 #[test]
 fn nothing_is_zero() {
     let nothing = Window {
