@@ -14,9 +14,9 @@
 //! highest rate whose share of late requests is what the goal allows. The lowest of these rates is what
 //! the server can carry; the ratio is the present rate, with what was refused, divided by it.
 //!
-//! Where a request takes longer than the goal, none can keep it, and the limit is the rate at which all
-//! servers are busy. While nothing is served, requests are taken to need what those before did, and as
-//! many of them to be under way as the busy time is enough for.
+//! Requests that take longer than half of the goal may wait for half of it, as before the server's workers.
+//! While nothing is served, requests are taken to need what those before did, and as many of them to be
+//! under way as the busy time is enough for.
 //!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
@@ -199,15 +199,12 @@ fn sum(stations: usize, windows: &[Window]) -> Window {
 
 impl Station {
     /// The highest rate that keeps the goal if each request takes `demand_s`; infinite if it takes
-    /// nothing, and what keeps all servers busy if the goal is shorter than the demand.
+    /// nothing.
     fn rate_max(&self, demand_s: f64, goal: Goal) -> f64 {
         if demand_s <= 0.0 {
             return f64::INFINITY;
         }
-        let wait_max_s = goal.latency_s - demand_s;
-        if wait_max_s <= 0.0 {
-            return self.servers / demand_s;
-        }
+        let wait_max_s = (goal.latency_s - demand_s).max(goal.latency_s / 2.0);
         let is_late = |offered: f64| self.late(offered, demand_s, wait_max_s) > 1.0 - goal.share;
         let (mut low, mut high) = (0.0, self.servers);
         for _ in 0..40 {

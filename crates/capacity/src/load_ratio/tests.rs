@@ -196,9 +196,31 @@ fn a_demand_beyond_the_goal_is_a_ratio_above_one() {
     };
     let windows = vec![overloaded(); 4];
     let found = estimate(&[station(2, 1.0)], &windows, tight, None).unwrap();
-    assert!((found.capacity_per_s - 100.0).abs() < 1e-6, "{found:?}");
-    assert!((found.ratio - 2.0).abs() < 1e-6, "{found:?}");
-    assert!(found.interval.is_some_and(|it| it.low > 1.9), "{found:?}");
+    // By Erlang's C: of 10.4 requests a second one in a hundred waits for more than 7.5 ms.
+    assert!((found.capacity_per_s - 10.4).abs() < 0.05, "{found:?}");
+    assert!((found.ratio - 19.2).abs() < 0.1, "{found:?}");
+    assert!(found.interval.is_some_and(|it| it.low > 19.0), "{found:?}");
+}
+
+/// It vanished as the demand came near the goal, and was all that the servers can do beyond it.
+#[test]
+fn the_load_that_can_be_carried_falls_steadily_with_the_demand() {
+    for servers in [1, 2, 4, 8] {
+        let rate_max = |demand_s| station(servers, 1.0).rate_max(demand_s, GOAL);
+        let goal_s = GOAL.latency_s;
+        let (below, beyond) = (rate_max(0.999 * goal_s), rate_max(1.001 * goal_s));
+        assert!((below / beyond - 1.0).abs() < 0.02, "{below} and {beyond}");
+        let mut last = f64::INFINITY;
+        for percent in 1..400 {
+            let demand_s = f64::from(percent) / 100.0 * goal_s;
+            let offered = rate_max(demand_s) * demand_s;
+            assert!(
+                offered <= last + 1e-9,
+                "{servers} at {demand_s} s: {offered}"
+            );
+            last = offered;
+        }
+    }
 }
 
 #[test]
