@@ -14,9 +14,10 @@
 //! highest rate whose share of late requests is what the goal allows. The lowest of these rates is what
 //! the server can carry; the ratio is the present rate, with what was refused, divided by it.
 //!
+//! The server's own pages are load as requests are, since nothing tells the busy times of the two apart.
 //! Requests that take longer than half of the goal may wait for half of it, as before the server's workers.
 //! While nothing is served, requests are taken to need what those before did, and as many of them to be
-//! under way as the busy time is enough for.
+//! under way as the busy time is enough for; the station with the highest ratio counts.
 //!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
@@ -46,6 +47,8 @@ pub struct Window {
     pub seconds: f64,
     /// Requests that were served.
     pub served: f64,
+    /// Other answers that belong to the busy time: the server's own pages.
+    pub others: f64,
     /// Requests that were refused for want of capacity.
     pub refused: f64,
     /// Server-seconds for which each station was busy.
@@ -97,7 +100,7 @@ pub struct LoadRatio {
     pub utilisations: Vec<f64>,
 }
 
-/// The estimate; `None` where nothing was served and nothing is known. `known_s`: the demands of an earlier
+/// The estimate; `None` where nothing was answered and nothing is known. `known_s`: the demands of an earlier
 /// estimate, which hold while nothing is served.
 #[must_use]
 pub fn estimate(
@@ -121,12 +124,11 @@ fn of_window(
     if window.seconds <= 0.0 {
         return None;
     }
-    let (served, demands_s) = match window.served > 0.0 {
-        true => (
-            vec![window.served; stations.len()],
-            window.demands_s(window.served),
-        ),
-        false => (window.served_by(known_s?), known_s?.to_vec()),
+    let answers = window.served + window.others;
+    let (served, demands_s) = match known_s {
+        Some(known_s) if window.served <= 0.0 => (window.served_by(known_s), known_s.to_vec()),
+        _ if answers > 0.0 => (vec![answers; stations.len()], window.demands_s(answers)),
+        _ => return None,
     };
     let rates = stations.iter().zip(&demands_s);
     let rates = rates.map(|(station, demand)| station.rate_max(*demand, goal));
@@ -188,6 +190,7 @@ fn sum(stations: usize, windows: &[Window]) -> Window {
     for window in windows {
         all.seconds += window.seconds;
         all.served += window.served;
+        all.others += window.others;
         all.refused += window.refused;
         let sums = (all.busy_s.iter_mut()).chain(&mut all.server_s);
         for (to, from) in sums.zip(window.busy_s.iter().chain(&window.server_s)) {

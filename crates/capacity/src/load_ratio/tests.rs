@@ -158,6 +158,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
     let window = Window {
         seconds: 1.0,
         served: 100.0,
+        others: 0.0,
         refused: 100.0,
         busy_s: vec![1.0, 1.0],
         server_s: vec![2.0, 2.0], // the first can get twice as large
@@ -182,6 +183,7 @@ fn overloaded() -> Window {
     Window {
         seconds: 1.0,
         served: 100.0,
+        others: 0.0,
         refused: 100.0,
         busy_s: vec![2.0],
         server_s: vec![2.0],
@@ -245,6 +247,7 @@ fn what_serves_nothing_and_refuses_is_overloaded() {
 fn what_is_busy_and_ends_nothing_is_loaded() {
     let nothing = Window {
         served: 0.0,
+        others: 1.0, // the page that says so
         refused: 0.0,
         ..overloaded()
     };
