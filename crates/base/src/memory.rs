@@ -158,6 +158,14 @@ impl MemoryAccount {
         false
     }
 
+    /// Nothing of it is used any more, and no credit is kept.
+    pub fn empty(&mut self) {
+        if self.credit > 0 {
+            self.budget.taken.fetch_sub(self.credit, Relaxed);
+        }
+        (self.used, self.credit) = (0, 0);
+    }
+
     /// The budget.
     #[must_use]
     pub fn budget(&self) -> &Arc<MemoryBudget> {
@@ -188,7 +196,7 @@ impl MemoryAccount {
 
 impl Drop for MemoryAccount {
     fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.credit, Relaxed);
+        self.empty();
     }
 }
 
@@ -267,6 +275,12 @@ mod tests {
         assert!(account.change(0, 2 << 20));
         assert!(!account.change(2 << 20, 0), "giving back needs no look");
         assert!(budget.used_bytes() <= 3 * MIB);
+        account.empty();
+        assert_eq!(budget.used_bytes(), 0);
+        assert!(account.change(0, 4096), "it is used again");
+        assert_eq!(budget.used_bytes(), MIB);
+        drop(account);
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]

@@ -14,8 +14,10 @@
 //! highest rate whose share of late requests is what the goal allows. The lowest of these rates is what
 //! the server can carry; the ratio is the present rate, with what was refused, divided by it.
 //!
-//! Where a request takes longer than the goal, none can keep it, and the limit is the rate at which all
-//! servers are busy. While nothing is served, requests are taken to need what those before did.
+//! The server's own pages are load as requests are, since nothing tells the busy times of the two apart.
+//! Requests that take longer than half of the goal may wait for half of it, as before the server's workers.
+//! While nothing is served, requests are taken to need what those before did, and as many of them to be
+//! under way as the busy time is enough for; the station with the highest ratio counts.
 //!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
@@ -45,12 +47,31 @@ pub struct Window {
     pub seconds: f64,
     /// Requests that were served.
     pub served: f64,
+    /// Other answers that belong to the busy time: the server's own pages.
+    pub others: f64,
     /// Requests that were refused for want of capacity.
     pub refused: f64,
     /// Server-seconds for which each station was busy.
     pub busy_s: Vec<f64>,
     /// Server-seconds that each station had.
     pub server_s: Vec<f64>,
+}
+
+impl Window {
+    /// Server-seconds of each station for each of so many requests.
+    fn demands_s(&self, requests: f64) -> Vec<f64> {
+        self.busy_s.iter().map(|busy| busy / requests).collect()
+    }
+
+    /// How many requests of these demands the busy time of each station is enough for.
+    fn served_by(&self, demands_s: &[f64]) -> Vec<f64> {
+        let stations = self.busy_s.iter().zip(demands_s);
+        let served = stations.map(|(busy, demand)| match *demand > 0.0 {
+            true => busy / demand,
+            false => 0.0,
+        });
+        served.collect()
+    }
 }
 
 /// What is promised of latency.
@@ -79,7 +100,7 @@ pub struct LoadRatio {
     pub utilisations: Vec<f64>,
 }
 
-/// The estimate; `None` where nothing was served and nothing is known. `known_s`: the demands of an earlier
+/// The estimate; `None` where nothing was answered and nothing is known. `known_s`: the demands of an earlier
 /// estimate, which hold while nothing is served.
 #[must_use]
 pub fn estimate(
@@ -103,19 +124,25 @@ fn of_window(
     if window.seconds <= 0.0 {
         return None;
     }
-    let demands_s: Vec<f64> = match window.served > 0.0 {
-        true => (window.busy_s.iter().map(|busy| busy / window.served)).collect(),
-        false => known_s?.to_vec(),
+    let answers = window.served + window.others;
+    let (served, demands_s) = match known_s {
+        Some(known_s) if window.served <= 0.0 => (window.served_by(known_s), known_s.to_vec()),
+        _ if answers > 0.0 => (vec![answers; stations.len()], window.demands_s(answers)),
+        _ => return None,
     };
     let rates = stations.iter().zip(&demands_s);
     let rates = rates.map(|(station, demand)| station.rate_max(*demand, goal));
-    let (limit, capacity_per_s) = rates.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let rates: Vec<f64> = rates.collect();
+    let all = rates.iter().copied().enumerate();
+    let (limit, capacity_per_s) = all.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
     if !(capacity_per_s.is_finite() && capacity_per_s > 0.0) {
         return None;
     }
+    let loads = served.iter().zip(&rates);
+    let loads = loads.map(|(served, rate)| (served + window.refused) / window.seconds / rate);
     let used = window.busy_s.iter().zip(&window.server_s);
     Some(LoadRatio {
-        ratio: (window.served + window.refused) / window.seconds / capacity_per_s,
+        ratio: loads.fold(0.0, f64::max),
         interval: None,
         capacity_per_s,
         limit,
@@ -163,6 +190,7 @@ fn sum(stations: usize, windows: &[Window]) -> Window {
     for window in windows {
         all.seconds += window.seconds;
         all.served += window.served;
+        all.others += window.others;
         all.refused += window.refused;
         let sums = (all.busy_s.iter_mut()).chain(&mut all.server_s);
         for (to, from) in sums.zip(window.busy_s.iter().chain(&window.server_s)) {
@@ -174,15 +202,12 @@ fn sum(stations: usize, windows: &[Window]) -> Window {
 
 impl Station {
     /// The highest rate that keeps the goal if each request takes `demand_s`; infinite if it takes
-    /// nothing, and what keeps all servers busy if the goal is shorter than the demand.
+    /// nothing.
     fn rate_max(&self, demand_s: f64, goal: Goal) -> f64 {
         if demand_s <= 0.0 {
             return f64::INFINITY;
         }
-        let wait_max_s = goal.latency_s - demand_s;
-        if wait_max_s <= 0.0 {
-            return self.servers / demand_s;
-        }
+        let wait_max_s = (goal.latency_s - demand_s).max(goal.latency_s / 2.0);
         let is_late = |offered: f64| self.late(offered, demand_s, wait_max_s) > 1.0 - goal.share;
         let (mut low, mut high) = (0.0, self.servers);
         for _ in 0..40 {

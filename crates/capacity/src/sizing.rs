@@ -447,6 +447,8 @@ impl Sizer {
         }
         if self.idle_us >= PAUSE_US {
             self.recent.clear();
+            self.forget();
+            self.shifted_at_us = self.at_us;
             self.burst_until_us = self.at_us + BURST_US;
         }
         self.idle_us = 0.0;

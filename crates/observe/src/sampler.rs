@@ -140,15 +140,17 @@ impl Sampler {
         let latencies = now.latencies.since(&last.latencies);
         let window = Window {
             seconds: span_s,
-            // Neither the server's own pages nor refused requests have a latency.
             served: latencies.count() as f64,
+            others: refusals.others(&counts, latencies.count()) as f64,
             refused: refusals.all() as f64,
             busy_s,
             server_s,
         };
         self.note_window(now, window, last);
         let load = self.load(stations, now.snapshot.workers_useful, goal);
-        if let Some(load) = &load {
+        // What the server's own pages need says nothing of requests.
+        let has_served = self.windows.iter().any(|(_, it)| it.served > 0.0);
+        if let Some(load) = load.as_ref().filter(|_| has_served) {
             self.demands_s = Some(load.demands_s.clone());
         }
         self.numbers += 1;
@@ -234,6 +236,14 @@ impl Refusals {
 
     fn all(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    /// Answers without a latency that are no refusals: the server's own pages. Some of those whose client had
+    /// left have an answer.
+    fn others(&self, counts: &Counts, served: u64) -> u64 {
+        let dropped = counts.closed_for(CloseReason::OverCapacity);
+        let refused = (self.all() - dropped).min(counts.answers[4]);
+        counts.requests().saturating_sub(served + refused)
     }
 }
 
@@ -382,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_s_own_pages_are_no_load() {
+    fn the_server_s_own_pages_are_the_load_that_they_cost() {
         let (mut sampler, stations) = (Sampler::default(), stations());
         for (age_s, seconds) in [(3, 10), (2, 11)] {
             sampler.refresh(&stations, GOAL, || {
@@ -395,6 +405,51 @@ mod tests {
         let load = newest.load.as_ref().unwrap();
         assert_eq!(newest.counts.requests(), 150);
         assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
+    }
+
+    /// In half a minute, of two workers; and the sampler after it.
+    fn load_of(requests: u64, pages: u64, busy_us: u64) -> (LoadRatio, Sampler) {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        sampler.refresh(&stations, GOAL, || reading(Duration::from_secs(30), 0));
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::ZERO, 0);
+            reading.snapshot.total.answers[1] = requests + pages;
+            reading.snapshot.per_thread[1].counts.busy_us = busy_us;
+            let histogram = Histogram::default();
+            histogram.add(10_000, requests);
+            histogram.add_to(&mut reading.latencies);
+            reading
+        });
+        (sampler.newest().unwrap().load.clone().unwrap(), sampler)
+    }
+
+    /// All their busy time was that of the one request.
+    #[test]
+    fn a_hundred_pages_and_one_request_are_little_load() {
+        let (load, sampler) = load_of(1, 100, 1_800_000);
+        assert!((load.demands_s[1] - 0.018).abs() < 0.009, "{load:?}");
+        assert!((0.02..0.1).contains(&load.ratio), "{load:?}");
+        assert!(sampler.demands_s.is_some());
+    }
+
+    #[test]
+    fn pages_alone_are_hardly_load_and_say_nothing_of_requests() {
+        let (load, sampler) = load_of(0, 100, 30_000);
+        assert!((0.0..0.01).contains(&load.ratio), "{load:?}");
+        assert!(sampler.demands_s.is_none());
+    }
+
+    #[test]
+    fn refusals_are_no_pages() {
+        let mut counts = Counts {
+            refused_late: 30,
+            ..Counts::default()
+        };
+        counts.closed[CloseReason::OverCapacity as usize] = 3;
+        (counts.answers[1], counts.answers[4]) = (120, 32);
+        // Two responses 503 are an app's.
+        assert_eq!(Refusals::of(&counts).others(&counts, 102), 20);
+        assert_eq!(Refusals::of(&counts).others(&counts, 999), 0);
     }
 
     #[test]

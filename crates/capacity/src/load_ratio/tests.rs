@@ -158,6 +158,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
     let window = Window {
         seconds: 1.0,
         served: 100.0,
+        others: 0.0,
         refused: 100.0,
         busy_s: vec![1.0, 1.0],
         server_s: vec![2.0, 2.0], // the first can get twice as large
@@ -182,6 +183,7 @@ fn overloaded() -> Window {
     Window {
         seconds: 1.0,
         served: 100.0,
+        others: 0.0,
         refused: 100.0,
         busy_s: vec![2.0],
         server_s: vec![2.0],
@@ -196,9 +198,31 @@ fn a_demand_beyond_the_goal_is_a_ratio_above_one() {
     };
     let windows = vec![overloaded(); 4];
     let found = estimate(&[station(2, 1.0)], &windows, tight, None).unwrap();
-    assert!((found.capacity_per_s - 100.0).abs() < 1e-6, "{found:?}");
-    assert!((found.ratio - 2.0).abs() < 1e-6, "{found:?}");
-    assert!(found.interval.is_some_and(|it| it.low > 1.9), "{found:?}");
+    // By Erlang's C: of 10.4 requests a second one in a hundred waits for more than 7.5 ms.
+    assert!((found.capacity_per_s - 10.4).abs() < 0.05, "{found:?}");
+    assert!((found.ratio - 19.2).abs() < 0.1, "{found:?}");
+    assert!(found.interval.is_some_and(|it| it.low > 19.0), "{found:?}");
+}
+
+/// It vanished as the demand came near the goal, and was all that the servers can do beyond it.
+#[test]
+fn the_load_that_can_be_carried_falls_steadily_with_the_demand() {
+    for servers in [1, 2, 4, 8] {
+        let rate_max = |demand_s| station(servers, 1.0).rate_max(demand_s, GOAL);
+        let goal_s = GOAL.latency_s;
+        let (below, beyond) = (rate_max(0.999 * goal_s), rate_max(1.001 * goal_s));
+        assert!((below / beyond - 1.0).abs() < 0.02, "{below} and {beyond}");
+        let mut last = f64::INFINITY;
+        for percent in 1..400 {
+            let demand_s = f64::from(percent) / 100.0 * goal_s;
+            let offered = rate_max(demand_s) * demand_s;
+            assert!(
+                offered <= last + 1e-9,
+                "{servers} at {demand_s} s: {offered}"
+            );
+            last = offered;
+        }
+    }
 }
 
 #[test]
@@ -216,6 +240,38 @@ fn what_serves_nothing_and_refuses_is_overloaded() {
     assert!(found.capacity_per_s < 100.0, "{found:?}");
     assert!(found.ratio > 3.0, "{found:?}");
     assert!(found.interval.is_some_and(|it| it.low > 3.0), "{found:?}");
+}
+
+/// It was 0 while requests were under way that take longer than is looked at.
+#[test]
+fn what_is_busy_and_ends_nothing_is_loaded() {
+    let nothing = Window {
+        served: 0.0,
+        others: 1.0, // the page that says so
+        refused: 0.0,
+        ..overloaded()
+    };
+    let windows = vec![nothing; 4];
+    let found = estimate(&[station(2, 1.0)], &windows, GOAL, Some(&[0.02])).unwrap();
+    assert_eq!(found.demands_s, [0.02]);
+    assert!((0.9..2.0).contains(&found.ratio), "{found:?}");
+    assert!(found.interval.is_some_and(|it| it.low > 0.9), "{found:?}");
+}
+
+/// The status page of another listener takes CPU time, of which requests need next to nothing.
+#[test]
+fn a_station_that_is_hardly_used_is_no_load_for_a_narrow_one() {
+    let stations = [station(2, 1.0), station(4, 1.0)];
+    let window = Window {
+        seconds: 1.0,
+        busy_s: vec![0.0, 0.01],
+        server_s: vec![2.0, 4.0],
+        ..Window::default()
+    };
+    let windows = vec![window; 4];
+    let found = estimate(&stations, &windows, GOAL, Some(&[0.05, 0.0001])).unwrap();
+    assert_eq!(found.limit, 0);
+    assert!((0.001..0.01).contains(&found.ratio), "{found:?}");
 }
 
 #[test]

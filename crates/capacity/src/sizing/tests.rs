@@ -204,18 +204,33 @@ fn intervals_until_it_grows(sizer: &mut Sizer) -> usize {
     (1..=100).find(grows).expect("it grows")
 }
 
+/// A pool that has had nothing to do for some time, looked at once a second.
+fn nothing(size: usize) -> Measured {
+    Measured {
+        interval_us: 1_000_000,
+        ..stuck(size, 0)
+    }
+}
+
 #[test]
 fn a_pool_grows_at_once_for_a_burst_after_a_minute_of_nothing() {
     let mut sizer = Sizer::new(BOUNDS, 2);
     let usually = intervals_until_it_grows(&mut sizer);
     let mut sizer = Sizer::new(BOUNDS, 2);
-    let nothing = |size| Measured {
-        interval_us: 1_000_000,
-        ..stuck(size, 0)
-    };
     assert_eq!(follow(&mut sizer, 60, nothing), 2);
     let after_a_pause = intervals_until_it_grows(&mut sizer);
     assert!(after_a_pause < usually, "{after_a_pause} and {usually}");
+    assert!(after_a_pause <= 2, "{after_a_pause}");
+}
+
+/// Before the pause jobs waited, and more threads brought nothing: no search began until a minute after that one.
+#[test]
+fn what_was_found_before_a_pause_keeps_no_pool_from_growing_for_a_burst() {
+    let mut sizer = Sizer::new(BOUNDS, 2);
+    sizer.waits = true;
+    assert_eq!(follow(&mut sizer, 12, nothing), 2);
+    assert_eq!(sizer.useful_max(), 2, "nothing has come yet");
+    let after_a_pause = intervals_until_it_grows(&mut sizer);
     assert!(after_a_pause <= 2, "{after_a_pause}");
 }
 

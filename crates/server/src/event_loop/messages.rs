@@ -40,12 +40,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
         };
         slot.missed = Readiness::default();
-        let memory = &mut self.thread.memory;
-        let waiting = threads_share.then(|| slot.footprint.set_apart(memory));
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
-        served.memory = waiting;
+        if threads_share {
+            let memory = &mut self.thread.memory;
+            slot.footprint.set_apart(memory, &mut served.memory);
+        }
         let home = || Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>;
         served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
@@ -99,7 +100,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// A connection is here again.
     pub(super) fn take_back(&mut self, token: Token, mut served: Box<Served>) {
         let connection = served.connection.take();
-        served.memory = None;
+        if let Some(memory) = &mut served.memory {
+            memory.empty();
+        }
         self.boxes.push(served);
         if let (Some(slot), Some(connection)) = (self.slots.get_mut(token), connection) {
             let missed = slot.missed;

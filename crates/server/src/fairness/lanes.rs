@@ -68,6 +68,8 @@ pub(crate) struct Charge {
     us: u64,
     /// When the job was taken out.
     taken_us: u64,
+    /// Its client began with it.
+    is_first: bool,
     /// No other job of its client waited.
     pub(crate) is_only: bool,
 }
@@ -80,6 +82,7 @@ impl Charge {
             flow: FlowKey { lane, client },
             us: 0,
             taken_us: 0,
+            is_first: false,
             is_only: false,
         }
     }
@@ -104,8 +107,9 @@ const MEAN_WEIGHT: u64 = 8;
 /// One job in so many counts for the usual time, which one long job hardly changes.
 const USUAL_WEIGHT: u64 = 256;
 
-/// A client that begins does so at most this many usual jobs behind the one that has had least. With fewer, a
-/// client with short jobs would have less than its share while new ones come all the time.
+/// A client that begins does so at most this many usual jobs behind the one that has had least, of all jobs or
+/// of those that clients begin with, whichever take longer. With fewer, or by all jobs alone, a client with many
+/// short ones would have less than its share while new clients come all the time.
 const JOBS_BEHIND: u64 = 4;
 
 /// Lines of clients that have left, kept for others.
@@ -138,6 +142,8 @@ struct LaneOfJobs<J> {
     time_us: u64,
     mean_us: u64,
     usual_us: u64,
+    /// The same of jobs that clients begin with.
+    usual_first_us: u64,
     spare: Vec<VecDeque<J>>,
 }
 
@@ -145,6 +151,8 @@ struct LaneOfJobs<J> {
 #[derive(Debug)]
 struct Line<J> {
     jobs: VecDeque<J>,
+    /// None was taken out since its client began.
+    begins: bool,
     /// Done, and charged for jobs that run.
     used_us: u64,
     /// Jobs that run, when they were taken out, and what they are charged for, both in all.
@@ -166,13 +174,15 @@ impl<J> Line<J> {
         self.used_us + ran_us.saturating_sub(self.charged_us)
     }
 
-    fn take(&mut self, now_us: u64, charged_us: u64) -> Option<J> {
+    /// Its next job, and whether its client begins with it.
+    fn take(&mut self, now_us: u64, charged_us: u64) -> Option<(J, bool)> {
         let job = self.jobs.pop_front()?;
+        let is_first = std::mem::take(&mut self.begins);
         self.running += 1;
         self.taken_us += now_us;
         self.charged_us += charged_us;
         self.used_us += charged_us;
-        Some(job)
+        Some((job, is_first))
     }
 
     fn done(&mut self, charge: Charge, took_us: u64) {
@@ -196,6 +206,7 @@ impl<J> Default for LaneOfJobs<J> {
             time_us: 0,
             mean_us: 0,
             usual_us: 0,
+            usual_first_us: 0,
             spare: Vec::new(),
         }
     }
@@ -230,7 +241,7 @@ impl<J> Lanes<J> {
         let of_lane = &mut self.lanes[lane as usize];
         self.time_us = of_lane.used_us;
         let us = of_lane.mean_us;
-        let (client, job) = of_lane.pop(now_us)?;
+        let (client, job, is_first) = of_lane.pop(now_us)?;
         let line = of_lane.clients.get(&client);
         let is_only = line.is_some_and(|line| line.jobs.is_empty());
         of_lane.used_us += us * lane.cost();
@@ -238,6 +249,7 @@ impl<J> Lanes<J> {
             flow: FlowKey { lane, client },
             us,
             taken_us: now_us,
+            is_first,
             is_only,
         };
         Some((job, charge))
@@ -252,6 +264,9 @@ impl<J> Lanes<J> {
         let mean = |of_us: u64, weight: u64| (of_us * (weight - 1) + took_us).div_ceil(weight);
         lane.mean_us = mean(lane.mean_us, MEAN_WEIGHT);
         lane.usual_us = mean(lane.usual_us, USUAL_WEIGHT);
+        if charge.is_first {
+            lane.usual_first_us = mean(lane.usual_first_us, USUAL_WEIGHT);
+        }
     }
 
     /// Jobs that wait.
@@ -337,6 +352,7 @@ impl<J> LaneOfJobs<J> {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(vacant) => vacant.insert(Line {
                 jobs: self.spare.pop().unwrap_or_default(),
+                begins: false,
                 used_us,
                 running: 0,
                 taken_us: 0,
@@ -345,6 +361,7 @@ impl<J> LaneOfJobs<J> {
             }),
         };
         line.used_us = used_us;
+        line.begins |= !was_busy;
         if !line.is_in_order {
             line.is_in_order = true;
             self.order.push(Reverse((line.used_us, self.turn, client)));
@@ -364,7 +381,8 @@ impl<J> LaneOfJobs<J> {
             let (used_us, waits) =
                 line.map_or((at_us, false), |line| (line.used_us, !line.jobs.is_empty()));
             if used_us <= at_us && waits {
-                return self.time_us.min(at_us + JOBS_BEHIND * self.usual_us);
+                let usual_us = self.usual_us.max(self.usual_first_us);
+                return self.time_us.min(at_us + JOBS_BEHIND * usual_us);
             }
             self.order.pop();
             match used_us > at_us {
@@ -385,7 +403,8 @@ impl<J> LaneOfJobs<J> {
         }
     }
 
-    fn pop(&mut self, now_us: u64) -> Option<(ClientKey, J)> {
+    /// The next job, whose it is, and whether its client begins with it.
+    fn pop(&mut self, now_us: u64) -> Option<(ClientKey, J, bool)> {
         loop {
             let Reverse((at_us, _, client)) = self.order.pop()?;
             let Some(line) = self.clients.get_mut(&client) else {
@@ -397,7 +416,7 @@ impl<J> LaneOfJobs<J> {
                 self.order.push(Reverse((used_us, self.turn, client)));
                 continue; // its jobs take longer than they were charged for
             }
-            let Some(job) = line.take(now_us, self.mean_us) else {
+            let Some((job, is_first)) = line.take(now_us, self.mean_us) else {
                 self.leave_order(client);
                 continue;
             };
@@ -406,7 +425,7 @@ impl<J> LaneOfJobs<J> {
             self.order.push(Reverse((then_us, self.turn, client)));
             self.waiting -= usize::from(line.jobs.is_empty());
             self.jobs -= 1;
-            return Some((client, job));
+            return Some((client, job, is_first));
         }
     }
 

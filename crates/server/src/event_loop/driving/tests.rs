@@ -276,7 +276,14 @@ fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
     assert!(used(&server) > used_before, "it waits for a thread");
     assert_eq!(answers(&server.answer(&mut client)), 1);
     assert!(counted(&server) > 0);
-    assert!(server.event_loop.boxes.iter().all(|it| it.memory.is_none()));
+    // From now on the box has an account, of which nothing is used.
+    let accounts = |server: &Server<Quiet>| Arc::strong_count(&server.event_loop.site.memory);
+    let (used_before, accounts_before) = (used(&server), accounts(&server));
+    client.write_all(GET).unwrap();
+    server.event_loop.hand_over(token);
+    assert!(used(&server) > used_before, "it waits for a thread");
+    assert_eq!(accounts(&server), accounts_before);
+    assert_eq!(answers(&server.answer(&mut client)), 1);
 }
 
 /// Its app responds when it is polled once more.

@@ -76,18 +76,17 @@ fn a_newcomer_does_not_pay_for_what_a_long_job_kept_from_another() {
     assert_eq!(count(&served, of(FILES, 1)), 0, "{served:?}");
 }
 
-/// New clients that begin where the last ones did would be the next ones for ever.
-#[test]
-fn a_client_with_many_jobs_has_its_share_beside_new_ones_that_come_all_the_time() {
+/// So many jobs of one worker: a client always has two of 1 ms, and so many others have one that takes `took_us`,
+/// in place of each of whom a new one comes. How many are of the first.
+fn jobs_beside_newcomers(newcomers: u8, took_us: u64, jobs: u32) -> u32 {
     let mut lanes = Lanes::default();
     let job = |client| of(FILES, client);
     (0..2).for_each(|_| lanes.push(job(0), job(0)));
-    (1..11).for_each(|client| lanes.push(job(client), job(client)));
+    (1..=newcomers).for_each(|client| lanes.push(job(client), job(client)));
     let mut own = 0;
-    for next in 11..3_000_u32 {
+    for next in u32::from(newcomers) + 1..jobs {
         let (flow, charge) = lanes.pop(0).unwrap();
-        let took_us = if flow == job(0) { 1_000 } else { 10_000 };
-        lanes.done(charge, took_us);
+        lanes.done(charge, if flow == job(0) { 1_000 } else { took_us });
         if flow == job(0) {
             own += 1;
             lanes.push(flow, flow);
@@ -97,8 +96,25 @@ fn a_client_with_many_jobs_has_its_share_beside_new_ones_that_come_all_the_time(
             lanes.push(newcomer, newcomer);
         }
     }
+    own
+}
+
+/// New clients that begin where the last ones did would be the next ones for ever.
+#[test]
+fn a_client_with_many_jobs_has_its_share_beside_new_ones_that_come_all_the_time() {
+    let own = jobs_beside_newcomers(10, 10_000, 3_000);
     // An equal share of the time is ten jobs for each ten of the others.
     assert!((1_000..2_000).contains(&own), "{own}");
+}
+
+/// Most jobs are short then: four of the mean were less than a newcomer takes, and it was soon the next one again.
+#[test]
+fn a_client_with_short_jobs_has_its_share_beside_new_ones_with_far_longer_jobs() {
+    let jobs = 10_000;
+    let own = jobs_beside_newcomers(2, 100_000, jobs);
+    let others = jobs - 3 - own;
+    let share = f64::from(own) / f64::from(own + 100 * others);
+    assert!((0.25..0.4).contains(&share), "{share}");
 }
 
 #[test]

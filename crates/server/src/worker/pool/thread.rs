@@ -248,7 +248,9 @@ impl<H: Handler> WorkerThread<H> {
         let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_busy();
         thread.refusing = served.refusing.take();
-        served.memory = None;
+        if let Some(memory) = &mut served.memory {
+            memory.empty();
+        }
         connection.transport_mut().move_to_thread();
         let serve = AssertUnwindSafe(|| serve_while_held(connection, thread, &hold));
         let left = catch_unwind(serve);
