@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Distribution, decompressed, percentile_us};
-use crate::{Tally, WatchedRecord};
+use crate::{PhaseRecord, Tally, WatchedRecord};
 
 /// Name and version of the form: the number grows when a field changes its meaning.
 pub const SCHEMA: &str = "loadline-load/1";
@@ -203,30 +203,6 @@ pub struct NetworkRecord {
     pub listen_drops: Option<u64>,
     /// Resets sent, so far.
     pub resets_sent: Option<u64>,
-}
-
-/// An interval with results of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PhaseRecord {
-    /// "warm-up", "500/s".
-    pub label: String,
-    /// When it began, from the start.
-    pub begin_s: f64,
-    /// When it ended, from the start; earlier than planned if the run ended in it.
-    pub end_s: f64,
-    /// The rate that was planned for it, per second on average; null in a closed loop.
-    pub planned_per_s: Option<f64>,
-    /// Whether it is in the totals: the warm-up is not.
-    pub counted: bool,
-}
-
-impl PhaseRecord {
-    /// How long it was.
-    #[must_use]
-    pub fn len_s(&self) -> f64 {
-        (self.end_s - self.begin_s).max(0.0)
-    }
 }
 
 /// One group of clients.

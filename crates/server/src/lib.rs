@@ -117,6 +117,7 @@ mod thread {
 mod transport;
 mod worker {
     pub(crate) mod dispatcher;
+    pub(crate) mod early_look;
     pub(crate) mod holding;
     pub(crate) mod job;
     pub(crate) mod job_queue;

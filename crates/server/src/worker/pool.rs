@@ -27,12 +27,12 @@ use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
 use crate::telemetry::counters::ThreadStats;
 use crate::thread::group::{STACK_BYTES, too_few};
+use crate::worker::early_look::EarlyLook;
 use crate::worker::holding::Holders;
 use crate::worker::job::{Job, Message, Work};
 use crate::worker::job_queue::JobQueue;
 use crate::worker::mailbox::Mailbox;
 use crate::worker::meter::Meter;
-use crate::worker::resizer::EarlyLook;
 
 pub(crate) use thread::WorkerThread;
 

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use loadline_sys::{Waker, wait_readable};
 
 use crate::site::Site;
 use crate::telemetry::log;
+use crate::worker::early_look::EarlyLook;
 use crate::worker::meter::{Work, as_us};
 use crate::worker::pool::Workers;
 
@@ -25,40 +25,6 @@ use crate::worker::pool::Workers;
 const INTERVALS_IDLE: u32 = 100;
 /// An interval is then so many times as long.
 const RARELY: u32 = 10;
-
-/// Has the sizes looked at before it is time, for a job that has to wait.
-#[derive(Debug)]
-pub(crate) struct EarlyLook {
-    /// While they are looked at rarely.
-    is_wanted: AtomicBool,
-    waker: Waker,
-}
-
-impl EarlyLook {
-    pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self {
-            is_wanted: AtomicBool::new(false),
-            waker: Waker::new()?,
-        })
-    }
-
-    pub(crate) fn want(&self, is_wanted: bool) {
-        self.is_wanted.store(is_wanted, Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Relaxed)
-    }
-
-    /// One is enough, however many jobs wait.
-    #[cold]
-    pub(crate) fn begin(&self) {
-        if self.is_wanted.swap(false, Relaxed) {
-            self.waker.wake();
-        }
-    }
-}
 
 /// The thread, until dropped.
 pub(crate) struct Resizer {
@@ -163,13 +129,13 @@ fn wait<H: Handler>(
     let until = site.clock.now().after(Duration::from_millis(wait_ms));
     loop {
         let left_ms = until.since(site.clock.now());
-        let fds = [stop.as_fd(), site.shutdown.drain_fd(), early.waker.as_fd()];
+        let fds = [stop.as_fd(), site.shutdown.drain_fd(), early.as_fd()];
         let [is_stopped, is_draining, is_early] = wait_readable(&fds, Some(left_ms))?;
         if is_stopped || is_draining {
             return Ok(false);
         }
         if is_early {
-            early.waker.clear();
+            early.clear();
             return Ok(true);
         }
         if until.since(site.clock.now()) == 0 {
@@ -365,7 +331,7 @@ mod tests {
             assert!(workers.submit(job).is_ok());
         };
         submit();
-        let is_woken = || wait_readable(&[early.waker.as_fd()], Some(0)).unwrap()[0];
+        let is_woken = || wait_readable(&[early.as_fd()], Some(0)).unwrap()[0];
         assert!(!is_woken(), "there is no pause");
         early.want(true);
         submit();

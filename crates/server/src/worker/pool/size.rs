@@ -9,11 +9,11 @@ use loadline_proto::Handler;
 use super::{WorkerThread, Workers, lock};
 use crate::site::Site;
 use crate::telemetry::log::{drop_panic, panic_text};
+use crate::worker::early_look::EarlyLook;
 use crate::worker::job::Job;
 use crate::worker::job_queue::source::JobSource;
 use crate::worker::meter::Meter;
 use crate::worker::peaks::PeaksTaken;
-use crate::worker::resizer::EarlyLook;
 
 impl Workers {
     /// Changes the number of workers, 1 or more: those that are missing start now, those that are too
