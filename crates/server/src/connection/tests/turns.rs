@@ -15,7 +15,8 @@ use crate::task::Notify;
 use crate::telemetry::counters::Role;
 use crate::transport::local_address::LocalAddresses;
 
-const WRITE_BYTES: u64 = 1 << 20;
+/// So much that the large response is not sent within the test; all of it is less than `waiting_bytes_max`.
+const WRITE_BYTES: u64 = 128 << 10;
 
 /// A socket that always has room.
 struct Greedy {
@@ -95,7 +96,7 @@ impl Handler for Mixed {
         if exchange.stream == StreamId(1) {
             return Outcome::Later(TaskOptions::default());
         }
-        exchange.response.body = Body::Bytes(vec![0; 8 * WRITE_BYTES as usize]);
+        exchange.response.body = Body::Bytes(vec![0; 7 * WRITE_BYTES as usize]);
         Outcome::Ready
     }
 
