@@ -34,8 +34,8 @@ pub struct Certificates {
 struct Set {
     all: Vec<Certificate>,
     names: Arc<[String]>,
-    /// Which of them are for a name: ECDSA before RSA. Of each kind those first that are valid, and of these
-    /// those that last longer.
+    /// Which of them are for a name: valid ones before others, ECDSA before RSA, and of each kind those first
+    /// that last longer.
     by_name: ByName,
     /// Names whose certificates are yet to come.
     awaited: HashSet<String>,
@@ -165,7 +165,8 @@ impl Set {
         }
     }
 
-    /// Whether any client gets this one: of those of its kind it is the first for a name.
+    /// Whether any client gets this one: of those of its kind it is the first for a name. A client that takes
+    /// no other kind gets it, even if it is not valid.
     fn is_used(&self, index: usize) -> bool {
         let it = &self.all[index];
         let is_first = |name: &String| {
@@ -211,7 +212,7 @@ fn by_name(all: &[Certificate], now: SystemTime) -> ByName {
         sort_by_key(indexes, |index| {
             let it = &all[*index];
             let is_invalid = !it.is_valid_at(now);
-            (it.kind(), is_invalid, Reverse(it.not_after()))
+            (is_invalid, it.kind(), Reverse(it.not_after()))
         });
     }
     by_name

@@ -257,6 +257,27 @@ fn of_certificates_for_the_same_name_the_one_that_lasts_longest_is_served() {
     }
 }
 
+#[test]
+fn a_valid_certificate_is_served_before_an_expired_one_of_a_better_kind() {
+    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    let rsa = lasting(&rsa, "rsa.pem", -60, 30);
+    let ecdsa = lasting(&KeyPair::generate().unwrap(), "ecdsa.pem", -60, 20);
+    let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 3600));
+    let certificates = Arc::new(Certificates::new(vec![ecdsa.clone(), rsa.clone()]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    for (time, served) in [
+        (now, &ecdsa),
+        (now + 25 * day, &rsa),   // the other one has expired
+        (now + 35 * day, &ecdsa), // both have
+    ] {
+        certificates.passed(time);
+        assert!(is_served(&server, served, "localhost"));
+        // Clients that take one kind alone get that one.
+        let mut warnings = certificates.warnings(time).into_iter();
+        assert!(warnings.all(|it| it.kind != WarningKind::Unused));
+    }
+}
+
 /// One expires, another one becomes valid, and a machine without a battery starts in 1970.
 #[test]
 fn which_certificate_is_served_changes_with_the_time() {
