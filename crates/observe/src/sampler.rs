@@ -141,7 +141,7 @@ impl Sampler {
         let window = Window {
             seconds: span_s,
             served: latencies.count() as f64,
-            others: refusals.others(&counts, latencies.count()) as f64,
+            others: counts.own_pages as f64,
             refused: refusals.all() as f64,
             busy_s,
             server_s,
@@ -236,14 +236,6 @@ impl Refusals {
 
     fn all(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
-    }
-
-    /// Answers without a latency that are no refusals: the server's own pages. Some of those whose client had
-    /// left have an answer.
-    fn others(&self, counts: &Counts, served: u64) -> u64 {
-        let dropped = counts.closed_for(CloseReason::OverCapacity);
-        let refused = (self.all() - dropped).min(counts.answers[4]);
-        counts.requests().saturating_sub(served + refused)
     }
 }
 
@@ -398,6 +390,7 @@ mod tests {
             sampler.refresh(&stations, GOAL, || {
                 let mut reading = reading(Duration::from_secs(age_s), seconds);
                 reading.snapshot.total.answers[1] += 50 * seconds;
+                reading.snapshot.total.own_pages = 50 * seconds;
                 reading
             });
         }
@@ -414,6 +407,7 @@ mod tests {
         sampler.refresh(&stations, GOAL, || {
             let mut reading = reading(Duration::ZERO, 0);
             reading.snapshot.total.answers[1] = requests + pages;
+            reading.snapshot.total.own_pages = pages;
             reading.snapshot.per_thread[1].counts.busy_us = busy_us;
             let histogram = Histogram::default();
             histogram.add(10_000, requests);
@@ -439,17 +433,23 @@ mod tests {
         assert!(sampler.demands_s.is_none());
     }
 
+    /// Ten responses that begin in one window and end in the next.
     #[test]
-    fn refusals_are_no_pages() {
-        let mut counts = Counts {
-            refused_late: 30,
-            ..Counts::default()
-        };
-        counts.closed[CloseReason::OverCapacity as usize] = 3;
-        (counts.answers[1], counts.answers[4]) = (120, 32);
-        // Two responses 503 are an app's.
-        assert_eq!(Refusals::of(&counts).others(&counts, 102), 20);
-        assert_eq!(Refusals::of(&counts).others(&counts, 999), 0);
+    fn a_response_that_spans_two_looks_counts_once() {
+        let (mut sampler, stations) = (Sampler::default(), stations());
+        for (age_s, begun, ended) in [(60, 0, 0), (30, 10, 0), (0, 10, 10)] {
+            sampler.refresh(&stations, GOAL, || {
+                let mut reading = reading(Duration::from_secs(age_s), 0);
+                reading.snapshot.total.answers[1] = begun;
+                reading.snapshot.per_thread[1].counts.busy_us = (60 - age_s) * 50_000;
+                let histogram = Histogram::default();
+                histogram.add(10_000, ended);
+                histogram.add_to(&mut reading.latencies);
+                reading
+            });
+        }
+        let load = sampler.newest().unwrap().load.as_ref().unwrap();
+        assert!((load.demands_s[1] - 0.3).abs() < 1e-6, "{load:?}");
     }
 
     #[test]

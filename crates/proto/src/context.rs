@@ -33,8 +33,9 @@ impl Context<'_> {
     /// A response is complete, with so much content that has left or is about to: it is measured and
     /// logged.
     pub(crate) fn answered(&mut self, exchange: Box<Exchange>, bytes: u64) {
-        if let Some(timing) = Timing::of(&exchange) {
-            self.counters.latencies.record(timing);
+        match Timing::of(&exchange) {
+            Some(timing) => self.counters.latencies.record(timing),
+            None => self.counters.unmeasured(exchange.response.status),
         }
         if let Some(log) = self.log.as_deref_mut() {
             let status = exchange.response.status;

@@ -122,9 +122,17 @@ pub struct Counters {
     pub http2: [Counter; Http2Count::ALL.len()],
     /// How long requests took.
     pub latencies: Latencies,
+    /// Complete responses that are in no latencies, and no refusals: the server's own pages.
+    pub own_pages: Counter,
 }
 
 impl Counters {
+    /// Notes a complete response that is in no latencies.
+    pub(crate) fn unmeasured(&self, status: Status) {
+        self.own_pages
+            .add(u64::from(status != Status::SERVICE_UNAVAILABLE));
+    }
+
     /// Notes an answer.
     pub fn answer(&self, status: Status) {
         let class = usize::from(status.code() / 100).clamp(1, 5) - 1;

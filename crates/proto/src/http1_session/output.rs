@@ -75,6 +75,9 @@ impl Progress {
             self.unlogged = Some(exchange);
         } else {
             self.unmeasured = Timing::of(&exchange);
+            if self.unmeasured.is_none() {
+                cx.counters.unmeasured(exchange.response.status);
+            }
             cx.pool.give_exchange(exchange);
         }
     }

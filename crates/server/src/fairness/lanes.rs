@@ -483,6 +483,7 @@ impl<J> LaneOfJobs<J> {
         let room = SPARE_MAX - self.spare.len();
         self.spare.extend(spare.take(room));
         self.order.clear();
+        self.usual_first_us = 0; // of clients of before
     }
 }
 

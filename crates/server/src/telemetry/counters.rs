@@ -305,6 +305,8 @@ counts! {
         bytes_out,
         /// Connections taken over.
         accepted,
+        /// Responses of the server's own pages.
+        own_pages,
     }
     /// Connections being served.
     connections,

@@ -61,6 +61,20 @@ fn a_newcomer_does_not_pay_for_what_a_long_job_kept_from_another() {
     let mut lanes = Lanes::default();
     let push =
         |lanes: &mut Lanes<FlowKey>, client| lanes.push(of(FILES, client), of(FILES, client));
+    for client in 100..200 {
+        // What clients of before needed counts no more, once all is done.
+        push(&mut lanes, client);
+        let (_, charge) = lanes.pop(0).unwrap();
+        lanes.done(charge, 1_000_000);
+    }
+    push(&mut lanes, 100);
+    for left in (0..1000).rev() {
+        let (_, charge) = lanes.pop(0).unwrap();
+        if left > 0 {
+            push(&mut lanes, 100);
+        }
+        lanes.done(charge, 10_000);
+    }
     push(&mut lanes, 1);
     let (_, long) = lanes.pop(0).unwrap();
     (0..1000).for_each(|_| push(&mut lanes, 2));
