@@ -17,9 +17,10 @@ use axum::body::{Body, Bytes};
 use axum::routing::{get, post};
 use futures_util::stream::{self, StreamExt as _};
 use loadline_apps::{Mounts, StaticFiles, StaticOptions};
+use loadline_proto::Handler;
 use loadline_proto::hpack::{Encoder, Indexing};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, write_frame};
-use loadline_server::{Architecture, Server};
+use loadline_server::{Architecture, Server, ServerHandle};
 use loadline_tower::Tower;
 use tokio::sync::watch;
 
@@ -98,19 +99,24 @@ fn app(events: &watch::Sender<u64>, bytes: u64) -> Router {
         )
 }
 
+/// On one loop.
+fn start(architecture: Architecture, site: impl Handler) -> ServerHandle {
+    Server::new(site)
+        .architecture(architecture)
+        .loops(1)
+        .workers(0)
+        .listen(([127, 0, 0, 1], 0))
+        .start()
+        .unwrap()
+}
+
 fn carry(architecture: Architecture, bytes: u64) {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("file.txt"), [b'f'; 600]).unwrap();
     let (events, _) = watch::channel(0);
     let files = StaticFiles::new(root.path(), StaticOptions::default()).unwrap();
     let site = Mounts::new(files).mount("/app", Tower::new(app(&events, bytes)).unwrap());
-    let server = Server::new(site)
-        .architecture(architecture)
-        .loops(1)
-        .workers(0)
-        .listen(([127, 0, 0, 1], 0))
-        .start()
-        .unwrap();
+    let server = start(architecture, site);
     let address = server.tcp_address().unwrap();
     let mut listeners: Vec<_> = (0..STREAMS).map(|_| connect(address)).collect();
     for stream in &mut listeners {
@@ -167,13 +173,7 @@ fn carry(architecture: Architecture, bytes: u64) {
 fn share(architecture: Architecture) {
     let content = Bytes::from(vec![b'x'; 16 << 20]);
     let app: Router = Router::new().route("/", get(async move || content.clone()));
-    let server = Server::new(Tower::new(app).unwrap())
-        .architecture(architecture)
-        .loops(1)
-        .workers(0)
-        .listen(([127, 0, 0, 1], 0))
-        .start()
-        .unwrap();
+    let server = start(architecture, Tower::new(app).unwrap());
     let address = server.tcp_address().unwrap();
     let before_kib = resident_kib("VmRSS");
     let mut clients: Vec<_> = (0..20).map(|_| connect(address)).collect();
