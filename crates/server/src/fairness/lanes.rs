@@ -6,7 +6,7 @@
 //! went in. (Start-time fair queueing: Goyal, Vin and Cheng, 1996, with the virtual time of weighted fair
 //! queueing: Demers, Keshav and Shenker, 1989. It advances by each client's equal share of what is done.)
 //!
-//! A newcomer does not wait for all that a long job has kept from others: it begins a few jobs behind the one
+//! A new client does not wait for all that a long job has kept from others: it begins a few jobs behind the one
 //! of them that has had least.
 //!
 //! What a job takes is known once it is done. Until then it counts as the mean, or as the time for which

@@ -86,7 +86,7 @@ impl Begun {
         Self { connection, socket }
     }
 
-    /// Carries the handshake on and asks for the last time, as it is told. Its last message and its request
+    /// Carries the handshake on and sends the last request. Its last message and its request
     /// leave in one piece: on a slow machine the second one might come too late.
     fn finish(self) {
         let Self {

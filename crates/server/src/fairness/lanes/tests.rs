@@ -55,9 +55,9 @@ fn a_quiet_client_does_not_wait_for_one_with_many_jobs() {
     }
 }
 
-/// The long job advanced the time by the share that others had not had, and a newcomer waited for all of it.
+/// The long job advanced the time by the share that others had not had, and a new client waited for all of it.
 #[test]
-fn a_newcomer_does_not_pay_for_what_a_long_job_kept_from_another() {
+fn a_new_client_does_not_pay_for_what_a_long_job_kept_from_another() {
     let mut lanes = Lanes::default();
     let push =
         |lanes: &mut Lanes<FlowKey>, client| lanes.push(of(FILES, client), of(FILES, client));
@@ -79,10 +79,10 @@ fn a_newcomer_does_not_pay_for_what_a_long_job_kept_from_another() {
     let (_, long) = lanes.pop(0).unwrap();
     (0..1000).for_each(|_| push(&mut lanes, 2));
     lanes.done(long, 10_000_000);
-    for newcomer in [3, 4] {
-        push(&mut lanes, newcomer);
+    for new in [3, 4] {
+        push(&mut lanes, new);
         let served = serve(&mut lanes, 50, |_| 10_000);
-        assert_eq!(count(&served, of(FILES, newcomer)), 1, "{served:?}");
+        assert_eq!(count(&served, of(FILES, new)), 1, "{served:?}");
     }
     // The client of the long job has had more than any of them.
     push(&mut lanes, 1);
@@ -92,13 +92,13 @@ fn a_newcomer_does_not_pay_for_what_a_long_job_kept_from_another() {
 
 /// So many jobs of one worker: a client always has two of 1 ms, and so many others have one that takes `took_us`,
 /// in place of each of whom a new one comes. How many are of the first.
-fn jobs_beside_newcomers(newcomers: u8, took_us: u64, jobs: u32) -> u32 {
+fn jobs_beside_new_clients(clients: u8, took_us: u64, jobs: u32) -> u32 {
     let mut lanes = Lanes::default();
     let job = |client| of(FILES, client);
     (0..2).for_each(|_| lanes.push(job(0), job(0)));
-    (1..=newcomers).for_each(|client| lanes.push(job(client), job(client)));
+    (1..=clients).for_each(|client| lanes.push(job(client), job(client)));
     let mut own = 0;
-    for next in u32::from(newcomers) + 1..jobs {
+    for next in u32::from(clients) + 1..jobs {
         let (flow, charge) = lanes.pop(0).unwrap();
         lanes.done(charge, if flow == job(0) { 1_000 } else { took_us });
         if flow == job(0) {
@@ -106,8 +106,8 @@ fn jobs_beside_newcomers(newcomers: u8, took_us: u64, jobs: u32) -> u32 {
             lanes.push(flow, flow);
         } else {
             // Numbers of clients that have left come again.
-            let newcomer = job(1 + (next % 250) as u8);
-            lanes.push(newcomer, newcomer);
+            let new = job(1 + (next % 250) as u8);
+            lanes.push(new, new);
         }
     }
     own
@@ -116,16 +116,16 @@ fn jobs_beside_newcomers(newcomers: u8, took_us: u64, jobs: u32) -> u32 {
 /// New clients that begin where the last ones did would be the next ones for ever.
 #[test]
 fn a_client_with_many_jobs_has_its_share_beside_new_ones_that_come_all_the_time() {
-    let own = jobs_beside_newcomers(10, 10_000, 3_000);
+    let own = jobs_beside_new_clients(10, 10_000, 3_000);
     // An equal share of the time is ten jobs for each ten of the others.
     assert!((1_000..2_000).contains(&own), "{own}");
 }
 
-/// Most jobs are short then: four of the mean were less than a newcomer takes, and it was soon the next one again.
+/// Most jobs are short then: four of the mean were less than a new client takes, and it was soon the next one again.
 #[test]
 fn a_client_with_short_jobs_has_its_share_beside_new_ones_with_far_longer_jobs() {
     let jobs = 10_000;
-    let own = jobs_beside_newcomers(2, 100_000, jobs);
+    let own = jobs_beside_new_clients(2, 100_000, jobs);
     let others = jobs - 3 - own;
     let share = f64::from(own) / f64::from(own + 100 * others);
     assert!((0.25..0.4).contains(&share), "{share}");
