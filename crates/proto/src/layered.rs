@@ -490,7 +490,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             return;
         }
         self.arriving.expired(cx.now);
-        if self.layer.is_open() && !self.is_ending() && self.record_awaited_since().is_none() {
+        if self.layer.is_open() && !self.is_ending() && !self.is_record_late(cx.now) {
             return self.session.expired(cx);
         }
         cx.counters.fault(&Fault::timeout(

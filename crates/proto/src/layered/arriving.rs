@@ -13,8 +13,10 @@ pub(super) struct Arriving {
     /// When the layer was open; `None` once a request has come, or the time for it in a drain is up.
     open_since: Option<Millis>,
     is_draining: bool,
-    /// A request has come, and the session was not idle since.
+    /// A request has come, and the session has had something to do since.
     is_serving: bool,
+    /// In a drain: the session would close but for what is on its way.
+    is_last: bool,
 }
 
 impl Arriving {
@@ -37,7 +39,7 @@ impl Arriving {
         self.is_serving = true;
     }
 
-    /// The session is idle. What has come behind a request has its time from the end of the response on.
+    /// The session has nothing to do. What has come behind a request has its time from then on.
     fn rested(&mut self, now: Millis) {
         if std::mem::take(&mut self.is_serving) {
             self.record_since = self.record_since.map(|_| now);
@@ -73,36 +75,56 @@ impl Arriving {
 }
 
 impl<L: Layer, S: Session> Layered<L, S> {
-    /// The session's order may say that it has nothing more to do for now.
+    /// The session's order may say that it has nothing more to do for now, or in a drain at all.
     pub(super) fn note_rest(&mut self, action: &Action, now: Millis) {
-        let waits = matches!(action, Action::Wait { .. } | Action::ReceivePending { .. });
-        if waits && self.session.is_idle() {
+        let is_last = matches!(action, Action::ReceivePending { .. }) && self.owes_nothing();
+        let is_idle = matches!(action, Action::Wait { .. }) && self.session.is_idle();
+        self.arriving.is_last = is_last;
+        if is_last || is_idle {
             self.arriving.rested(now);
         }
     }
 
-    /// Whether a session that owes nothing has input on its way that it does not know of.
+    /// Whether a session that is about to close has input on its way that it does not know of.
     pub(super) fn awaits_input(&self, now: Millis) -> bool {
-        let owes_nothing = self.session.is_idle() || self.session.is_multiplexed();
         let has_begun = self.layer.has_begun() || self.layer.partial_bytes() > 0;
         let is_handshaking = has_begun && !self.layer.is_open();
         let is_beginning = is_handshaking || self.arriving.is_first_awaited(now);
-        (owes_nothing && is_beginning) || self.record_awaited_since().is_some()
+        self.owes_nothing() && (is_beginning || self.arriving.record_since().is_some())
     }
 
-    /// Since when the rest of a record is awaited, and nothing else.
+    /// Whether no response is due of a session that orders `ReceivePending`. One of HTTP/2 orders it only
+    /// then, also with part of a frame, or with streams that nobody waits for: it is not idle.
+    fn owes_nothing(&self) -> bool {
+        self.session.is_idle() || self.session.is_multiplexed()
+    }
+
+    /// Since when the rest of a record is awaited, and no response is due.
     pub(super) fn record_awaited_since(&self) -> Option<Millis> {
         let since = self.arriving.record_since()?;
-        self.session.is_idle().then_some(since)
+        (self.session.is_idle() || self.arriving.is_last).then_some(since)
     }
 
-    /// Once the layer is open. A record that comes to an idle session has the pace of a head.
+    /// Once the layer is open. A record that comes to an idle session has the pace of a head, in place of the
+    /// idle time. A session that is not idle has times of its own, which pings may begin anew for ever.
     pub(super) fn session_deadline(&self) -> Option<Millis> {
-        if let Some(since) = self.record_awaited_since() {
-            let bytes = self.layer.partial_bytes() as u64;
-            return Some(self.config.limits.head_pace.deadline(since, bytes));
+        let record = self.record_deadline();
+        if record.is_some() && self.session.is_idle() {
+            return record;
         }
         let first = self.arriving.first_request_until();
-        first.into_iter().chain(self.session.deadline()).min()
+        let all = [record, first, self.session.deadline()];
+        all.into_iter().flatten().min()
+    }
+
+    /// Whether the time for the rest of a record is up.
+    pub(super) fn is_record_late(&self, now: Millis) -> bool {
+        self.record_deadline().is_some_and(|until| until <= now)
+    }
+
+    fn record_deadline(&self) -> Option<Millis> {
+        let since = self.record_awaited_since()?;
+        let bytes = self.layer.partial_bytes() as u64;
+        Some(self.config.limits.head_pace.deadline(since, bytes))
     }
 }

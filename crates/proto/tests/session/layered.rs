@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use loadline_base::{ContentVersion, OpenFile};
-use loadline_proto::http2::frame::{Kind, frame};
+use loadline_proto::http2::frame::{HEAD_BYTES, Kind, flags, frame};
 use loadline_proto::{
     Body, CloseReason, Context, Exchange, FIRST_REQUEST_GRACE_MS, Http1Session, Http2Session,
     Layered, Limits, Outcome, Protocol,
@@ -385,6 +385,89 @@ fn half_a_record_holds_a_drain_for_the_time_of_a_head() {
     assert!(!asking.is_closed());
     asking.pass(100);
     assert_eq!(asking.closes(CloseReason::Slow), 1);
+}
+
+fn http2_driver() -> Driver<'static> {
+    Driver::speaking(HTTP2_LAYERED, &config(Limits::default()), handle)
+}
+
+/// The next request, or the rest of it.
+#[test]
+fn half_a_record_holds_a_drain_whatever_stands_before_it() {
+    let linger_ms = Limits::default().linger_pace.grace_ms;
+    for before in ["part of a frame", "part of a field block", "unread content"] {
+        let (mut client, opening) = Http2Bytes::begin();
+        let first = match before {
+            "unread content" => {
+                let fields = [("content-length", "7")];
+                client.request(1, ("POST", "/unread"), &fields, false)
+            }
+            _ => client.request(1, ("GET", "/"), &[], true),
+        };
+        let next = client.request(3, ("GET", "/"), &[], true);
+        let block = &next[HEAD_BYTES..];
+        let (begun, rest) = match before {
+            "part of a frame" => (next[..5].to_vec(), next[5..].to_vec()),
+            "part of a field block" => (
+                frame(Kind::Headers, flags::END_STREAM, 3, &block[..1]),
+                frame(Kind::Continuation, flags::END_HEADERS, 3, &block[1..]),
+            ),
+            _ => (Vec::new(), next),
+        };
+        let rest = records(&rest);
+        let (half, rest) = rest.split_at(4);
+        let mut driver = http2_driver();
+        driver.feed(&[hello(), records(&opening), records(&first)].concat());
+        driver.feed(&[&records(&begun)[..], half].concat());
+        driver.draining().pass(linger_ms);
+        assert!(!driver.is_lingering() && !driver.is_closed(), "{before}");
+        assert_eq!(driver.seen.len(), 1, "{before}");
+        driver.feed(rest);
+        assert_eq!(driver.seen.len(), 2, "{before}");
+        assert!(driver.is_lingering(), "{before}: it was the last");
+    }
+}
+
+/// The time for a frame begins anew with each, that for a record in a drain does not.
+#[test]
+fn pings_that_are_cut_into_records_hold_no_drain() {
+    let grace_ms = Limits::default().head_pace.grace_ms;
+    let ping = frame(Kind::Ping, 0, 0, &[0; 8]);
+    let (head, payload) = ping.split_at(HEAD_BYTES);
+    let (head, payload) = (records(head), records(payload));
+    let (half, rest) = payload.split_at(2);
+    let mut driver = http2_driver();
+    let (mut client, opening) = Http2Bytes::begin();
+    let request = client.request(1, ("GET", "/"), &[], true);
+    driver.feed(&[hello(), records(&opening), records(&request)].concat());
+    driver.feed(&[&head[..], half].concat()).draining();
+    driver.pass(grace_ms / 2);
+    driver.feed(&[rest, &head[..], half].concat());
+    assert!(!driver.is_lingering() && !driver.is_closed());
+    driver.pass(grace_ms / 2 + 100);
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+}
+
+/// Some part of a record is there all the time, which is longer than one may take.
+#[test]
+fn an_upload_in_a_drain_has_the_time_for_content() {
+    let (mut client, opening) = Http2Bytes::begin();
+    let fields = [("content-length", "40000")];
+    let request = client.request(1, ("POST", "/"), &fields, false);
+    let content = (0..40).map(|n| {
+        let flag = if n == 39 { flags::END_STREAM } else { 0 };
+        records(&frame(Kind::Data, flag, 1, &[b'x'; 1000]))
+    });
+    let content = content.collect::<Vec<_>>().concat();
+    let (begun, rest) = content.split_at(500);
+    let mut driver = http2_driver();
+    driver.feed(&[hello(), records(&opening), records(&request)].concat());
+    driver.feed(begun).draining();
+    for piece in rest.chunks(content.len() / 40) {
+        driver.pass(1_000).feed(piece);
+    }
+    assert_eq!(driver.seen[0].body, Some(vec![b'x'; 40_000]));
+    assert!(driver.is_lingering());
 }
 
 #[test]
