@@ -22,6 +22,10 @@ use crate::{ClientKey, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
 /// is sent from one buffer to its end.
 const TAKEN_BYTES_MAX: usize = 64 << 10;
 
+/// So much of what is left is copied at once, so that a handler's large content does not hold up a loop.
+/// 256 KiB with each frame of 16 KiB: the second half has been copied before a sixteenth of it is sent.
+const COPIED_BYTES_MAX: usize = 256 << 10;
+
 /// Where the request stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -187,19 +191,35 @@ impl Stream {
                 let mut piece = buffers.take(len);
                 piece.extend_from_slice(&left[..len]);
                 self.front_taken += len;
-                let rest = &bytes[self.front_taken..];
-                if rest.is_empty() {
-                    self.front_taken = 0;
-                    buffers.give(std::mem::take(bytes));
-                    self.content.pop_front();
-                } else if self.front_taken > TAKEN_BYTES_MAX.max(bytes.capacity() / 2) {
-                    self.front_taken = 0;
-                    let rest = Buffer::from(rest.to_vec());
-                    buffers.give(std::mem::replace(bytes, rest));
-                }
+                self.give_back_taken(buffers);
                 Segment::Buffer(piece)
             }
         })
+    }
+
+    /// Gives back memory of the front that has been taken. Only the end of a buffer can be given back without
+    /// a copy of all that is left: it is moved into pieces of its own, the last first.
+    fn give_back_taken(&mut self, buffers: &mut BufferPool) {
+        let Some(Segment::Buffer(bytes)) = self.content.front_mut() else {
+            return;
+        };
+        let left = bytes.len() - self.front_taken;
+        if left == 0 {
+            self.front_taken = 0;
+            buffers.give(std::mem::take(bytes));
+            self.content.pop_front();
+        } else if self.front_taken > TAKEN_BYTES_MAX.max(bytes.capacity() / 2) {
+            let start = bytes.len() - left.min(COPIED_BYTES_MAX);
+            let end = Buffer::from(bytes[start..].to_vec());
+            if start == self.front_taken {
+                self.front_taken = 0;
+                buffers.give(std::mem::replace(bytes, end));
+            } else {
+                bytes.truncate(start);
+                bytes.shrink_to_fit(); // the allocator unmaps the end, and copies nothing
+                self.content.insert(1, Segment::Buffer(end));
+            }
+        }
     }
 
     /// Becomes as good as new, but for memory. It holds nothing any more.
@@ -302,5 +322,61 @@ impl Streams {
         self.0
             .binary_search_by_key(&id.0, |stream| stream.id.0)
             .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const FRAME_BYTES: u64 = 16 << 10;
+
+    #[test]
+    fn a_frame_copies_a_bounded_part_of_large_content() {
+        let content: Vec<u8> = (0..8_000_003_u32).map(|n| (n % 251) as u8).collect();
+        let (len, copied_max) = (content.len(), COPIED_BYTES_MAX as u64);
+        let mut stream = Stream::default();
+        let buffer = Buffer::from(content.clone());
+        stream.content.push_back(Segment::Buffer(buffer));
+        let mut buffers = BufferPool::new();
+        let mut taken = Vec::new();
+        while let Some(piece) = stream.take_content(FRAME_BYTES, &mut buffers) {
+            let Segment::Buffer(bytes) = piece else {
+                panic!("it is in memory");
+            };
+            taken.extend_from_slice(&bytes);
+            // The handler's own buffer is in front as long as all that was taken is of it.
+            let own = usize::from(stream.front_taken == taken.len());
+            let mut copies = stream.content.iter().skip(own);
+            let (at, held) = (taken.len(), stream.content_bytes());
+            assert!(copies.all(|it| it.len() <= copied_max), "at {at}");
+            assert!(held <= len, "{held} at {at}");
+            let has_given_back = held <= len - at + COPIED_BYTES_MAX;
+            assert!(at <= len * 5 / 8 || has_given_back, "{held} at {at}");
+        }
+        assert!(taken == content);
+    }
+
+    #[test]
+    fn shared_content_is_not_copied() {
+        let content: Arc<[u8]> = vec![b's'; 1 << 20].into();
+        let mut stream = Stream::default();
+        stream.content.push_back(Segment::Shared {
+            bytes: Arc::clone(&content),
+            start: 0,
+            end: content.len(),
+        });
+        let mut buffers = BufferPool::new();
+        let mut taken = 0;
+        while let Some(piece) = stream.take_content(FRAME_BYTES, &mut buffers) {
+            taken += piece.len();
+            let Segment::Shared { bytes, .. } = piece else {
+                panic!("it is shared");
+            };
+            assert!(Arc::ptr_eq(&bytes, &content));
+        }
+        assert_eq!(taken, 1 << 20);
     }
 }
