@@ -56,8 +56,10 @@ fn everything(steps: &mut Steps, root: &Path, words: &Words<'_>) -> Result<(), S
     let (mut beside, others) = others.map_err(|_| "a thread died".to_owned())?;
     steps.append(&mut beside);
     let (alone, tests) = tests?;
-    let alone = run(steps, alone, 1, &root.join("target/tests"));
-    let done = [others, tests, alone].into_iter();
+    let folder = root.join("target/tests");
+    let alone = run(steps, alone, 1, &folder);
+    let again = steps.repeat_disturbed(&folder);
+    let done = [others, tests, alone, again].into_iter();
     joined(&done.filter_map(Result::err).collect::<Vec<_>>())
 }
 

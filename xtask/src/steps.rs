@@ -26,7 +26,7 @@ pub(crate) fn command(folder: &Path, line: &str) -> Command {
 
 /// What a test says that has found nothing out, since the machine did other things at the time.
 const DISTURBED: &str = "SKIPPED, the machine disturbed";
-/// So many tests may say that: more would hide failures.
+/// So many tests may say that: more would hide failures. Beyond that their programs are run once more.
 const DISTURBED_MAX: usize = 5;
 
 /// What has been run.
@@ -36,6 +36,8 @@ pub(crate) struct Steps {
     took: Vec<(String, f64)>,
     /// Lines by which tests said that they were skipped, and how often each came.
     skipped: BTreeMap<String, usize>,
+    /// Programs of which a test said that it was disturbed.
+    disturbed: Vec<Command>,
     /// Where a line of a step's standard error goes,
     pass_on: fn(&[u8]),
     /// and the output of one that ran beside others.
@@ -48,6 +50,7 @@ impl Steps {
             began: Instant::now(),
             took: Vec::new(),
             skipped: BTreeMap::new(),
+            disturbed: Vec::new(),
             pass_on: |line| {
                 let _ = io::stderr().write_all(line);
             },
@@ -89,11 +92,28 @@ impl Steps {
         Ok(read)
     }
 
-    /// Whether the machine was quiet enough for what was found out to count.
-    pub(crate) fn check_disturbed(&self) -> Result<(), String> {
+    /// Where too many tests could not be judged, runs their programs again, one after the other and only once.
+    /// Those tests are judged by this run. A failure of an earlier run stays one.
+    pub(crate) fn repeat_disturbed(&mut self, folder: &Path) -> Result<(), String> {
+        let count = self.disturbed_count();
+        if count <= DISTURBED_MAX {
+            return Ok(());
+        }
+        println!("\n{count} tests could not be judged; their programs are run once more");
+        self.skipped.retain(|line, _| !line.contains(DISTURBED));
+        let again = std::mem::take(&mut self.disturbed);
+        self.run_side_by_side(again, 1, folder)
+    }
+
+    fn disturbed_count(&self) -> usize {
         let lines = self.skipped.iter();
         let disturbed = lines.filter(|(line, _)| line.contains(DISTURBED));
-        let count: usize = disturbed.map(|(_, times)| times).sum();
+        disturbed.map(|(_, times)| times).sum()
+    }
+
+    /// Whether the machine was quiet enough for what was found out to count.
+    pub(crate) fn check_disturbed(&self) -> Result<(), String> {
+        let count = self.disturbed_count();
         match count > DISTURBED_MAX {
             true => Err(format!(
                 "failed: {count} tests could not be judged, since the machine did other things; right would be \
@@ -106,6 +126,7 @@ impl Steps {
     /// Steps that were run beside these.
     pub(crate) fn append(&mut self, others: &mut Self) {
         self.took.append(&mut others.took);
+        self.disturbed.append(&mut others.disturbed);
         for (line, times) in std::mem::take(&mut others.skipped) {
             *self.skipped.entry(line).or_default() += times;
         }
@@ -143,16 +164,19 @@ impl Steps {
 
     /// A command that has ended: its output, its time, and what it skipped.
     fn show_ended(&mut self, done: Done) -> Result<(), String> {
-        println!("\n\u{25b6} {}", done.line);
+        let command_line = shown(&done.command);
+        println!("\n\u{25b6} {command_line}");
         (self.show)(&done.output);
         println!("\u{25b6} {:.1} s", done.took_s);
-        for line in String::from_utf8_lossy(&done.output).lines() {
-            if says_skipped(line) {
-                self.count_skipped(line);
-            }
+        let output = String::from_utf8_lossy(&done.output);
+        for line in output.lines().filter(|line| says_skipped(line)) {
+            self.count_skipped(line);
         }
-        self.took.push((done.line.clone(), done.took_s));
-        judge(&done.line, done.ended)
+        if output.contains(DISTURBED) {
+            self.disturbed.push(done.command);
+        }
+        self.took.push((command_line.clone(), done.took_s));
+        judge(&command_line, done.ended)
     }
 
     /// Runs a command with its standard error passed on as it comes, and looked at: tests say there
@@ -201,7 +225,7 @@ impl Steps {
 
 /// A command that has ended.
 struct Done {
-    line: String,
+    command: Command,
     took_s: f64,
     output: Vec<u8>,
     ended: io::Result<ExitStatus>,
@@ -216,7 +240,7 @@ impl Done {
             command.stdout(file.try_clone()?).stderr(file).status()
         });
         Self {
-            line: shown(&command),
+            command,
             took_s: began.elapsed().as_secs_f64(),
             output: fs::read(path).unwrap_or_default(),
             ended,
@@ -310,6 +334,37 @@ mod tests {
             ));
             assert_eq!(done, Ok(()));
             assert_eq!(steps.check_disturbed().is_ok(), is_right, "{count}");
+        }
+    }
+
+    #[test]
+    fn programs_that_were_disturbed_too_much_are_run_once_more() {
+        let folder = std::env::temp_dir().join(format!("xtask-again-{}", std::process::id()));
+        let say = |count: usize| format!("for i in $(seq {count}); do echo $i: {DISTURBED}; done");
+        let disturbed_again = say(6);
+        for (count, then, runs, is_right) in [
+            (5, "exit 3", 1, true),
+            (6, "true", 2, true),
+            (6, "exit 3", 2, false),
+            (6, disturbed_again.as_str(), 2, false),
+        ] {
+            fs::create_dir(&folder).unwrap();
+            let script = format!(
+                "echo >> runs; if [ $(wc -l < runs) = 1 ]; then {}; else {then}; fi",
+                say(count)
+            );
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).current_dir(&folder);
+            let mut steps = Steps::new();
+            steps.show = |_| ();
+            let first = steps.run_side_by_side(vec![command], 1, &folder);
+            assert_eq!(first, Ok(()), "{count}, {then}");
+            let again = steps.repeat_disturbed(&folder);
+            let done = again.and_then(|()| steps.check_disturbed());
+            assert_eq!(done.is_ok(), is_right, "{count}, {then}");
+            let ran = fs::read(folder.join("runs")).unwrap();
+            assert_eq!(ran.len(), runs, "{count}, {then}");
+            fs::remove_dir_all(&folder).unwrap();
         }
     }
 

@@ -119,7 +119,7 @@ impl Tls {
                 warned: Warned::default(),
             })),
         };
-        tls.warn(&mut tls.files().warned);
+        tls.warn(&mut tls.files().warned, SystemTime::now());
         Ok(Some(tls))
     }
 
@@ -127,7 +127,8 @@ impl Tls {
     pub(crate) fn look_after(&self) -> io::Result<Reload> {
         let (sender, signals) = channel();
         let tls = self.clone();
-        let look_after = move || follow(&signals, LOOK_EVERY, |look| tls.take_up(look));
+        let take_up = move |look| tls.take_up(look, SystemTime::now());
+        let look_after = move || follow(&signals, LOOK_EVERY, take_up);
         let builder = std::thread::Builder::new().name("certificates".into());
         builder.spawn(look_after)?;
         let automatic = self.automatic.as_ref();
@@ -195,7 +196,7 @@ impl Tls {
     }
 
     /// Looks at the files, takes up what they have, and says what is wrong with what is in service.
-    fn take_up(&self, look: Look) {
+    fn take_up(&self, look: Look, now: SystemTime) {
         let mut files = self.files();
         let Files {
             certificates,
@@ -227,15 +228,14 @@ impl Tls {
             Some(Err(error)) => tracing::error!("ticket keys of before stay in service: {error}"),
             None => {}
         }
-        self.certificates.passed(SystemTime::now());
-        self.warn(warned);
+        self.certificates.passed(now);
+        self.warn(warned, now);
     }
 
-    fn warn(&self, warned: &mut Warned) {
+    fn warn(&self, warned: &mut Warned, now: SystemTime) {
         if self.automatic.is_some() {
             return; // one that is about to be renewed needs no warning
         }
-        let now = SystemTime::now();
         for warning in warned.due(self.certificates.warnings(now), now) {
             tracing::warn!("{warning}");
         }
@@ -388,6 +388,9 @@ fn refused(option: &str, error: &TlsError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use loadline_tls::Certificate;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
     use super::*;
     use crate::flags::serve_spec;
 
@@ -445,6 +448,47 @@ mod tests {
         // It was renewed, and the new one lasts.
         assert!(warned.due(Vec::new(), end + day).is_empty());
         assert!(warned.0.is_empty());
+    }
+
+    /// For `localhost`, from the first day of one year to that of another.
+    fn lasting(label: &str, from: i32, to: i32) -> Certificate {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(to, 1, 1);
+        let (chain, key) = (params.self_signed(&key).unwrap().pem(), key.serialize_pem());
+        Certificate::from_pem((label, chain.as_bytes()), ("k.pem", key.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn a_look_at_files_that_have_not_changed_follows_the_clock() {
+        let all = vec![
+            lasting("first.pem", 2000, 3000),
+            lasting("second.pem", 3000, 4000),
+        ];
+        let certificates = Arc::new(Certificates::new(all));
+        let options = TlsOptions::default();
+        let tls = Tls {
+            server: TlsServer::new(&certificates, &options).unwrap(),
+            admin: None,
+            certificates: Arc::clone(&certificates),
+            tickets: options.tickets,
+            files: Arc::new(Mutex::new(Files {
+                certificates: None,
+                tickets: None,
+                warned: Warned::default(),
+            })),
+            is_self_signed: false,
+            automatic: None,
+        };
+        let now = SystemTime::now();
+        let later = now + Duration::from_secs(1_500 * 365 * DAY_S);
+        for (time, unused) in [(now, "second.pem"), (later, "first.pem")] {
+            tls.take_up(Look::IfChanged, time);
+            let mut warnings = certificates.warnings(time).into_iter();
+            let warning = warnings.find(|it| it.kind == WarningKind::Unused);
+            assert_eq!(warning.unwrap().label, unused);
+        }
     }
 
     #[test]

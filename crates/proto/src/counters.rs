@@ -78,7 +78,8 @@ pub enum Http2Count {
     RefusedStreams,
     /// Streams ended since the client did not take its response, or send its content.
     SlowStreams,
-    /// Connections ended for too many resets, settings, priorities or empty frames.
+    /// Connections ended for too many resets, settings, priorities or empty frames; behind a trusted proxy
+    /// requests refused for too many of their client's resets.
     Floods,
     /// Connections ended for a field block that is larger than allowed.
     LargeBlocks,

@@ -49,7 +49,7 @@ use crate::{
     Http1Session, Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use borrowed_output::Common;
-use budget::Budget;
+use budget::{Budget, ClientBudgets};
 use input::{Block, Reading};
 use output::Output;
 
@@ -88,6 +88,7 @@ pub struct Http2Session {
     /// Priorities that came before their requests.
     early_priorities: Vec<(StreamId, Priority)>,
     budget: Budget,
+    client_budgets: ClientBudgets,
     /// How much the client may send, and what it may send more once that is said.
     window: u32,
     credit: u32,
@@ -181,6 +182,7 @@ impl Http2Session {
             recently_reset: VecDeque::new(),
             early_priorities: Vec::new(),
             budget: Budget::new(cx.now),
+            client_budgets: ClientBudgets::default(),
             window: config.limits.connection_window_bytes,
             config,
             credit: 0,
@@ -548,6 +550,7 @@ impl Session for Http2Session {
             + self.sending_bytes
             + self.unread.capacity()
             + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
+            + self.client_budgets.held_bytes()
             + self.common.held_bytes()
             + self.layer_block.len()
             + self.decoder.held_bytes()

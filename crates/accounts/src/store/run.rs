@@ -352,15 +352,54 @@ fn has_lost(error: &Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::future::pending;
     use std::sync::atomic::AtomicBool;
 
     use sqlx::Sqlite;
     use sqlx::pool::PoolOptions;
     use sqlx::sqlite::SqliteConnectOptions;
+    use tokio::time::sleep;
 
     use super::*;
+    use crate::store::slots::PoolSlots;
+
+    /// Connections whose next statement never ends. With `optimize_on_close` that is their last one.
+    pub(in crate::store) fn never_closing() -> PoolOptions<Sqlite> {
+        PoolOptions::<Sqlite>::new().after_connect(|connection, _| {
+            Box::pin(async move {
+                let mut handle = connection.lock_handle().await?;
+                handle.set_progress_handler(1, wait_for_ever);
+                Ok(())
+            })
+        })
+    }
+
+    fn wait_for_ever() -> bool {
+        loop {
+            std::thread::park();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_many_that_never_closes_keeps_no_place() {
+        let memory = SqliteConnectOptions::new().in_memory(true);
+        let memory = memory.optimize_on_close(true, None::<u32>);
+        let pool = never_closing().connect_with(memory).await.unwrap();
+        let slots = PoolSlots::new(2, Duration::from_millis(100));
+        let [slot, _other] = [(), ()].map(|()| slots.try_take().unwrap());
+        slots.resize(1);
+        let permit = ConnectionPermit { slot, writer: None };
+        let connection = pool.acquire().await.unwrap();
+        permit.give_back(connection, Duration::from_millis(5));
+        let is_free = async {
+            while pool.size() > 0 || slots.busy() > 1 {
+                sleep(Duration::from_millis(1)).await; // a number announces itself nowhere
+            }
+        };
+        let in_time = timeout(Duration::from_secs(180), is_free).await;
+        assert!(in_time.is_ok(), "{} connections", pool.size());
+    }
 
     #[tokio::test]
     async fn a_connection_that_does_not_answer_is_closed_without_the_others() {

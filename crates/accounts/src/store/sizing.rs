@@ -209,6 +209,7 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::store::run::tests::never_closing;
 
     /// Longer than no connection is tried where one took too long to open.
     const TIMEOUT: Duration = Duration::from_secs(180);
@@ -223,12 +224,17 @@ mod tests {
 
     #[tokio::test]
     async fn connections_come_and_go_with_what_is_asked() {
-        come_and_go(0).await;
+        come_and_go(&Changing::new(PoolOptions::new(), 0)).await;
     }
 
     #[tokio::test]
     async fn decisions_that_panic_are_not_the_last_ones() {
-        come_and_go(3).await;
+        come_and_go(&Changing::new(PoolOptions::new(), 3)).await;
+    }
+
+    #[tokio::test]
+    async fn connections_that_never_close_stop_no_decision() {
+        come_and_go(&Changing::new(never_closing(), 0)).await;
     }
 
     /// Nobody answers when the driver asks whether the connections that were opened are well.
@@ -241,10 +247,8 @@ mod tests {
         eventually(|| changing.slots.busy() == 16).await;
     }
 
-    /// So many decisions panic at first.
-    async fn come_and_go(panics: usize) {
-        let changing = Changing::new(PoolOptions::new(), panics);
-        let Changing { slots, pool, .. } = &changing;
+    async fn come_and_go(changing: &Changing) {
+        let Changing { slots, pool, .. } = changing;
         let stuck = changing.get_stuck();
         eventually(|| slots.busy() == 16 && pool.size() == 16).await;
         assert_eq!(slots.panics.load(SeqCst), 0);
@@ -261,11 +265,15 @@ mod tests {
     }
 
     impl Changing {
+        /// So many decisions panic at first.
         fn new(options: PoolOptions<Sqlite>, panics: usize) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let connect = SqliteConnectOptions::new().filename(folder.path().join("a.db"));
+            let connect = connect.create_if_missing(true);
+            // A statement when they close.
+            let connect = connect.optimize_on_close(true, None::<u32>);
             let pool = options.max_connections(16);
-            let pool = pool.connect_lazy_with(connect.create_if_missing(true));
+            let pool = pool.connect_lazy_with(connect);
             let interval = Duration::from_millis(5);
             let slots = PoolSlots::new(2, interval);
             slots.panics.store(panics, SeqCst);

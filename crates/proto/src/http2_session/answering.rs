@@ -254,6 +254,7 @@ impl Http2Session {
         let answered = stream.answered.as_ref();
         if answered.is_some_and(|it| !it.response.status.is_error()) {
             self.budget.earn();
+            self.client_budgets.earn(stream.client);
         }
         self.discard(stream, cx);
         self.rest_if_idle(cx);

@@ -3,6 +3,8 @@
 
 use loadline_base::Millis;
 
+use crate::ClientKey;
+
 /// So many at once, and never more: a browser that leaves a page resets all of its streams.
 const AT_ONCE: u64 = 500;
 /// So many a second later on.
@@ -13,6 +15,9 @@ const OVERHEAD_BYTES_MAX: u64 = 1 << 20;
 const USEFUL_WEIGHT: u64 = 4;
 /// A client that sends a ping a second never comes to the bound.
 const OVERHEAD_BYTES_PER_S: u64 = 1000;
+/// Clients of a proxy's connection that have spent something and do not have it back: as many as there are
+/// streams by default. Who has cancelled one request has it back after 20 ms.
+const CLIENTS_MAX: usize = 128;
 
 /// Counts down, and comes back with time and with what is of use.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +78,59 @@ impl Budget {
     }
 }
 
+/// Behind a trusted proxy: the budgets of its clients, as far as they have spent of them.
+#[derive(Debug, Default)]
+pub(super) struct ClientBudgets(Vec<(ClientKey, Budget)>);
+
+impl ClientBudgets {
+    /// One more of this client; `false`: it has no budget of its own, and the connection's counts.
+    pub(super) fn spend(&mut self, client: ClientKey, now: Millis) -> bool {
+        if client.is_nobody() {
+            return false;
+        }
+        if let Some(budget) = self.of(client) {
+            budget.spend(now);
+            return true;
+        }
+        self.0.retain_mut(|(_, budget)| {
+            budget.come_back(now);
+            budget.left < AT_ONCE
+        });
+        if self.0.len() == CLIENTS_MAX {
+            return false;
+        }
+        let mut budget = Budget::new(now);
+        budget.spend(now);
+        self.0.push((client, budget));
+        true
+    }
+
+    /// A request of this client was answered.
+    pub(super) fn earn(&mut self, client: ClientKey) {
+        if let Some(budget) = self.of(client) {
+            budget.earn();
+        }
+    }
+
+    /// Whether this client may ask.
+    pub(super) fn allows(&mut self, client: ClientKey, now: Millis) -> bool {
+        self.of(client).is_none_or(|budget| {
+            budget.come_back(now);
+            budget.left > 0
+        })
+    }
+
+    fn of(&mut self, client: ClientKey) -> Option<&mut Budget> {
+        let mut budgets = self.0.iter_mut();
+        let found = budgets.find(|(of, _)| *of == client);
+        found.map(|(_, budget)| budget)
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(ClientKey, Budget)>()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +158,38 @@ mod tests {
         (0..10 * AT_ONCE).for_each(|_| budget.earn());
         let allowed = (0..).find(|_| !budget.spend(now));
         assert_eq!(allowed, Some(AT_ONCE));
+    }
+
+    #[test]
+    fn a_proxys_clients_have_a_budget_each() {
+        let now = Millis(1_000);
+        let (one, other) = (ClientKey::from_number(1), ClientKey::from_number(2));
+        let mut budgets = ClientBudgets::default();
+        for _ in 0..AT_ONCE {
+            assert!(budgets.allows(one, now));
+            assert!(budgets.spend(one, now));
+        }
+        assert!(!budgets.allows(one, now));
+        assert!(budgets.allows(other, now));
+        budgets.earn(one);
+        assert!(budgets.allows(one, now));
+        assert!(budgets.spend(one, now));
+        assert!(!budgets.allows(one, Millis(1_010)));
+        assert!(budgets.allows(one, Millis(1_020)), "one in 20 ms");
+        let nobody = ClientKey::NOBODY;
+        assert!(!budgets.spend(nobody, now) && budgets.allows(nobody, now));
+    }
+
+    #[test]
+    fn so_many_clients_have_a_budget_at_one_time() {
+        let (now, later) = (Millis(1_000), Millis(1_020));
+        let client = |number: usize| ClientKey::from_number(number as u64);
+        let mut budgets = ClientBudgets::default();
+        assert!((1..=CLIENTS_MAX).all(|number| budgets.spend(client(number), now)));
+        assert!(!budgets.spend(client(CLIENTS_MAX + 1), now));
+        assert!(budgets.spend(client(1), now), "it has one");
+        assert!(budgets.spend(client(CLIENTS_MAX + 1), later));
+        assert_eq!(budgets.0.len(), 2, "the others have all of it back");
     }
 
     #[test]

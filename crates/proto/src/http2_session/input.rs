@@ -226,11 +226,22 @@ impl Http2Session {
         ))
     }
 
+    /// The same for a stream. Behind a trusted proxy it counts for the client whose request that is: no more of
+    /// its requests are begun then, and those of others go on.
+    fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
+        let stream = self.streams.get(id);
+        let client = stream.map_or(ClientKey::NOBODY, |stream| stream.client);
+        match self.client_budgets.spend(client, cx.now) {
+            true => Ok(()),
+            false => self.spend(cx),
+        }
+    }
+
     /// The client wants no more of a stream. Behind a complete response that wastes no work.
     fn reset_by_client(&mut self, id: StreamId, cx: &mut Context<'_>) -> Parsed {
         let phase = self.streams.get(id).map(|stream| stream.phase);
         if phase != Some(Phase::Discarding) {
-            self.spend(cx)?;
+            self.spend_for(id, cx)?;
         }
         self.end_stream(id, cx);
         Ok(())
@@ -253,7 +264,7 @@ impl Http2Session {
         code: ErrorCode,
         cx: &mut Context<'_>,
     ) -> Parsed {
-        self.spend(cx)?;
+        self.spend_for(id, cx)?;
         self.reset(id, code, cx);
         Ok(())
     }
@@ -382,6 +393,11 @@ impl Http2Session {
         }
         if self.streams.len() >= limits.streams_max as usize {
             cx.pool.give_exchange(exchange);
+            if self.peer_is_trusted() {
+                // It keeps to the limit; but streams that one of its clients has reset may still count.
+                self.reset(id, ErrorCode::RefusedStream, cx);
+                return Ok(());
+            }
             return self.refuse_stream(id, ErrorCode::RefusedStream, cx);
         }
         self.begin_stream(id, head.has(flags::END_STREAM), exchange, cx)
@@ -420,12 +436,7 @@ impl Http2Session {
             }
             Err(RequestError::Refused(fault)) => {
                 self.streams.push(stream);
-                let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
-                self.answer_fault(exchange, fault, cx);
-                return match is_large {
-                    true => self.spend(cx), // it was decoded all the same
-                    false => Ok(()),
-                };
+                return self.refuse_request(exchange, fault, cx);
             }
         };
         stream.announced_left = announced(facts.framing, &exchange.request);
@@ -446,10 +457,33 @@ impl Http2Session {
         if self.peer_is_trusted() {
             stream.client = ClientKey::of_request(&exchange);
         }
+        if !self.client_budgets.allows(stream.client, cx.now) {
+            self.streams.push(stream);
+            cx.counters.http2(Http2Count::Floods);
+            let text = "a proxy's client with too many resets";
+            let fault = Fault::limit(Status::TOO_MANY_REQUESTS, text);
+            return self.refuse_request(exchange, fault, cx);
+        }
         stream.exchange = Some(exchange);
         self.streams.push(stream);
         self.mark_due(id);
         Ok(())
+    }
+
+    /// Answers a request that is not begun. A head that is too large was decoded all the same; a proxy has
+    /// such heads of all its clients, and which one it was is not known.
+    fn refuse_request(
+        &mut self,
+        exchange: Box<Exchange>,
+        fault: Fault,
+        cx: &mut Context<'_>,
+    ) -> Parsed {
+        let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        self.answer_fault(exchange, fault, cx);
+        match is_large && !self.peer_is_trusted() {
+            true => self.spend(cx),
+            false => Ok(()),
+        }
     }
 
     /// Fields behind the content of a request (section 8.1), which are looked at and dropped.

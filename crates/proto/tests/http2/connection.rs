@@ -272,6 +272,13 @@ impl Connection {
         )
     }
 
+    /// The proxy asks for one of its clients.
+    pub fn get_for(&mut self, client: &str, stream: u32, path: &str) -> &mut Self {
+        let block = self.request("GET", path, &[("x-forwarded-for", client)]);
+        let of_both = flags::END_HEADERS | flags::END_STREAM;
+        self.frame(Kind::Headers, of_both, stream, &block)
+    }
+
     /// The client sends the head of a request with content.
     pub fn post(&mut self, stream: u32, path: &str, more: &[(&str, &str)]) -> &mut Self {
         let block = self.request("POST", path, more);

@@ -147,6 +147,70 @@ fn a_reset_for_each_answered_request_is_no_flood() {
     assert!((490..=500).contains(&cancels), "{cancels}");
 }
 
+/// Before, 500 resets by one client ended the requests of all clients of the proxy.
+#[test]
+fn a_proxys_client_that_resets_too_much_is_refused_and_others_are_served() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    let (bad, good) = ("192.0.2.1", "192.0.2.2");
+    for stream in (1..4_001).step_by(2) {
+        connection.get_for(bad, stream, "/task");
+        connection.frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    let statuses = Connection::statuses(&frames);
+    assert!(statuses.iter().all(|(_, status)| status == "429"));
+    assert_eq!((connection.ran.len(), statuses.len()), (500, 1_500));
+    assert_eq!(connection.counted(Http2Count::Floods), 1_500);
+    connection.get_for(good, 4_001, "/a");
+    assert!(Connection::content(&connection.take(), 4_001).1);
+    assert_eq!(connection.ran.last(), Some(&4_001));
+    // It comes back.
+    connection.pass(1_000).get_for(bad, 4_003, "/a");
+    assert!(Connection::content(&connection.take(), 4_003).1);
+    assert_eq!(connection.ran.last(), Some(&4_003));
+    // Where the proxy names nobody, it stands for its clients.
+    for stream in (4_005..6_005).step_by(2) {
+        connection.get(stream, "/task");
+        connection.frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    }
+    assert_eq!(Connection::errors(&connection.take()), []);
+    connection.get_for(good, 6_005, "/a");
+    assert!(Connection::content(&connection.take(), 6_005).1);
+}
+
+/// They may be of any of its clients: who made a head too large, or has reset the streams that still count, is
+/// not known.
+#[test]
+fn requests_of_a_proxy_that_are_refused_are_no_flood() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    for stream in (1..2_001).step_by(2) {
+        let mut block = connection.request("GET", "/", &[("a", &"x".repeat(3_000))]);
+        block.extend([0xbe; 30]); // 30 times the newest entry
+        connection.frame(Kind::Headers, WHOLE, stream, &block);
+    }
+    connection.hold_blocking = true;
+    for stream in (2_001..2_257).step_by(2) {
+        connection.get_for("192.0.2.1", stream, "/block");
+        connection.frame(Kind::RstStream, 0, stream, &[0, 0, 0, 8]);
+    }
+    assert_eq!(connection.parked.len(), 128);
+    let refused = || (2_257..4_257).step_by(2);
+    for stream in refused() {
+        connection.get_for("192.0.2.2", stream, "/a");
+    }
+    let frames = connection.take();
+    let statuses = Connection::statuses(&frames);
+    assert!(statuses.iter().all(|(_, status)| status == "431"));
+    assert_eq!(statuses.len(), 1_000);
+    let code = ErrorCode::RefusedStream as u32;
+    let expected: Vec<(u32, u32)> = refused().map(|stream| (stream, code)).collect();
+    assert_eq!(Connection::errors(&frames), expected);
+    assert_eq!(connection.counted(Http2Count::Floods), 0);
+}
+
 /// A stream that was reset counts until its worker has come back.
 #[test]
 fn no_more_work_is_begun_than_streams_are_allowed() {

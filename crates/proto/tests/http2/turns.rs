@@ -185,25 +185,18 @@ fn a_request_is_not_refused_while_others_before_it_are_begun() {
     }
 }
 
-/// Asks for a client of the proxy.
-fn get_for(connection: &mut Connection, client: &str, stream: u32, path: &str) {
-    let block = connection.request("GET", path, &[("x-forwarded-for", client)]);
-    let of_both = flags::END_HEADERS | flags::END_STREAM;
-    connection.frame(Kind::Headers, of_both, stream, &block);
-}
-
 #[test]
 fn a_proxys_clients_do_not_wait_for_a_slow_one() {
     let mut connection = Connection::of_proxy();
     connection.window(0, 1 << 30);
-    get_for(&mut connection, "192.0.2.1", 1, "/bytes/1900000");
-    get_for(&mut connection, "192.0.2.1", 3, "/a");
-    get_for(&mut connection, "192.0.2.2", 5, "/a");
+    connection.get_for("192.0.2.1", 1, "/bytes/1900000");
+    connection.get_for("192.0.2.1", 3, "/a");
+    connection.get_for("192.0.2.2", 5, "/a");
     assert_eq!(connection.ran, [1, 5], "its own have to wait");
     assert!(Connection::content(&connection.take(), 5).1);
     // There is a bound for all of them together.
     for (stream, client) in [(7, "192.0.2.3"), (9, "192.0.2.4"), (11, "192.0.2.5")] {
-        get_for(&mut connection, client, stream, "/bytes/1900000");
+        connection.get_for(client, stream, "/bytes/1900000");
     }
     assert_eq!(connection.ran, [1, 5, 7, 9]);
     let held = connection.session().held_bytes();

@@ -8,4 +8,5 @@ mod overload;
 mod shutdown;
 mod sizes;
 mod streams;
+mod time_slices;
 mod util;

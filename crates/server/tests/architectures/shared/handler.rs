@@ -33,6 +33,7 @@ use super::app::TestApp;
 /// | `/app` | a task | waits until the app is opened, and says "passed" |
 /// | `/pieces` | a task | produces whenever there is room, in many pieces |
 /// | `/pieces-so-far` | blocking | says how many those are |
+/// | `/time-slice` | at once | the thread's time slice |
 /// | others | at once | the thread's name |
 #[derive(Default)]
 pub(crate) struct TestHandler {
@@ -78,6 +79,14 @@ fn compute(cpu: Duration) {
 fn thread_name() -> Vec<u8> {
     let name = std::thread::current().name().unwrap_or("?").to_owned();
     name.into_bytes()
+}
+
+/// Of this thread, in nanoseconds, if the kernel shows it.
+pub(crate) fn time_slice() -> Vec<u8> {
+    let shown = std::fs::read_to_string("/proc/thread-self/sched").unwrap_or_default();
+    let line = shown.lines().find(|line| line.starts_with("se.slice"));
+    let slice = line.and_then(|line| line.split_ascii_whitespace().next_back());
+    slice.unwrap_or("?").to_owned().into_bytes()
 }
 
 fn some(len: usize) -> Body {
@@ -145,6 +154,7 @@ impl Handler for TestHandler {
                 }
             }
             b"/hello" => Body::Bytes(b"hello".to_vec()),
+            b"/time-slice" => Body::Bytes(time_slice()),
             _ => Body::Bytes(thread_name()),
         };
         Outcome::Ready

@@ -21,7 +21,7 @@ use loadline_server::{
 pub(crate) use app::PIECES_MAX;
 pub(crate) use child::{ChildServer, as_child, log_lines_max, test_in};
 pub(crate) use client::{Answer, Client, reset};
-pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES};
+pub(crate) use handler::{BIG_BYTES, SHARED_BYTES, TestHandler, UPLOAD_BYTES, time_slice};
 pub(crate) use http2::{Http2Client, request as request_by_stream};
 
 /// The address of a proxy that a server may trust.
