@@ -348,6 +348,7 @@ impl<T> Connection<T> {
                 self.completed(exchange, drive.thread);
                 drive.blocked += 1;
             }
+            Blocked::Refused(exchange) => self.completed(exchange, drive.thread),
             Blocked::Queued => {}
             Blocked::Elsewhere(exchange, steps) => return Err(Step::Block(exchange, steps)),
         }

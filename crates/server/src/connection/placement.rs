@@ -47,8 +47,10 @@ pub(crate) trait Placement<H: Handler> {
 
 /// What became of a blocking step.
 pub(crate) enum Blocked {
-    /// The exchange has the response: it is done, or was refused.
+    /// It is done: the exchange has the response.
     Done(Box<Exchange>),
+    /// It was not begun, and the exchange has its 503.
+    Refused(Box<Exchange>),
     /// It comes back by `completed`.
     Queued,
     /// Not on this thread; by the handler whose quick step came before.

@@ -147,7 +147,7 @@ impl OnThread<'_> {
             None => Blocked::Queued,
             Some(refused) => {
                 thread.stats.refused_late.add(1);
-                Blocked::Done(refused)
+                Blocked::Refused(refused)
             }
         }
     }
@@ -159,8 +159,10 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
             return self.queue(exchange, thread);
         }
         let waited = self.waited_if_wanted(thread);
-        self.run(&mut exchange, None, waited, thread);
-        Blocked::Done(exchange)
+        match self.run(&mut exchange, None, waited, thread) {
+            true => Blocked::Done(exchange),
+            false => Blocked::Refused(exchange),
+        }
     }
 
     fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {

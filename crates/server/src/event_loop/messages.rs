@@ -72,7 +72,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let blocked = placement.block_by(steps, exchange, &mut self.thread);
         let connection = connection_at_mut(&mut self.slots, token);
-        if let (Blocked::Done(exchange), Some(connection)) = (blocked, connection) {
+        if let (Blocked::Done(exchange) | Blocked::Refused(exchange), Some(connection)) =
+            (blocked, connection)
+        {
             connection.completed(exchange, &mut self.thread);
         }
     }

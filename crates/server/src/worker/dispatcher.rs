@@ -175,13 +175,16 @@ impl<'l> OnLoop<'l> {
             return Blocked::Queued;
         };
         match not_queued.verdict {
-            Verdict::Refuse => exchange.refuse(not_queued.refusing.retry_after_s),
+            Verdict::Refuse => {
+                exchange.refuse(not_queued.refusing.retry_after_s);
+                Blocked::Refused(exchange)
+            }
             _ => {
                 let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
                 self.dispatcher.do_here(thread, block);
+                Blocked::Done(exchange)
             }
         }
-        Blocked::Done(exchange)
     }
 }
 

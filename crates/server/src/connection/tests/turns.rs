@@ -1,4 +1,4 @@
-//! Tasks beside a response whose client takes whatever it is sent.
+//! What a connection over HTTP/2 does in one turn, whose client takes whatever it is sent.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -129,14 +129,14 @@ impl<H: Handler> Placement<H> for OnItsOwn {
     }
 }
 
-/// A client with large windows that asks over two streams.
-fn requests() -> Vec<u8> {
+/// A client with large windows that asks over these streams.
+fn requests(streams: impl Iterator<Item = u32>) -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     let [a, b, c, d] = WINDOW_BYTES_MAX.to_be_bytes();
     write_frame(Kind::Settings, 0, 0, &[0, 4, a, b, c, d], &mut bytes); // INITIAL_WINDOW_SIZE
     let more = WINDOW_BYTES_MAX - u32::from(u16::MAX);
     write_frame(Kind::WindowUpdate, 0, 0, &more.to_be_bytes(), &mut bytes);
-    for stream in [1, 3] {
+    for stream in streams {
         // Indexed fields, and one literal (RFC 7541 section 6 and appendix A): GET, http, /, authority.
         let block = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
         let whole = flags::END_HEADERS | flags::END_STREAM;
@@ -157,7 +157,9 @@ fn a_task_has_its_turn_beside_a_response_that_is_taken_at_full_speed() {
         peer: None,
         listener: 0,
     };
-    let transport = Greedy { input: requests() };
+    let transport = Greedy {
+        input: requests([1, 3].into_iter()),
+    };
     let mut connection = Connection::new(transport, origin, None, thread);
     for turn in 1..=3 {
         let step = connection.drive(thread, &mut (), &mut OnItsOwn);
@@ -165,4 +167,53 @@ fn a_task_has_its_turn_beside_a_response_that_is_taken_at_full_speed() {
         assert_eq!(polls.load(Relaxed), turn);
         connection.look_at_tasks();
     }
+}
+
+/// All of its responses come from steps that may block.
+struct Steps;
+
+impl Handler for Steps {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Blocking
+    }
+}
+
+/// Has no room for any of them.
+#[derive(Default)]
+struct Full {
+    refused: u32,
+}
+
+impl<H: Handler> Placement<H> for Full {
+    fn block(&mut self, mut exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> Blocked {
+        self.refused += 1;
+        exchange.refuse(1);
+        Blocked::Refused(exchange)
+    }
+
+    fn start(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> TaskStart {
+        TaskStart::Refused(exchange)
+    }
+}
+
+/// Under overload more come than a thread can do: those that it refuses must not wait for its steps.
+#[test]
+fn refused_requests_are_no_blocking_steps() {
+    let site = site_of(config_of(Steps), ServerOptions::default());
+    let thread = &mut ThreadContext::new(&site, Role::Loop);
+    let origin = Origin {
+        peer: None,
+        listener: 0,
+    };
+    let transport = Greedy {
+        input: requests((1..=21).step_by(2)),
+    };
+    let mut connection = Connection::new(transport, origin, None, thread);
+    let mut full = Full::default();
+    let step = connection.drive(thread, &mut (), &mut full);
+    assert_eq!(full.refused, 11, "{step:?}");
 }
