@@ -6,6 +6,7 @@
 //! an app's task, is the owner's choice (`Placement`).
 
 mod placement;
+mod tasks;
 
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -14,14 +15,14 @@ use std::sync::Arc;
 use loadline_base::Millis;
 use loadline_proto::{
     Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler,
-    ServerSession, Status, StreamId,
+    ServerSession, Status,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
 
 use crate::config::Steps;
 use crate::fairness::ClientKey;
-use crate::task::{Polled, TaskPool, Tasks};
+use crate::task::{Polled, Tasks};
 use crate::thread::context::ThreadContext;
 use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
@@ -38,10 +39,6 @@ const BLOCKS_MAX: u32 = 2;
 
 /// Orders for tasks in a row: some pieces of 64 KiB in either direction, then others.
 const TASK_ORDERS_MAX: u32 = 16;
-
-/// Tasks are polled in a row for so long. Then what they have answered is sent, and after [`BLOCKS_MAX`] such
-/// rows others have their turn. Some hundred tasks that hardly compute leave together in one.
-const POLLS_US: u64 = 500;
 
 /// One connection.
 #[derive(Debug)]
@@ -399,30 +396,6 @@ impl<T> Connection<T> {
         ControlFlow::Continue(())
     }
 
-    /// A task was started for the exchange of `Step::Start`, or refused.
-    pub(crate) fn started(&mut self, start: TaskStart, cx: &mut Context<'_>) {
-        match start {
-            TaskStart::Started(task) => self.tasks.insert(task),
-            TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange) => {
-                self.session.answered(exchange, cx);
-            }
-        }
-    }
-
-    /// A task of this stream has events, or is to be polled; `None`: some task.
-    pub(crate) fn notified(&mut self, stream: Option<StreamId>) {
-        self.tasks.notified(stream);
-    }
-
-    /// Looks which tasks have events or are to be polled, for an owner that has not waited for that.
-    pub(crate) fn look_at_tasks(&mut self) {
-        self.tasks.look();
-    }
-
-    pub(crate) fn has_tasks(&self) -> bool {
-        !self.tasks.is_empty()
-    }
-
     /// Whether many requests of it may be in progress.
     pub(crate) fn is_multiplexed(&self) -> bool {
         self.session.is_multiplexed()
@@ -439,41 +412,6 @@ impl<T> Connection<T> {
         T: Transport<D>,
     {
         self.transport.is_prefetching() || self.session.has_work_out()
-    }
-
-    /// Leaves its tasks to the loop that they were begun for, and to the workers there.
-    pub(crate) fn pass_tasks_on(&mut self) {
-        self.tasks.pass_on();
-    }
-
-    /// The loop has it again, with the tasks that were left to it.
-    pub(crate) fn adopt_tasks(&mut self, pool: &TaskPool) {
-        pool.adopt(&mut self.tasks);
-    }
-
-    /// Cancels what apps still do for it.
-    pub(crate) fn drop_tasks(&mut self) {
-        self.tasks = Tasks::default();
-    }
-
-    /// Polls tasks that are due, until that has taken long, and reports their events to the session.
-    pub(crate) fn poll_tasks<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> Polled {
-        if self.tasks.is_empty() {
-            return Polled::Nothing;
-        }
-        let (clock, mut until_us) = (thread.site.clock, None);
-        let is_time_up = || {
-            let now_us = clock.now_us();
-            now_us >= *until_us.get_or_insert(now_us + POLLS_US)
-        };
-        let mut borrowed = thread.borrow();
-        if borrowed.site.shutdown.is_draining() {
-            self.session.draining(&mut borrowed.cx); // shows in a head that is still to come
-        }
-        let (pool, session) = (borrowed.tasks, &mut self.session);
-        let polled = (self.tasks).poll(pool, session, &mut borrowed.cx, is_time_up);
-        thread.tick_in_long_turn();
-        polled
     }
 
     /// The deadline may have passed.

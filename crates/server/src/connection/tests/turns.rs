@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use loadline_base::Transmit;
 use loadline_proto::http2::frame::{Kind, PREFACE, WINDOW_BYTES_MAX, flags, write_frame};
-use loadline_proto::{Body, Outcome, Port, Task, TaskOptions, Then};
+use loadline_proto::{Body, Outcome, Port, StreamId, Task, TaskOptions, Then};
 
 use super::super::*;
 use crate::ServerOptions;

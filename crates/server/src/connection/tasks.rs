@@ -1,0 +1,72 @@
+//! What a connection does with the tasks of its apps.
+
+use loadline_proto::{Context, Handler, StreamId};
+
+use super::{Connection, TaskStart};
+use crate::task::{Polled, TaskPool, Tasks};
+use crate::thread::context::ThreadContext;
+
+/// Tasks are polled in a row for so long. Then what they have answered is sent, and after `BLOCKS_MAX` such
+/// rows others have their turn. Some hundred tasks that hardly compute leave together in one.
+const POLLS_US: u64 = 500;
+
+impl<T> Connection<T> {
+    /// A task was started for the exchange of `Step::Start`, or refused.
+    pub(crate) fn started(&mut self, start: TaskStart, cx: &mut Context<'_>) {
+        match start {
+            TaskStart::Started(task) => self.tasks.insert(task),
+            TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange) => {
+                self.session.answered(exchange, cx);
+            }
+        }
+    }
+
+    /// A task of this stream has events, or is to be polled; `None`: some task.
+    pub(crate) fn notified(&mut self, stream: Option<StreamId>) {
+        self.tasks.notified(stream);
+    }
+
+    /// Looks which tasks have events or are to be polled, for an owner that has not waited for that.
+    pub(crate) fn look_at_tasks(&mut self) {
+        self.tasks.look();
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    /// Leaves its tasks to the loop that they were begun for, and to the workers there.
+    pub(crate) fn pass_tasks_on(&mut self) {
+        self.tasks.pass_on();
+    }
+
+    /// The loop has it again, with the tasks that were left to it.
+    pub(crate) fn adopt_tasks(&mut self, pool: &TaskPool) {
+        pool.adopt(&mut self.tasks);
+    }
+
+    /// Cancels what apps still do for it.
+    pub(crate) fn drop_tasks(&mut self) {
+        self.tasks = Tasks::default();
+    }
+
+    /// Polls tasks that are due, until that has taken long, and reports their events to the session.
+    pub(crate) fn poll_tasks<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> Polled {
+        if self.tasks.is_empty() {
+            return Polled::Nothing;
+        }
+        let (clock, mut until_us) = (thread.site.clock, None);
+        let is_time_up = || {
+            let now_us = clock.now_us();
+            now_us >= *until_us.get_or_insert(now_us + POLLS_US)
+        };
+        let mut borrowed = thread.borrow();
+        if borrowed.site.shutdown.is_draining() {
+            self.session.draining(&mut borrowed.cx); // shows in a head that is still to come
+        }
+        let (pool, session) = (borrowed.tasks, &mut self.session);
+        let polled = (self.tasks).poll(pool, session, &mut borrowed.cx, is_time_up);
+        thread.tick_in_long_turn();
+        polled
+    }
+}
