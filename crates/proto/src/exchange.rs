@@ -42,7 +42,7 @@ pub struct Exchange {
     pub request: Request,
     /// The answer in the making.
     pub response: Response,
-    /// Whether its client has left while a worker has it.
+    /// Whether its client has left while a worker has it. An app's task learns that by its port.
     pub hang_up: HangUp,
     /// For a handler that wraps another: the other has answered, only the wrapper's own blocking
     /// step is left.

@@ -28,6 +28,7 @@ use crate::transport::sending::cut_short;
 use crate::transport::{Io, Pause, Range, Transport};
 
 pub(crate) use placement::{Blocked, Placement, TaskStart};
+pub(crate) use tasks::POLLS_US;
 
 /// The most orders carried out each time a connection is driven. A pipelining client has some 16 requests answered, then
 /// others have their turn: below 100 us with small files.
@@ -267,6 +268,7 @@ impl<T> Connection<T> {
             Action::Cancel(stream) => {
                 let task = self.tasks.remove(stream).into_iter();
                 task.for_each(|task| drive.thread.tasks.end(task));
+                placement.cancelled(stream, drive.thread);
             }
             Action::Send { transmit, then } => {
                 return Ok(self.transport.send(transmit, then, io));

@@ -33,7 +33,7 @@ use crate::task::TaskHome;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
-use on_thread::OnThread;
+use on_thread::{OnThread, Work};
 use stream_queue::StreamQueue;
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
@@ -302,7 +302,7 @@ struct Thread<'c, H: Handler, T, F> {
     driven_since_us: Option<u64>,
     footprint: Footprint,
     /// Requests that wait for this thread.
-    streams: StreamQueue<Arc<dyn Steps>>,
+    streams: StreamQueue<Work>,
     /// Times in a row that the connection has used up its share of the thread while requests waited.
     rounds: u32,
 }

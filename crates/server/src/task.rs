@@ -20,6 +20,9 @@
 //!      └───────────────── woken, or cancelled ◄─────────┘
 //! ```
 //!
+//! A blocking thread with many requests of a connection (HTTP/2) prepares a task when its request comes, and
+//! begins it at its turn (`TaskPool::prepare`, `Tasks::begin`).
+//!
 //! What the task produces is kept until the owner takes it, and the owner is notified once for all
 //! of it: by its mailbox, or by an eventfd that a blocking thread polls. Bounded by the windows of
 //! the session.

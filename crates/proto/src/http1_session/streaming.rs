@@ -138,6 +138,7 @@ impl Http1Session {
         let Some(mut exchange) = progress.exchange.take() else {
             return Action::Close;
         };
+        exchange.hang_up.reset();
         exchange.stream_window_bytes = window;
         let mut request_copy = cx.pool.take_exchange();
         request_copy.copy_request(&exchange);

@@ -213,6 +213,7 @@ impl Http2Session {
         let window = self.config.limits.stream_window_bytes;
         let stream = self.streams.get_mut(id)?;
         let mut exchange = stream.exchange.take()?;
+        exchange.hang_up.reset();
         exchange.stream_window_bytes = window;
         let mut request_copy = cx.pool.take_exchange();
         request_copy.copy_request(&exchange);

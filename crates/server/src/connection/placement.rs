@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loadline_proto::{Computation, Exchange, Handler};
+use loadline_proto::{Computation, Exchange, Handler, StreamId};
 
 use crate::config::Steps;
 use crate::fairness::ClientKey;
@@ -43,6 +43,9 @@ pub(crate) trait Placement<H: Handler> {
 
     /// Starts an app's task.
     fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart;
+
+    /// The task of this stream, if it has one, is cancelled.
+    fn cancelled(&mut self, _stream: StreamId, _thread: &mut ThreadContext<H>) {}
 }
 
 /// What became of a blocking step.
@@ -59,6 +62,7 @@ pub(crate) enum Blocked {
 
 /// What came of starting a task.
 pub(crate) enum TaskStart {
+    /// Or prepared: it begins at its turn.
     Started(Box<TaskHandle>),
     /// The exchange has the answer.
     Refused(Box<Exchange>),

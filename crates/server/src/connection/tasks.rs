@@ -1,14 +1,15 @@
 //! What a connection does with the tasks of its apps.
 
-use loadline_proto::{Context, Handler, StreamId};
+use loadline_proto::{Context, Exchange, Handler, StreamId};
 
 use super::{Connection, TaskStart};
+use crate::config::Steps;
 use crate::task::{Polled, TaskPool, Tasks};
 use crate::thread::context::ThreadContext;
 
 /// Tasks are polled in a row for so long. Then what they have answered is sent, and after `BLOCKS_MAX` such
 /// rows others have their turn. Some hundred tasks that hardly compute leave together in one.
-const POLLS_US: u64 = 500;
+pub(crate) const POLLS_US: u64 = 500;
 
 impl<T> Connection<T> {
     /// A task was started for the exchange of `Step::Start`, or refused.
@@ -19,6 +20,34 @@ impl<T> Connection<T> {
                 self.session.answered(exchange, cx);
             }
         }
+    }
+
+    /// The turn of a request has come whose task was prepared: it begins, is polled once, and its events are
+    /// reported to the session.
+    pub(crate) fn begin_task<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: &dyn Steps,
+        thread: &mut ThreadContext<H>,
+    ) {
+        let mut borrowed = thread.borrow();
+        if borrowed.site.shutdown.is_draining() {
+            self.session.draining(&mut borrowed.cx);
+        }
+        let (pool, session) = (borrowed.tasks, &mut self.session);
+        (self.tasks).begin(exchange, steps, pool, session, &mut borrowed.cx);
+    }
+
+    /// A request whose task was prepared was refused at its turn: the exchange has the answer.
+    pub(crate) fn task_refused<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        thread: &mut ThreadContext<H>,
+    ) {
+        if let Some(task) = self.tasks.remove(exchange.stream) {
+            thread.tasks.end(task);
+        }
+        self.session.answered(exchange, &mut thread.cx());
     }
 
     /// A task of this stream has events, or is to be polled; `None`: some task.

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use loadline_base::{LogLimit, Token};
-use loadline_proto::{Exchange, Handler};
+use loadline_proto::{Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
 use super::stream_queue::StreamQueue;
@@ -18,12 +18,24 @@ use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 
+/// A request that is read so soon after its thread was woken has waited for nothing but a CPU.
+const JUST_WOKEN_US: u64 = 500;
+
+/// What is to be done for a request of a stream, by the handler whose quick step came before.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Its blocking step.
+    Step(Arc<dyn Steps>),
+    /// Its app's task is to begin.
+    Task(Arc<dyn Steps>),
+}
+
 /// Where a blocking thread has the work of its connection done.
 pub(super) struct OnThread<'t> {
     pub(super) waker: &'t mut Option<Arc<Waker>>,
     pub(super) permit: &'t mut Option<Permit>,
     /// Where requests wait, if many of the connection may be in progress; `None`: others do their steps.
-    pub(super) streams: Option<&'t mut StreamQueue<Arc<dyn Steps>>>,
+    pub(super) streams: Option<&'t mut StreamQueue<Work>>,
     /// `Hold::socket`.
     pub(super) socket: Option<BorrowedFd<'t>>,
     /// `Hold::home`.
@@ -33,7 +45,7 @@ pub(super) struct OnThread<'t> {
 }
 
 /// The request has its 503.
-struct Refused;
+pub(super) struct Refused;
 
 /// A request is no longer in progress, if one was.
 pub(super) fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_us: u64) {
@@ -65,8 +77,8 @@ impl OnThread<'_> {
     }
 
     /// A request is about to begin on a thread that shares the CPUs with others; it may have to wait for
-    /// them first.
-    fn begin<H: Handler>(
+    /// them first. A task counts as in progress until the thread waits for its client, or the next begins.
+    pub(super) fn begin<H: Handler>(
         &mut self,
         waited: Waited,
         thread: &ThreadContext<H>,
@@ -134,21 +146,96 @@ impl OnThread<'_> {
         }
     }
 
-    /// Puts a request into the queue of its connection, if it can be answered in time.
-    fn queue<H: Handler>(&mut self, exchange: Box<Exchange>, thread: &ThreadContext<H>) -> Blocked {
+    /// The same of a stream's request for an app. It is found out for each only where the thread was busy: an
+    /// app may take less time than that.
+    fn waited_in_stream<H: Handler>(&self, thread: &ThreadContext<H>) -> Waited {
         let now_us = thread.site.clock.now_us();
-        let waited = self.waited(now_us);
+        let driven_us = now_us.saturating_sub(self.driven_since_us.unwrap_or(now_us));
+        match thread.site.in_progress.is_some() && driven_us > JUST_WOKEN_US {
+            true => self.waited(now_us),
+            false => self.waited_if_wanted(thread),
+        }
+    }
+
+    /// How a task reports to its connection; `None`: there is no descriptor for that.
+    fn notify<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> Option<Notify> {
+        if let Some((home, token)) = self.home {
+            let home = Arc::clone(home);
+            return Some(Notify::Loop { home, token });
+        }
+        match thread.task_waker() {
+            Ok(waker) => {
+                *self.waker = Some(Arc::clone(&waker));
+                Some(Notify::Thread(waker))
+            }
+            Err(error) => {
+                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
+                log::say_within(&LIMIT, |more| {
+                    tracing::warn!("no descriptor to wait for an app with: {error}{more}");
+                });
+                None
+            }
+        }
+    }
+
+    /// Puts a blocking step into the queue of its connection, if it can be done in time.
+    fn queue_step<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        thread: &ThreadContext<H>,
+    ) -> Blocked {
+        let waited = self.waited(thread.site.clock.now_us());
         // By its turn there may be another configuration.
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let Some(streams) = &mut self.streams else {
             return Blocked::Elsewhere(exchange, steps);
         };
-        match streams.offer(exchange, steps, now_us, waited) {
-            None => Blocked::Queued,
-            Some(refused) => {
-                thread.stats.refused_late.add(1);
-                Blocked::Refused(refused)
+        match offer(streams, exchange, Work::Step(steps), waited, thread) {
+            Ok(()) => Blocked::Queued,
+            Err(refused) => Blocked::Refused(refused),
+        }
+    }
+
+    /// The same of a task that is to begin.
+    fn queue_task<H: Handler>(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        let waited = self.waited_in_stream(thread);
+        let Some(notify) = self.notify(thread) else {
+            exchange.refuse(1);
+            return TaskStart::Refused(exchange);
+        };
+        let Some(streams) = &mut self.streams else {
+            return TaskStart::Elsewhere(exchange);
+        };
+        let work = Work::Task(Arc::clone(thread.config()) as Arc<dyn Steps>);
+        let task = thread.tasks.prepare(&exchange, notify);
+        match offer(streams, exchange, work, waited, thread) {
+            Ok(()) => TaskStart::Started(task),
+            Err(refused) => {
+                thread.tasks.end(task);
+                TaskStart::Refused(refused)
             }
+        }
+    }
+}
+
+/// Puts a request into the queue of its connection. `Err`: it could not be answered in time, and has its 503.
+fn offer<H: Handler>(
+    streams: &mut StreamQueue<Work>,
+    exchange: Box<Exchange>,
+    work: Work,
+    waited: Waited,
+    thread: &ThreadContext<H>,
+) -> Result<(), Box<Exchange>> {
+    let now_us = thread.site.clock.now_us();
+    match streams.offer(exchange, work, now_us, waited) {
+        None => Ok(()),
+        Some(refused) => {
+            thread.stats.refused_late.add(1);
+            Err(refused)
         }
     }
 }
@@ -156,7 +243,7 @@ impl OnThread<'_> {
 impl<H: Handler> Placement<H> for OnThread<'_> {
     fn block(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
         if exchange.is_multiplexed() {
-            return self.queue(exchange, thread);
+            return self.queue_step(exchange, thread);
         }
         let waited = self.waited_if_wanted(thread);
         match self.run(&mut exchange, None, waited, thread) {
@@ -166,34 +253,27 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
     }
 
     fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+        if exchange.is_multiplexed() && self.streams.is_some() {
+            return self.queue_task(exchange, thread);
+        }
         let waited = self.waited_if_wanted(thread);
         let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
             return TaskStart::Refused(exchange);
         }
-        let notify = match self.home {
-            Some((home, token)) => Ok(Notify::Loop {
-                home: Arc::clone(home),
-                token,
-            }),
-            None => thread.task_waker().map(|waker| {
-                *self.waker = Some(Arc::clone(&waker));
-                Notify::Thread(waker)
-            }),
+        let Some(notify) = self.notify(thread) else {
+            exchange.refuse(1);
+            return TaskStart::Refused(exchange);
         };
-        match notify {
-            Ok(notify) => {
-                let config = Arc::clone(thread.config());
-                TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
-            }
-            Err(error) => {
-                static LIMIT: LogLimit = LogLimit::new(log::LINES_MAX);
-                log::say_within(&LIMIT, |more| {
-                    tracing::warn!("no descriptor to wait for an app with: {error}{more}");
-                });
-                exchange.refuse(1);
-                TaskStart::Refused(exchange)
-            }
+        let config = Arc::clone(thread.config());
+        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
+    }
+
+    fn cancelled(&mut self, stream: StreamId, thread: &mut ThreadContext<H>) {
+        let streams = self.streams.as_mut();
+        if let Some(exchange) = streams.and_then(|streams| streams.cancel(stream)) {
+            thread.stats.abandoned.add(1);
+            thread.cx().pool.give_exchange(exchange);
         }
     }
 }

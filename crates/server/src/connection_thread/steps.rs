@@ -1,12 +1,17 @@
-//! Blocking steps that wait for the thread of their connection, and when they have it.
+//! What requests of streams wait for, and when they have the thread of their connection: blocking steps, and
+//! apps' tasks that begin.
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
-use loadline_proto::Handler;
+use loadline_proto::{Exchange, Handler};
 
+use super::on_thread::{Refused, Work};
 use super::stream_queue::Next;
 use super::{Hold, Left, Thread};
+use crate::connection::POLLS_US;
+use crate::fairness::lanes::Lane;
+use crate::overload::Waited;
 use crate::transport::socket::Readiness;
 
 /// Shares of the thread that a connection uses up before the next of its steps is carried out: apps that
@@ -20,53 +25,93 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         self.rounds == ROUNDS_MAX
     }
 
-    /// Carries out a blocking step that waits. Then the socket has its turn: responses leave one by one, and
-    /// a client that has reset the next streams is noticed before they begin. So have tasks that were woken
-    /// meanwhile, which are noticed otherwise only when the thread waits.
+    /// Carries out a blocking step that waits, or begins tasks until that has taken long. Then the socket has
+    /// its turn: responses leave one by one, and a client that has reset the next streams is noticed before
+    /// they begin. So have tasks that were woken meanwhile, which are noticed otherwise only when the thread
+    /// waits.
     pub(super) fn run_next(&mut self) -> Option<Left> {
         self.rounds = 0;
         if let ControlFlow::Break(left) = self.go_on() {
             return left;
         }
-        loop {
+        let until_us = self.thread.now_us() + POLLS_US;
+        let mut was_long = false;
+        while !was_long {
             let began_us = self.thread.site.clock.now_us();
             let Some(next) = self.streams.next(began_us) else {
                 break;
             };
-            let (exchange, has_run) = match next {
+            match next {
                 Next::Run {
-                    mut exchange,
-                    steps,
+                    exchange,
+                    work,
                     waited,
                 } => {
-                    let (mut placement, _, thread) = self.parts();
-                    let has_run = placement.run(&mut exchange, Some(&*steps), waited, thread);
-                    let now_us = self.thread.now_us();
-                    if has_run {
-                        (self.streams).done(now_us, now_us.saturating_sub(began_us));
-                    }
-                    (exchange, has_run)
+                    let is_step = matches!(work, Work::Step(_));
+                    let has_run = self.carry_out(exchange, &work, waited, began_us);
+                    was_long = has_run && (is_step || self.thread.now_us() >= until_us);
                 }
-                Next::Late(exchange) => {
+                Next::Late(exchange, work) => {
                     self.thread.stats.refused_late.add(1);
-                    (exchange, false)
+                    self.refused(exchange, &work);
                 }
-                Next::Abandoned(exchange) => {
+                Next::Abandoned(exchange, work) => {
                     self.thread.stats.abandoned.add(1);
-                    (exchange, false)
+                    self.refused(exchange, &work);
                 }
-            };
-            (self.connection).completed(exchange, self.thread);
-            if has_run {
-                break;
             }
         }
         self.connection.look_at_tasks();
-        self.connection.transport_mut().note(Readiness {
-            readable: true,
-            writable: true,
-            ..Readiness::default()
-        });
+        // What comes after short work alone is reported when the thread waits, since nothing is left to do.
+        if was_long {
+            self.connection.transport_mut().note(Readiness {
+                readable: true,
+                writable: true,
+                ..Readiness::default()
+            });
+        }
         None
+    }
+
+    /// Does what a request has waited for. `false`: it was refused.
+    fn carry_out(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        work: &Work,
+        waited: Waited,
+        began_us: u64,
+    ) -> bool {
+        let (mut placement, connection, thread) = self.parts();
+        let has_run = match work {
+            Work::Step(steps) => {
+                let has_run = placement.run(&mut exchange, Some(&**steps), waited, thread);
+                connection.completed(exchange, thread);
+                has_run
+            }
+            Work::Task(steps) => match placement.begin(waited, thread, &mut exchange, Lane::Apps) {
+                Ok(()) => {
+                    connection.begin_task(exchange, &**steps, thread);
+                    thread.tick();
+                    true
+                }
+                Err(Refused) => {
+                    connection.task_refused(exchange, thread);
+                    false
+                }
+            },
+        };
+        if has_run {
+            let now_us = self.thread.now_us();
+            (self.streams).done(now_us, now_us.saturating_sub(began_us));
+        }
+        has_run
+    }
+
+    /// A request has its 503 in place of what it has waited for.
+    fn refused(&mut self, exchange: Box<Exchange>, work: &Work) {
+        match work {
+            Work::Step(_) => self.connection.completed(exchange, self.thread),
+            Work::Task(_) => self.connection.task_refused(exchange, self.thread),
+        }
     }
 }

@@ -1,8 +1,12 @@
-//! Requests of one connection that wait for its thread: blocking steps of streams (HTTP/2).
+//! Requests of one connection that wait for its thread: blocking steps of streams (HTTP/2), and tasks of apps
+//! that are to begin.
 //!
 //! The thread carries them out one after the other, first in, first out. What could not be answered within
 //! the latency goal is refused when it comes, by how many wait before it and how long they take, or when its
 //! turn comes, by how long it has waited. It is pure: times are arguments.
+//!
+//! A task has been carried out when it was polled once. If it waits then, it goes on beside the queue when it
+//! is woken.
 //!
 //! Between two steps the thread reads its socket. What it finds has come during the last step: the kernel
 //! says how long ago the last bytes came, and requests are taken to have come evenly until then.
@@ -10,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use loadline_proto::Exchange;
+use loadline_proto::{Exchange, StreamId};
 
 use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S, Waited};
 
@@ -18,14 +22,14 @@ use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S, Waited};
 /// a step takes longer, and the age of a request is an estimate.
 const RESERVE_DIVISOR: u32 = 16;
 
-/// Requests that wait, with what carries out their steps. No more than the connection may have streams
+/// Requests that wait, with what is to be done for them. No more than the connection may have streams
 /// (`Limits::streams_max`).
 #[derive(Debug)]
-pub(super) struct StreamQueue<S> {
-    waiting: VecDeque<Waiting<S>>,
+pub(super) struct StreamQueue<W> {
+    waiting: VecDeque<Waiting<W>>,
     /// `None`: there is no goal.
     control: Option<QueueControl>,
-    /// When the last step began; `None`: the thread has waited for its client since.
+    /// When the last one began; `None`: the thread has waited for its client since.
     busy_since_us: Option<u64>,
     /// Requests that have come since one was taken, those that were refused among them.
     came: u64,
@@ -33,16 +37,16 @@ pub(super) struct StreamQueue<S> {
 }
 
 #[derive(Debug)]
-struct Waiting<S> {
+struct Waiting<W> {
     exchange: Box<Exchange>,
-    steps: S,
+    work: W,
     since_us: u64,
     for_cpu_us: u64,
     /// Among those that have come since one was taken, from 1 on; `None`: it came before.
     place: Option<u64>,
 }
 
-impl<S> Waiting<S> {
+impl<W> Waiting<W> {
     /// Nobody reads the response.
     fn is_gone(&self) -> bool {
         self.exchange.hang_up.is_gone()
@@ -51,20 +55,20 @@ impl<S> Waiting<S> {
 
 /// What becomes of the next request.
 #[derive(Debug)]
-pub(super) enum Next<S> {
-    /// Its step is to be carried out. It had waited for so long, with the reserve.
+pub(super) enum Next<W> {
+    /// It is to be carried out. It had waited for so long, with the reserve.
     Run {
         exchange: Box<Exchange>,
-        steps: S,
+        work: W,
         waited: Waited,
     },
     /// It has waited for too long, and has its 503.
-    Late(Box<Exchange>),
+    Late(Box<Exchange>, W),
     /// Its client has left; it has a 503 in case that it reads it.
-    Abandoned(Box<Exchange>),
+    Abandoned(Box<Exchange>, W),
 }
 
-impl<S> StreamQueue<S> {
+impl<W> StreamQueue<W> {
     pub(super) fn new(goal: Option<Duration>) -> Self {
         let reserve = goal.unwrap_or_default() / RESERVE_DIVISOR;
         Self {
@@ -84,7 +88,7 @@ impl<S> StreamQueue<S> {
     pub(super) fn offer(
         &mut self,
         mut exchange: Box<Exchange>,
-        steps: S,
+        work: W,
         now_us: u64,
         waited: Waited,
     ) -> Option<Box<Exchange>> {
@@ -98,7 +102,7 @@ impl<S> StreamQueue<S> {
         }
         self.waiting.push_back(Waiting {
             exchange,
-            steps,
+            work,
             since_us: now_us.saturating_sub(waited.in_all_us),
             for_cpu_us: waited.for_cpu_us,
             place: Some(self.came),
@@ -106,7 +110,14 @@ impl<S> StreamQueue<S> {
         None
     }
 
-    /// The thread waits for its client: what comes from now on has waited for no step.
+    /// The request of this stream is cancelled. Gives it back if it waits.
+    pub(super) fn cancel(&mut self, stream: StreamId) -> Option<Box<Exchange>> {
+        let mut waiting = self.waiting.iter();
+        let at = waiting.position(|it| it.exchange.stream == stream)?;
+        self.waiting.remove(at).map(|it| it.exchange)
+    }
+
+    /// The thread waits for its client: what comes from now on has waited for no other.
     pub(super) fn rest(&mut self) {
         self.busy_since_us = None;
     }
@@ -124,16 +135,17 @@ impl<S> StreamQueue<S> {
 
     /// The next one. Those that were reset come first: each counts as a stream of its client's until it is
     /// given back.
-    pub(super) fn next(&mut self, now_us: u64) -> Option<Next<S>> {
+    pub(super) fn next(&mut self, now_us: u64) -> Option<Next<W>> {
         self.spread();
         if let Some(at) = self.waiting.iter().position(Waiting::is_gone) {
-            let Waiting { mut exchange, .. } = self.waiting.remove(at)?;
+            let gone = self.waiting.remove(at)?;
+            let (mut exchange, work) = (gone.exchange, gone.work);
             exchange.refuse(RETRY_AFTER_LEFT_S);
-            return Some(Next::Abandoned(exchange));
+            return Some(Next::Abandoned(exchange, work));
         }
         let Waiting {
             mut exchange,
-            steps,
+            work,
             since_us,
             for_cpu_us,
             ..
@@ -146,7 +158,7 @@ impl<S> StreamQueue<S> {
         let Some(control) = &mut self.control else {
             return Some(Next::Run {
                 exchange,
-                steps,
+                work,
                 waited,
             });
         };
@@ -154,21 +166,21 @@ impl<S> StreamQueue<S> {
         Some(match taken {
             _ if exchange.hang_up.has_left(control.is_long(wait_us)) => {
                 exchange.refuse(RETRY_AFTER_LEFT_S);
-                Next::Abandoned(exchange)
+                Next::Abandoned(exchange, work)
             }
             Err(retry_after_s) => {
                 exchange.refuse(retry_after_s);
-                Next::Late(exchange)
+                Next::Late(exchange, work)
             }
             Ok(()) => Next::Run {
                 exchange,
-                steps,
+                work,
                 waited,
             },
         })
     }
 
-    /// A step is done, which has kept the thread for so long.
+    /// One is done, which has kept the thread for so long.
     pub(super) fn done(&mut self, now_us: u64, took_us: u64) {
         self.busy_since_us = Some(now_us.saturating_sub(took_us));
         if let Some(control) = &mut self.control {
@@ -242,8 +254,8 @@ mod tests {
                     now_us += 50_000;
                     queue.done(now_us, 50_000);
                 }
-                Next::Late(_) => late += 1,
-                Next::Abandoned(_) => panic!("nobody has left"),
+                Next::Late(..) => late += 1,
+                Next::Abandoned(..) => panic!("nobody has left"),
             }
         }
         assert_eq!((run, late), (19, 109), "18, and the last one");
@@ -259,7 +271,7 @@ mod tests {
         for _ in 0..2 {
             assert!(queue.offer(Box::default(), (), 2_000_000, waited).is_none());
         }
-        assert!(matches!(queue.next(2_000_000), Some(Next::Late(_))));
+        assert!(matches!(queue.next(2_000_000), Some(Next::Late(..))));
         let last = queue.next(2_000_000);
         let Some(Next::Run { waited, .. }) = last else {
             panic!("{last:?}");
@@ -299,6 +311,31 @@ mod tests {
             panic!("{queue:?}");
         };
         assert_eq!(waited.in_all_us, 180_000 + RESERVE_US);
+    }
+
+    #[test]
+    fn what_is_cancelled_before_its_turn_is_given_back_and_keeps_out_no_other() {
+        let mut queue = after_some_steps();
+        let now_us = 1_000_000;
+        for number in 1..=93 {
+            let mut exchange = Box::<Exchange>::default();
+            exchange.stream = StreamId(number);
+            assert!(queue.offer(exchange, (), now_us, NOT_KNOWN).is_none());
+        }
+        assert!(!offer(&mut queue, now_us), "they take the whole goal");
+        for number in 11..=90 {
+            let cancelled = queue.cancel(StreamId(number)).unwrap();
+            assert_eq!(cancelled.stream, StreamId(number));
+            assert!(queue.cancel(StreamId(number)).is_none(), "no longer there");
+        }
+        assert!(offer(&mut queue, now_us));
+        let nexts = std::iter::from_fn(|| queue.next(now_us));
+        let streams = nexts.map(|next| match next {
+            Next::Run { exchange, .. } => exchange.stream.0,
+            other => panic!("{other:?}"),
+        });
+        let expected = (1..=10).chain(91..=93).chain([0]);
+        assert!(streams.eq(expected));
     }
 
     #[test]
@@ -378,11 +415,11 @@ mod tests {
                     seen.good += 1;
                     seen.late += u64::from(took_us > 1_000_000);
                 }
-                Some(Next::Late(_)) => {
+                Some(Next::Late(..)) => {
                     seen.refused += 1;
                     seen.refused_us = now_us;
                 }
-                Some(Next::Abandoned(_)) => panic!("nobody has left"),
+                Some(Next::Abandoned(..)) => panic!("nobody has left"),
                 None => {}
             }
         }

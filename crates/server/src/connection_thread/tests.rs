@@ -1,5 +1,7 @@
 //! A drain that begins before the first bytes of a connection have come.
 
+mod streams;
+
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

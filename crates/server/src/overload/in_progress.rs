@@ -140,6 +140,12 @@ impl InProgress {
         state.end(permit, used, now_us);
     }
 
+    /// What a request costs each of those in progress, as far as is known, in microseconds.
+    #[cfg(test)]
+    pub(crate) fn each_us(&self) -> u64 {
+        self.lock().each_us()
+    }
+
     /// Until its turn has come, or until it would be too late.
     fn wait(
         &self,

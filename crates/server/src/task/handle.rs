@@ -66,16 +66,17 @@ impl TaskPool {
         notify: Notify,
         steps: &dyn Steps,
     ) -> Box<TaskHandle> {
-        let window = exchange.stream_window_bytes;
-        let stream = exchange.stream;
-        let mut handle = self.begin(stream, Channel::new(&exchange, window, notify, true));
+        let mut handle = self.prepare(&exchange, notify);
         handle.is_due = true;
-        let port = Port::new(Arc::clone(&handle.channel) as Arc<dyn Courier>);
-        handle.task = steps.start(exchange, port);
-        if handle.task.is_none() {
-            handle.channel.finish();
-        }
+        handle.start(exchange, steps);
         handle
+    }
+
+    /// Prepares one that begins later (`Tasks::begin`). What comes for it meanwhile is kept.
+    pub(crate) fn prepare(&mut self, exchange: &Exchange, notify: Notify) -> Box<TaskHandle> {
+        let window = exchange.stream_window_bytes;
+        let channel = Channel::new(exchange, window, notify, true);
+        self.begin(exchange.stream, channel)
     }
 
     /// Prepares a task for a worker.
@@ -165,6 +166,15 @@ pub(crate) enum Polled {
 }
 
 impl TaskHandle {
+    /// Makes the task, which is polled here.
+    fn start(&mut self, exchange: Box<Exchange>, steps: &dyn Steps) {
+        let port = Port::new(Arc::clone(&self.channel) as Arc<dyn Courier>);
+        self.task = steps.start(exchange, port);
+        if self.task.is_none() {
+            self.channel.finish();
+        }
+    }
+
     /// Whether no task, port or waker of it is left.
     fn is_alone(&mut self) -> bool {
         let channel = Arc::get_mut(&mut self.channel);
@@ -323,6 +333,28 @@ impl Tasks {
             link = &mut before.next;
         }
         *link = Some(handle);
+    }
+
+    /// Makes the task of this request, which was prepared, polls it once and reports its events to the
+    /// session.
+    pub(crate) fn begin(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: &dyn Steps,
+        pool: &mut TaskPool,
+        session: &mut ServerSession,
+        cx: &mut Context<'_>,
+    ) {
+        let stream = exchange.stream;
+        let Some(handle) = self.get_mut(stream) else {
+            return cx.pool.give_exchange(exchange); // it was cancelled
+        };
+        handle.start(exchange, steps);
+        if handle.go_on(session, cx) == Reported::Last
+            && let Some(handle) = self.remove(stream)
+        {
+            pool.end(handle);
+        }
     }
 
     /// The first ones, so many, go behind the others.

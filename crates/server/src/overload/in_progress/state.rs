@@ -234,6 +234,12 @@ impl State {
         self.at_once.is_none()
     }
 
+    /// The time of a request for each that is in progress.
+    #[cfg(test)]
+    pub(super) fn each_us(&self) -> u64 {
+        self.all.each_us as u64
+    }
+
     /// Clients that have a request in progress, or one that waits.
     #[cfg(test)]
     pub(super) fn clients(&self) -> usize {

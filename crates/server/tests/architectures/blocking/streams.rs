@@ -1,5 +1,6 @@
 //! Many requests of one connection at once (HTTP/2), on threads that carry out what blocks.
 
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use loadline_proto::{Http2Count, Limits};
@@ -23,35 +24,47 @@ fn streams(count: u32) -> impl Iterator<Item = u32> + Clone {
 #[test]
 fn streams_that_could_not_be_answered_in_time_are_refused() {
     for architecture in BLOCKING {
-        let server = start(ServerOptions {
-            latency_goal: Some(Duration::from_millis(200)),
-            ..one_thread(architecture)
-        });
-        let mut client = Http2Client::connect(server.address);
-        // 10 ms each, one after the other: a second.
-        client.ask(streams(100), "/work");
-        let (mut answered, mut refused) = (0, 0);
-        for stream in streams(100) {
-            let response = client.response(stream);
-            match response.status {
-                200 => answered += 1,
-                503 => {
-                    assert!(response.has_retry_after, "{response:?}");
-                    refused += 1;
-                }
-                other => panic!("{other}"),
-            }
-        }
-        assert!(
-            answered > 0 && refused > 0,
-            "{architecture:?}: {answered}, {refused}"
-        );
-        let total = server.handle.snapshot().total;
-        assert_eq!(total.refused_late, refused, "{architecture:?}");
-        // The connection goes on, and what comes when all is done is answered again.
-        client.ask([201], "/work");
-        assert_eq!(client.response(201).status, 200, "{architecture:?}");
+        refuses_what_is_late(architecture, "/work");
     }
+}
+
+/// All of them used to be begun at once, and none was refused.
+#[test]
+fn apps_of_streams_that_could_not_respond_in_time_are_not_begun() {
+    for architecture in ON_ONE_THREAD {
+        refuses_what_is_late(architecture, "/app-work");
+    }
+}
+
+/// Asks a hundred times for what takes 10 ms, one after the other: a second.
+fn refuses_what_is_late(architecture: Architecture, path: &str) {
+    let server = start(ServerOptions {
+        latency_goal: Some(Duration::from_millis(200)),
+        ..one_thread(architecture)
+    });
+    let mut client = Http2Client::connect(server.address);
+    client.ask(streams(100), path);
+    let (mut answered, mut refused) = (0, 0);
+    for stream in streams(100) {
+        let response = client.response(stream);
+        match response.status {
+            200 => answered += 1,
+            503 => {
+                assert!(response.has_retry_after, "{response:?}");
+                refused += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(
+        answered > 0 && refused > 0,
+        "{architecture:?}: {answered}, {refused}"
+    );
+    let total = server.handle.snapshot().total;
+    assert_eq!(total.refused_late, refused, "{architecture:?}");
+    // The connection goes on, and what comes when all is done is answered again.
+    client.ask([201], path);
+    assert_eq!(client.response(201).status, 200, "{architecture:?}");
 }
 
 #[test]
@@ -87,22 +100,34 @@ fn a_response_does_not_wait_for_the_streams_behind_it() {
 #[test]
 fn streams_that_were_reset_are_not_carried_out() {
     for architecture in BLOCKING {
-        let server = start(one_thread(architecture));
-        let mut client = Http2Client::connect(server.address);
-        let behind = [3, 5, 7].map(|stream| (stream, "/second-gate"));
-        client.ask_each([(1, "/gate")].into_iter().chain(behind));
-        server.handler.gate.await_waiting(1);
-        client.reset([3, 5, 7]);
-        client.ask([9], "/nap");
-        client.await_delivery();
-        server.handler.gate.open();
-        assert_eq!(client.response(1).content, b"passed");
-        assert_eq!(client.response(9).status, 200);
-        assert_eq!(server.handler.second_gate.waiting(), 0, "{architecture:?}");
-        let total = server.handle.snapshot().total;
-        assert_eq!(total.http2[Http2Count::ClientResets as usize], 3);
-        eventually(|| server.handle.snapshot().total.abandoned == 3);
+        carries_out_none_that_was_reset(architecture, "/second-gate");
     }
+}
+
+#[test]
+fn apps_of_streams_that_were_reset_are_not_begun() {
+    for architecture in BLOCKING {
+        carries_out_none_that_was_reset(architecture, "/app");
+    }
+}
+
+fn carries_out_none_that_was_reset(architecture: Architecture, path: &str) {
+    let server = start(one_thread(architecture));
+    let mut client = Http2Client::connect(server.address);
+    let behind = [3, 5, 7].map(|stream| (stream, path));
+    client.ask_each([(1, "/gate")].into_iter().chain(behind));
+    server.handler.gate.await_waiting(1);
+    client.reset([3, 5, 7]);
+    client.ask([9], "/nap");
+    client.await_delivery();
+    server.handler.gate.open();
+    assert_eq!(client.response(1).content, b"passed");
+    assert_eq!(client.response(9).status, 200);
+    assert_eq!(server.handler.second_gate.waiting(), 0, "{architecture:?}");
+    assert_eq!(server.handler.app.begun.load(SeqCst), 0, "{architecture:?}");
+    let total = server.handle.snapshot().total;
+    assert_eq!(total.http2[Http2Count::ClientResets as usize], 3);
+    eventually(|| server.handle.snapshot().total.abandoned == 3);
 }
 
 #[test]
@@ -155,6 +180,31 @@ fn a_step_does_not_wait_for_an_app_that_is_always_ready() {
         let so_far: usize = so_far.parse().unwrap();
         assert!(so_far < PIECES_MAX / 2, "{architecture:?}: {so_far}");
         assert!(client.response(1).content.len() >= PIECES_MAX);
+    }
+}
+
+/// For its content, which comes while others of its connection wait for their turn, or for anything else.
+#[test]
+fn an_app_that_waits_holds_up_no_other_stream() {
+    for architecture in BLOCKING {
+        let server = start(one_thread(architecture));
+        let mut client = Http2Client::connect(server.address);
+        client.ask([1], "/app");
+        client.announce(3, "/app-content");
+        client.ask_each([(5, "/gate"), (7, "/app-work"), (9, "/app-content")]);
+        server.handler.gate.await_waiting(1);
+        client.send(3, b"content");
+        client.ask([11], "/app-work");
+        client.await_delivery();
+        server.handler.gate.open();
+        let [passed, worked] = [&b"passed"[..], b"worked"];
+        let expected: [(u32, &[u8]); 5] =
+            [(3, b"7"), (5, passed), (7, worked), (9, b"0"), (11, worked)];
+        for (stream, content) in expected {
+            assert_eq!(client.response(stream).content, content, "{architecture:?}");
+        }
+        server.handler.app.open();
+        assert_eq!(client.response(1).content, b"passed", "{architecture:?}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use loadline_base::Buffer;
 use loadline_proto::{Body, Exchange, Piece, Port};
@@ -20,6 +21,8 @@ pub(crate) struct TestApp {
     waker: Mutex<Option<Waker>>,
     /// Pieces that were produced so far.
     pub(crate) pieces: AtomicUsize,
+    /// Tasks that were begun so far.
+    pub(crate) begun: AtomicUsize,
 }
 
 impl TestApp {
@@ -47,6 +50,23 @@ impl TestApp {
         })
         .await;
         exchange.response.body = Body::Bytes(b"passed".to_vec());
+        port.answer(exchange);
+    }
+
+    /// Holds its thread for 10 ms.
+    pub(super) fn work(mut exchange: Box<Exchange>, port: &Port) {
+        std::thread::sleep(Duration::from_millis(10));
+        exchange.response.body = Body::Bytes(b"worked".to_vec());
+        port.answer(exchange);
+    }
+
+    /// Waits for the content, and says how long it is.
+    pub(super) async fn count(mut exchange: Box<Exchange>, port: Port) {
+        let mut len = 0;
+        while let Ok(Some(content)) = port.content().await {
+            len += content.len();
+        }
+        exchange.response.body = Body::Bytes(len.to_string().into_bytes());
         port.answer(exchange);
     }
 

@@ -31,6 +31,8 @@ use super::app::TestApp;
 /// | `/shared`, `/big` | at once | some MiB from memory |
 /// | `/file` | at once | the file it was given |
 /// | `/app` | a task | waits until the app is opened, and says "passed" |
+/// | `/app-work` | a task | holds its thread for 10 ms |
+/// | `/app-content` | a task | says how long the content is |
 /// | `/pieces` | a task | produces whenever there is room, in many pieces |
 /// | `/pieces-so-far` | blocking | says how many those are |
 /// | `/time-slice` | at once | the thread's time slice |
@@ -118,7 +120,9 @@ impl Handler for TestHandler {
             | b"/pieces-so-far" => {
                 return Outcome::Blocking;
             }
-            b"/app" | b"/pieces" => return Outcome::Later(TaskOptions::default()),
+            b"/app" | b"/app-work" | b"/app-content" | b"/pieces" => {
+                return Outcome::Later(TaskOptions::default());
+            }
             b"/upload" => {
                 return match exchange.request.body {
                     RequestBody::Pending { .. } => Outcome::Collect {
@@ -187,11 +191,14 @@ impl Handler for TestHandler {
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         let app = Arc::clone(&self.app);
+        app.begun.fetch_add(1, SeqCst);
         Box::pin(async move {
-            let has_pieces = exchange.request.path() == b"/pieces";
-            match has_pieces {
-                true => app.produce(exchange, port).await,
-                false => app.pass(exchange, port).await,
+            let path = exchange.request.path().to_vec();
+            match &path[..] {
+                b"/app-work" => TestApp::work(exchange, &port),
+                b"/app-content" => TestApp::count(exchange, port).await,
+                b"/pieces" => app.produce(exchange, port).await,
+                _ => app.pass(exchange, port).await,
             }
         })
     }

@@ -58,6 +58,20 @@ impl Http2Client {
         self.stream.write_all(&frames).unwrap();
     }
 
+    /// Asks for a path over a stream whose content comes later.
+    pub(crate) fn announce(&mut self, stream: u32, path: &str) {
+        let mut frames = Vec::new();
+        head(stream, flags::END_HEADERS, path, &mut frames);
+        self.stream.write_all(&frames).unwrap();
+    }
+
+    /// Sends the content of a stream, all of it.
+    pub(crate) fn send(&mut self, stream: u32, content: &[u8]) {
+        let mut frames = Vec::new();
+        write_frame(Kind::Data, flags::END_STREAM, stream, content, &mut frames);
+        self.stream.write_all(&frames).unwrap();
+    }
+
     /// Ends streams.
     pub(crate) fn reset(&mut self, streams: impl IntoIterator<Item = u32>) {
         let mut frames = Vec::new();
@@ -134,10 +148,14 @@ impl Http2Client {
 
 /// A request on a stream.
 pub(crate) fn request(stream: u32, path: &str, out: &mut Vec<u8>) {
+    head(stream, flags::END_HEADERS | flags::END_STREAM, path, out);
+}
+
+/// Its head, with these flags.
+fn head(stream: u32, flags: u8, path: &str, out: &mut Vec<u8>) {
     // Indexed fields, and literals of known names (RFC 7541 section 6 and appendix A): GET, http.
     let (get, http, authority, path_name) = (0x82, 0x86, 0x01, 0x04);
     let mut block = vec![get, http, authority, 1, b'h', path_name, path.len() as u8];
     block.extend_from_slice(path.as_bytes());
-    let flags = flags::END_HEADERS | flags::END_STREAM;
     write_frame(Kind::Headers, flags, stream, &block, out);
 }
