@@ -219,7 +219,7 @@ impl Authority {
             let found = self.poll(account.order(url))?;
             // Any other refusal says nothing of the order, whose certificate may exist.
             let is_unknown =
-                matches!(&found, Err(Error::Api(problem)) if problem.status == Some(NOT_FOUND));
+                matches!(found, Err(Error::Api(_))) && self.http.last_status() == Some(NOT_FOUND);
             return match self.asked(found) {
                 Ok(order) => Ok((order, key)),
                 Err(failed) if is_unknown && failed.why == Why::Failed(Reason::Refused) => {

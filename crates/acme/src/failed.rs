@@ -102,9 +102,17 @@ impl From<Error> for Failed {
             Error::Api(problem) => said(problem),
             error => error.to_string(),
         };
+        let is_answered = match &error {
+            Error::Json(_) | Error::Str(_) => true,
+            Error::Other(inner) => {
+                let http = inner.downcast_ref();
+                matches!(http, Some(HttpError::Status { status, .. }) if *status < 500)
+            }
+            _ => false,
+        };
         Self {
             keeps_order: matches!(why, Why::Failed(Reason::Unreachable | Reason::RateLimited)),
-            is_answered: matches!(error, Error::Json(_) | Error::Str(_)),
+            is_answered,
             ..Self::new(why, message)
         }
     }
@@ -166,6 +174,16 @@ mod tests {
             ("{}".into(), Why::Failed(Reason::Refused)),
         ] {
             assert_eq!(problem(&json).why, why, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_page_in_place_of_a_problem_is_an_answer_unless_the_authority_has_failed() {
+        for (status, expected) in [(404, true), (403, true), (500, false), (503, false)] {
+            let host = "a.example".to_owned();
+            let failed = Failed::from(Error::Other(Box::new(HttpError::Status { host, status })));
+            assert_eq!(failed.why, Why::Failed(Reason::Unreachable));
+            assert_eq!((failed.is_answered, failed.keeps_order), (expected, true));
         }
     }
 

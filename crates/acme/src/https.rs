@@ -8,6 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::pin::Pin;
 use std::str::FromStr as _;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -38,6 +39,8 @@ const PIECE_BYTES: usize = 16 << 10;
 pub(crate) struct Http {
     client: TlsClient,
     retry_after: Arc<Mutex<Option<Duration>>>,
+    /// Of the last response; 0: there was none.
+    status: Arc<AtomicU16>,
 }
 
 /// A response: its head, and all of its content.
@@ -53,6 +56,7 @@ impl Http {
         Ok(Self {
             client: TlsClient::new(trusted, Profile::Intermediate)?,
             retry_after: Arc::default(),
+            status: Arc::default(),
         })
     }
 
@@ -63,6 +67,11 @@ impl Http {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         retry_after.take()
+    }
+
+    /// The status of the response to the last request; `None`: there was no response.
+    pub(crate) fn last_status(&self) -> Option<u16> {
+        Some(self.status.load(Relaxed)).filter(|status| *status > 0)
     }
 
     /// The JSON at a URL, for everybody to read.
@@ -90,6 +99,7 @@ impl Http {
     /// A request and its response, whatever that is.
     fn exchange(&self, request: &Request<Vec<u8>>) -> Result<Response<Vec<u8>>, HttpError> {
         self.take_retry_after(); // what an earlier response said is not about this one
+        self.status.store(0, Relaxed);
         let uri = request.uri();
         let Some((name, port)) = host_and_port(uri) else {
             return Err(HttpError::Url(uri.to_string()));
@@ -148,6 +158,7 @@ impl Http {
         status: u16,
         whole: Whole,
     ) -> Result<Response<Vec<u8>>, HttpError> {
+        self.status.store(status, Relaxed);
         let mut response = Response::builder().status(status);
         let head = String::from_utf8_lossy(&whole.head);
         for (name, value) in head.lines().skip(1).filter_map(|line| line.split_once(':')) {

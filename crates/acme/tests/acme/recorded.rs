@@ -257,18 +257,30 @@ fn an_order_whose_certificate_may_exist_outlasts_refusals_at_its_url() {
 /// The authority is well, but for this order.
 #[test]
 fn an_order_whose_certificate_does_not_come_for_a_week_makes_room_for_another() {
+    makes_room_after_a_week(200);
+}
+
+#[test]
+fn an_order_that_is_a_missing_page_for_a_week_makes_room_for_another() {
+    makes_room_after_a_week(404);
+}
+
+/// Looks at an order get responses with this status and no JSON.
+fn makes_room_after_a_week(status: u16) {
     let world = World::start();
     let folder = world.keep();
-    let nothing = || Answer {
-        status: 200,
+    let nothing = |status| Answer {
+        status,
         fields: Vec::new(),
         content: b"nothing".to_vec(),
     };
     let finalized = ["finalize-order", "my-order"];
-    world.played.answer_otherwise(finalized, 1, nothing());
+    world.played.answer_otherwise(finalized, 1, nothing(200));
     let mut automatic = world.open();
     let now = automatic.turn(world.now());
-    world.played.answer_otherwise(LOOK_AT_ORDER, 2, nothing());
+    world
+        .played
+        .answer_otherwise(LOOK_AT_ORDER, 2, nothing(status));
     let next = automatic.turn(now);
     automatic.turn(next);
     assert!(world.has_order(&folder), "it may come yet");
@@ -286,6 +298,7 @@ fn an_order_without_a_certificate_ends_when_it_is_refused_or_unknown() {
     for (refusal, pauses) in [
         (problem("unauthorized", 403), true),
         (problem("malformed", 404), false),
+        (without_status(problem("malformed", 404)), false),
     ] {
         let world = World::start();
         let folder = world.keep();
@@ -354,6 +367,14 @@ fn problem(kind: &str, status: u16) -> Answer {
         fields: vec![(field.0.to_owned(), field.1.to_owned())],
         content: problem.to_string().into_bytes(),
     }
+}
+
+/// The member `status` is optional (RFC 9457 section 3.1.2).
+fn without_status(mut answer: Answer) -> Answer {
+    let mut problem: Value = serde_json::from_slice(&answer.content).unwrap();
+    problem.as_object_mut().unwrap().remove("status");
+    answer.content = problem.to_string().into_bytes();
+    answer
 }
 
 fn path(exchange: &Value) -> &str {
