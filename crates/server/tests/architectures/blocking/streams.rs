@@ -120,13 +120,16 @@ fn carries_out_none_that_was_reset(architecture: Architecture, path: &str) {
     client.reset([3, 5, 7]);
     client.ask([9], "/nap");
     client.await_delivery();
+    let resets = || server.handle.snapshot().total.http2[Http2Count::ClientResets as usize];
+    if !ON_ONE_THREAD.contains(&architecture) {
+        eventually(|| resets() == 3); // the loop receives them, beside the thread that takes the next step
+    }
     server.handler.gate.open();
     assert_eq!(client.response(1).content, b"passed");
     assert_eq!(client.response(9).status, 200);
     assert_eq!(server.handler.second_gate.waiting(), 0, "{architecture:?}");
     assert_eq!(server.handler.app.begun.load(SeqCst), 0, "{architecture:?}");
-    let total = server.handle.snapshot().total;
-    assert_eq!(total.http2[Http2Count::ClientResets as usize], 3);
+    assert_eq!(resets(), 3);
     eventually(|| server.handle.snapshot().total.abandoned == 3);
 }
 
