@@ -30,12 +30,18 @@ impl<T> Connection<T> {
         steps: &dyn Steps,
         thread: &mut ThreadContext<H>,
     ) {
+        let stream = exchange.stream;
+        let begun = self.tasks.begin(exchange, steps);
+        thread.tick(); // what it took is its request's
         let mut borrowed = thread.borrow();
         if borrowed.site.shutdown.is_draining() {
             self.session.draining(&mut borrowed.cx);
         }
         let (pool, session) = (borrowed.tasks, &mut self.session);
-        (self.tasks).begin(exchange, steps, pool, session, &mut borrowed.cx);
+        match begun {
+            Ok(is_over) => (self.tasks).report(stream, is_over, pool, session, &mut borrowed.cx),
+            Err(exchange) => borrowed.cx.pool.give_exchange(exchange),
+        }
     }
 
     /// A request whose task was prepared was refused at its turn: the exchange has the answer.

@@ -246,10 +246,8 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
             return self.queue_step(exchange, thread);
         }
         let waited = self.waited_if_wanted(thread);
-        match self.run(&mut exchange, None, waited, thread) {
-            true => Blocked::Done(exchange),
-            false => Blocked::Refused(exchange),
-        }
+        self.run(&mut exchange, None, waited, thread);
+        Blocked::Done(exchange) // also if it was refused: it may have waited for that
     }
 
     fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {

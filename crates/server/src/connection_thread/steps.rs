@@ -91,7 +91,6 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             Work::Task(steps) => match placement.begin(waited, thread, &mut exchange, Lane::Apps) {
                 Ok(()) => {
                     connection.begin_task(exchange, &**steps, thread);
-                    thread.tick();
                     true
                 }
                 Err(Refused) => {

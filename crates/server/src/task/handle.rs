@@ -244,12 +244,26 @@ impl TaskHandle {
 
     /// Polls the task once, if that is due and it is here, and reports its events to the session.
     fn go_on(&mut self, session: &mut ServerSession, cx: &mut Context<'_>) -> Reported {
+        let is_over = self.poll_if_due();
+        self.report_all(is_over, session, cx)
+    }
+
+    /// The same without the report. Whether the task is over.
+    fn poll_if_due(&mut self) -> bool {
         self.is_due = false;
-        let mut is_over = false;
-        if self.task.is_some() && self.channel.woken.swap(false, Ordering::SeqCst) {
-            self.expect();
-            is_over = self.poll();
+        if self.task.is_none() || !self.channel.woken.swap(false, Ordering::SeqCst) {
+            return false;
         }
+        self.expect();
+        self.poll()
+    }
+
+    fn report_all(
+        &mut self,
+        is_over: bool,
+        session: &mut ServerSession,
+        cx: &mut Context<'_>,
+    ) -> Reported {
         let reported = self.report(is_over, session, cx);
         if reported != Reported::Last && self.is_to_be_polled() {
             self.channel.notify(); // others first
@@ -335,22 +349,33 @@ impl Tasks {
         *link = Some(handle);
     }
 
-    /// Makes the task of this request, which was prepared, polls it once and reports its events to the
-    /// session.
+    /// Makes the task of this request, which was prepared, and polls it once. Whether it is over; its events
+    /// are still to be reported. Gives the request back if its task was cancelled.
     pub(crate) fn begin(
         &mut self,
         exchange: Box<Exchange>,
         steps: &dyn Steps,
+    ) -> Result<bool, Box<Exchange>> {
+        let Some(handle) = self.get_mut(exchange.stream) else {
+            return Err(exchange);
+        };
+        handle.start(exchange, steps);
+        Ok(handle.poll_if_due())
+    }
+
+    /// Reports the events of a task that has begun to the session.
+    pub(crate) fn report(
+        &mut self,
+        stream: StreamId,
+        is_over: bool,
         pool: &mut TaskPool,
         session: &mut ServerSession,
         cx: &mut Context<'_>,
     ) {
-        let stream = exchange.stream;
         let Some(handle) = self.get_mut(stream) else {
-            return cx.pool.give_exchange(exchange); // it was cancelled
+            return;
         };
-        handle.start(exchange, steps);
-        if handle.go_on(session, cx) == Reported::Last
+        if handle.report_all(is_over, session, cx) == Reported::Last
             && let Some(handle) = self.remove(stream)
         {
             pool.end(handle);

@@ -83,4 +83,9 @@ fn each_request_of_an_app_takes_the_time_of_its_own_task() {
     assert_eq!(now_us.load(Relaxed), 3 * TAKES_US);
     let each_us = site.in_progress.as_ref().map(InProgress::each_us);
     assert_eq!(each_us, Some(TAKES_US));
+    // They have come at once: the first one took 10 ms, and the last one 30.
+    let [(_, _, counts)] = &site.registry.timings().requests[..] else {
+        panic!("all are of one mount");
+    };
+    assert_eq!((counts.count(), counts.sum_us), (3, 6 * TAKES_US));
 }
