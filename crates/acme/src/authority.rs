@@ -218,8 +218,9 @@ impl Authority {
             };
             let found = self.poll(account.order(url))?;
             // Any other refusal says nothing of the order, whose certificate may exist.
-            let is_unknown =
-                matches!(found, Err(Error::Api(_))) && self.http.last_status() == Some(NOT_FOUND);
+            // A problem without a type is not the authority's own, but that of a gateway before it.
+            let is_unknown = matches!(&found, Err(Error::Api(problem)) if problem.r#type.is_some())
+                && self.http.last_status() == Some(NOT_FOUND);
             return match self.asked(found) {
                 Ok(order) => Ok((order, key)),
                 Err(failed) if is_unknown && failed.why == Why::Failed(Reason::Refused) => {
