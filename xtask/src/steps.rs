@@ -36,8 +36,9 @@ pub(crate) struct Steps {
     took: Vec<(String, f64)>,
     /// Lines by which tests said that they were skipped, and how often each came.
     skipped: BTreeMap<String, usize>,
-    /// Programs of which a test said that it was disturbed.
-    disturbed: Vec<Command>,
+    /// Programs of which a test said that it was disturbed, each with all lines by which its tests said that
+    /// they were skipped.
+    disturbed: Vec<(Command, Vec<String>)>,
     /// Where a line of a step's standard error goes,
     pass_on: fn(&[u8]),
     /// and the output of one that ran beside others.
@@ -93,15 +94,19 @@ impl Steps {
     }
 
     /// Where too many tests could not be judged, runs their programs again, one after the other and only once.
-    /// Those tests are judged by this run. A failure of an earlier run stays one.
+    /// Those tests are judged by this run, and what they skip is what this run says. A failure of an earlier run
+    /// stays one.
     pub(crate) fn repeat_disturbed(&mut self, folder: &Path) -> Result<(), String> {
         let count = self.disturbed_count();
         if count <= DISTURBED_MAX {
             return Ok(());
         }
         println!("\n{count} tests could not be judged; their programs are run once more");
-        self.skipped.retain(|line, _| !line.contains(DISTURBED));
-        let again = std::mem::take(&mut self.disturbed);
+        let mut again = Vec::new();
+        for (command, skipped) in std::mem::take(&mut self.disturbed) {
+            skipped.iter().for_each(|line| self.uncount_skipped(line));
+            again.push(command);
+        }
         self.run_side_by_side(again, 1, folder)
     }
 
@@ -169,11 +174,11 @@ impl Steps {
         (self.show)(&done.output);
         println!("\u{25b6} {:.1} s", done.took_s);
         let output = String::from_utf8_lossy(&done.output);
-        for line in output.lines().filter(|line| says_skipped(line)) {
-            self.count_skipped(line);
-        }
+        let skipped = output.lines().filter(|line| says_skipped(line));
+        let skipped: Vec<String> = skipped.map(str::to_owned).collect();
+        skipped.iter().for_each(|line| self.count_skipped(line));
         if output.contains(DISTURBED) {
-            self.disturbed.push(done.command);
+            self.disturbed.push((done.command, skipped));
         }
         self.took.push((command_line.clone(), done.took_s));
         judge(&command_line, done.ended)
@@ -209,6 +214,15 @@ impl Steps {
 
     fn count_skipped(&mut self, line: &str) {
         *self.skipped.entry(line.trim().to_owned()).or_default() += 1;
+    }
+
+    /// The program that said so is run again.
+    fn uncount_skipped(&mut self, line: &str) {
+        let line = line.trim();
+        if let Some(times) = self.skipped.get_mut(line) {
+            *times -= 1;
+        }
+        self.skipped.retain(|_, times| *times > 0);
     }
 
     /// Counts the lines that say that something was skipped.
@@ -350,7 +364,8 @@ mod tests {
         ] {
             fs::create_dir(&folder).unwrap();
             let script = format!(
-                "echo >> runs; if [ $(wc -l < runs) = 1 ]; then {}; else {then}; fi",
+                "echo >> runs; echo skipped: no ring; \
+                 if [ $(wc -l < runs) = 1 ]; then {}; else {then}; fi",
                 say(count)
             );
             let mut command = Command::new("sh");
@@ -364,6 +379,8 @@ mod tests {
             assert_eq!(done.is_ok(), is_right, "{count}, {then}");
             let ran = fs::read(folder.join("runs")).unwrap();
             assert_eq!(ran.len(), runs, "{count}, {then}");
+            let others = steps.skipped.get("skipped: no ring");
+            assert_eq!(others, Some(&1), "once, however often it ran: {count}, {then}");
             fs::remove_dir_all(&folder).unwrap();
         }
     }
