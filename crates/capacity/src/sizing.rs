@@ -447,6 +447,9 @@ impl Sizer {
         }
         if self.idle_us >= PAUSE_US {
             self.recent.clear();
+            self.level = Sample::default();
+            // Nothing is left that began with another size.
+            self.settled_at_us = 0.0;
             self.forget();
             self.shifted_at_us = self.at_us;
             self.burst_until_us = self.at_us + BURST_US;

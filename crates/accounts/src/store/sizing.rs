@@ -1,5 +1,5 @@
 //! A pool that changes its size while it is used: a task of its own decides ten times a second, once a
-//! second while nothing is asked.
+//! second while nothing is asked. A statement that has to wait ends such a pause.
 //!
 //! Connections are opened here before statements may use them, so that a database that grants no more of
 //! them fails no request.
@@ -81,8 +81,10 @@ impl<D: Driver> Resized<D> {
     async fn follow(mut self) {
         let mut idle = 0_u32;
         loop {
-            let rarely = if idle >= INTERVALS_IDLE { RARELY } else { 1 };
-            sleep(self.interval * rarely).await;
+            match idle >= INTERVALS_IDLE {
+                true => self.slots.pause(self.interval * RARELY).await,
+                false => sleep(self.interval).await,
+            }
             let is_busy = unless_it_panics(self.decide()).await;
             let is_busy = is_busy.unwrap_or_else(|| {
                 failed!(error, "a panic: the pool keeps its size for now");

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loadline_capacity::sizing::{INTERVAL_MS, Measured, Waits};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, TryAcquireError};
-use tokio::time::Instant;
+use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::time::{Instant, timeout};
 
 /// The slots of a pool.
 #[derive(Debug)]
 pub(super) struct PoolSlots {
     free: Arc<Semaphore>,
     state: Mutex<State>,
+    /// A statement begins to wait.
+    wait_begins: Notify,
     began: Instant,
     /// Its clock is so many times as fast.
     pace: f64,
@@ -62,6 +64,7 @@ impl PoolSlots {
                 surplus: 0,
                 tally: PoolTally::default(),
             }),
+            wait_begins: Notify::new(),
             began: Instant::now(),
             pace: INTERVAL_MS as f64 / (interval.as_secs_f64() * 1e3).max(1.0),
             #[cfg(test)]
@@ -79,9 +82,18 @@ impl PoolSlots {
     pub(super) async fn take(self: &Arc<Self>) -> Result<PoolSlot, AcquireError> {
         let began_us = self.now_us();
         let waiting = Waiting::new(self);
+        self.wait_begins.notify_waiters();
         let permit = Arc::clone(&self.free).acquire_owned().await?;
         drop(waiting);
         Ok(self.slot(permit, self.now_us().saturating_sub(began_us)))
+    }
+
+    /// Waits for so long, or until a statement waits for a slot.
+    pub(super) async fn pause(&self, longest: Duration) {
+        let begins = self.wait_begins.notified(); // also of one that begins before this is polled
+        if self.lock().tally.waiting == 0 {
+            let _ = timeout(longest, begins).await; // either of them ends it
+        }
     }
 
     /// From now on there are this many slots, 1 or more. Those in use that are too many go when they
@@ -299,6 +311,29 @@ mod tests {
         drop((taken, fourth));
         let taken: Vec<_> = (0..4).map(|_| slots.try_take().unwrap()).collect();
         assert_eq!((slots.busy(), taken.len()), (4, 4));
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_has_to_wait_ends_a_pause() {
+        const LONG: Duration = Duration::from_secs(3600);
+        let slots = slots(1);
+        let pausing = tokio::spawn({
+            let slots = Arc::clone(&slots);
+            async move { slots.pause(LONG).await }
+        });
+        yield_now().await;
+        let first = slots.try_take().unwrap();
+        yield_now().await;
+        assert!(!pausing.is_finished(), "it found a slot");
+        let waiting = tokio::spawn({
+            let slots = Arc::clone(&slots);
+            async move { slots.take().await }
+        });
+        let soon = Duration::from_secs(60);
+        timeout(soon, pausing).await.expect("it ends").unwrap();
+        timeout(soon, slots.pause(LONG)).await.expect("one waits");
+        drop(first);
+        waiting.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -234,6 +234,29 @@ fn what_was_found_before_a_pause_keeps_no_pool_from_growing_for_a_burst() {
     assert!(after_a_pause <= 2, "{after_a_pause}");
 }
 
+/// Nothing was decided for a second after a change, whatever came.
+#[test]
+fn a_pool_that_has_just_shrunk_in_a_pause_grows_at_once_for_a_burst() {
+    let mut sizer = Sizer::new(BOUNDS, 8);
+    assert_eq!(follow(&mut sizer, 10, nothing), 7, "one step in ten seconds");
+    let after_a_pause = intervals_until_it_grows(&mut sizer);
+    assert!(after_a_pause <= 2, "{after_a_pause}");
+}
+
+/// The time without jobs before it counted towards the ten seconds after which unused threads end.
+#[test]
+fn a_pool_does_not_shrink_when_jobs_come_after_a_pause() {
+    let mut sizer = Sizer::new(BOUNDS, 8);
+    assert_eq!(follow(&mut sizer, 20, nothing), 7);
+    let size = follow(&mut sizer, 1, |size| Measured {
+        interval_us: 1_000_000,
+        jobs: 3,
+        waits: waits(3, 0),
+        ..stuck(size, 3)
+    });
+    assert_eq!(size, 7);
+}
+
 #[test]
 fn a_pool_whose_threads_are_all_stuck_grows() {
     let mut sizer = Sizer::new(BOUNDS, 2);
