@@ -8,6 +8,10 @@ use std::time::Duration;
 use super::queue::{Beside, QueueControl};
 use crate::fairness::lanes::{Ahead, Charge, LANES, Lane};
 
+/// So much of the goal is kept in reserve: where the CPUs are taken, a loop reads a request and sends its response
+/// some milliseconds late, which no queue sees.
+const RESERVE_DIVISOR: u32 = 128;
+
 /// Decides for each lane whether a job would be done in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneControl {
@@ -30,7 +34,8 @@ pub(crate) struct Refusal {
 
 impl LaneControl {
     pub(crate) fn new(goal: Duration, workers: usize) -> Self {
-        let new = || Lane::ALL.map(|_| QueueControl::new(goal, workers));
+        let in_queue = goal - goal / RESERVE_DIVISOR;
+        let new = || Lane::ALL.map(|_| QueueControl::new(in_queue, workers));
         Self {
             lanes: new(),
             single: new(),
@@ -195,9 +200,9 @@ mod tests {
     fn a_full_lane_refuses_nobody_in_the_other() {
         let mut control = after_some_jobs();
         let now_us = 500_000;
-        // 18 of 50 ms each wait for 900 ms, as long as no file does.
-        assert_eq!(control.offer(now_us, Lane::Apps, ahead(18, 0)), Ok(()));
-        let refused = control.offer(now_us, Lane::Apps, ahead(19, 0));
+        // 17 of 50 ms each wait for 850 ms, as long as no file does.
+        assert_eq!(control.offer(now_us, Lane::Apps, ahead(17, 0)), Ok(()));
+        let refused = control.offer(now_us, Lane::Apps, ahead(18, 0));
         assert!(refused.is_err_and(|refusal| refusal.is_over_share));
         // Files have half of the time: 800 of 0.5 ms take 400 ms, and apps as long.
         assert_eq!(control.offer(now_us, Lane::Files, ahead(400, 18)), Ok(()));
@@ -207,6 +212,20 @@ mod tests {
                 .is_err()
         );
         assert_eq!(control.offer(now_us, Lane::Files, ahead(1_100, 0)), Ok(()));
+    }
+
+    /// Where the CPUs are taken, its response would come some milliseconds after the goal.
+    #[test]
+    fn a_job_that_would_take_all_of_the_goal_is_refused() {
+        let mut control = after_some_jobs();
+        let now_us = 500_000;
+        // Of 0.5 ms each: 985 ms, and 992 ms.
+        assert_eq!(control.offer(now_us, Lane::Files, ahead(1_970, 0)), Ok(()));
+        let refused = control.offer(now_us, Lane::Files, ahead(1_984, 0));
+        assert!(refused.is_err());
+        let charge = Charge::of(Lane::Files);
+        assert_eq!(control.take(now_us, &charge, 990_000, 10), Ok(()));
+        assert!(control.take(now_us, &charge, 993_000, 10).is_err());
     }
 
     #[test]
