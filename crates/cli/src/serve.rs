@@ -116,7 +116,12 @@ fn sections(
             let counters = accounts.as_ref()?.counters().named();
             let figures = counters.map(|(name, value)| Figure::new(name, value));
             Some(figures.into())
-        }),
+        })
+        .live_sizes(&[
+            ("pool_size", "database pool"),
+            ("pool_size_min", "database pool at least"),
+            ("pool_size_max", "database pool at most"),
+        ]),
         Section::new("cache", move || {
             let cache = files.cache_use();
             Some(vec![

@@ -36,6 +36,8 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     sizes.insert("connections at most".into(), options.connections_max.into());
     let with_apps = counts.app_requests_in_progress;
     sizes.insert("requests with apps".into(), with_apps.into());
+    let others = sample.sizes.iter();
+    sizes.extend(others.map(|(name, size)| ((*name).to_owned(), Value::from(*size))));
     let quantile = |share| sample.latencies.quantile_us(share);
     json!({
         "at_ms": sample.at_ms,

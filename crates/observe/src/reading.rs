@@ -16,4 +16,6 @@ pub(crate) struct Reading {
     /// CPU time of the process.
     pub(crate) cpu: Duration,
     pub(crate) resident_bytes: Option<u64>,
+    /// Sizes of other parts of the program.
+    pub(crate) sizes: Vec<(&'static str, u64)>,
 }

@@ -53,6 +53,8 @@ pub(crate) struct Sample {
     pub(crate) use_of: Vec<(&'static str, f64)>,
     /// Threads by role.
     pub(crate) threads: Vec<(&'static str, usize)>,
+    /// Sizes of other parts of the program.
+    pub(crate) sizes: Vec<(&'static str, u64)>,
     pub(crate) load: Option<LoadRatio>,
     /// As the live page takes it, once somebody has asked: one text for all who watch.
     pub(crate) event: OnceLock<Arc<str>>,
@@ -171,6 +173,7 @@ impl Sampler {
             socket_buffers_estimated_bytes: now.snapshot.socket_buffers_estimated_bytes,
             use_of,
             threads: threads(&now.snapshot),
+            sizes: now.sizes.clone(),
             load,
             event: OnceLock::new(),
         });
@@ -325,6 +328,7 @@ mod tests {
             jobs: HistogramCounts::default(),
             cpu: Duration::from_millis(30 * seconds),
             resident_bytes: Some(1),
+            sizes: vec![("pool", seconds)],
         }
     }
 
@@ -349,6 +353,7 @@ mod tests {
         let newest = sampler.newest().unwrap();
         let (counts, uses) = (&newest.counts, &newest.use_of);
         assert_eq!((counts.requests(), counts.connections), (200, 7));
+        assert_eq!(newest.sizes, [("pool", 13)]);
         let used: Vec<_> = uses.iter().map(|(name, _)| *name).collect();
         assert_eq!(used, ["loops", "workers", "cpus"]);
         assert!((uses[1].1 - 0.5).abs() < 0.01, "{uses:?}");

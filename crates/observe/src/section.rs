@@ -20,6 +20,8 @@ const GAUGES: [&str; 8] = [
 pub struct Section {
     pub(crate) name: &'static str,
     read: Box<dyn Fn() -> Option<Vec<Figure>> + Send + Sync>,
+    /// Names of figures, and what each is called on the live page.
+    live_sizes: &'static [(&'static str, &'static str)],
 }
 
 /// A count and its name, in JSON and as a metric.
@@ -50,7 +52,15 @@ impl Section {
         Self {
             name,
             read: Box::new(read),
+            live_sizes: &[],
         }
+    }
+
+    /// The live page shows these figures among its sizes: the name of each, and what it is called there.
+    #[must_use]
+    pub fn live_sizes(mut self, sizes: &'static [(&'static str, &'static str)]) -> Self {
+        self.live_sizes = sizes;
+        self
     }
 
     /// What a log has written and lost.
@@ -68,6 +78,18 @@ impl Section {
 
     pub(crate) fn figures(&self) -> Option<Vec<Figure>> {
         (self.read)()
+    }
+
+    /// What the live page shows of it.
+    pub(crate) fn sizes(&self) -> Vec<(&'static str, u64)> {
+        if self.live_sizes.is_empty() {
+            return Vec::new();
+        }
+        let figures = self.figures().unwrap_or_default();
+        let value = |name: &str| Some(figures.iter().find(|it| it.name == name)?.value);
+        let sizes = self.live_sizes.iter();
+        let sizes = sizes.filter_map(|(name, shown)| Some((*shown, value(name)?)));
+        sizes.collect()
     }
 }
 
@@ -150,5 +172,17 @@ mod tests {
         assert_eq!(wait.scaled(1_500_000), 1.5);
         assert_eq!(Metric::of("connections").name, "connections");
         assert_eq!(Metric::of("bytes_in").name, "bytes_in_total");
+    }
+
+    #[test]
+    fn the_live_page_has_the_figures_that_it_is_to_show() {
+        let figures = || vec![Figure::new("pool_asked", 3), Figure::new("pool_size", 8)];
+        let section = Section::new("accounts", move || Some(figures()));
+        let sizes = section.live_sizes(&[("pool_size", "pool"), ("pool_size_max", "at most")]);
+        assert_eq!(sizes.sizes(), [("pool", 8)]);
+        let none = Section::new("accounts", || None).live_sizes(&[("pool_size", "pool")]);
+        assert!(none.sizes().is_empty());
+        let other = Section::new("acme", move || Some(figures()));
+        assert!(other.sizes().is_empty());
     }
 }

@@ -131,7 +131,8 @@ impl Status {
     fn with_samples<T>(&self, read: impl FnOnce(&Shown, &Sampler) -> T) -> Option<T> {
         let shown = self.shown.get()?;
         let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
-        sampler.refresh(&shown.stations, shown.goal(), || shown.read());
+        let read_now = || shown.read(&self.sections);
+        sampler.refresh(&shown.stations, shown.goal(), read_now);
         Some(read(shown, &sampler))
     }
 
@@ -269,7 +270,7 @@ impl Shown {
         }
     }
 
-    fn read(&self) -> Reading {
+    fn read(&self, sections: &[Section]) -> Reading {
         let Timings { requests, jobs } = self.control.timings();
         Reading {
             at: Instant::now(),
@@ -278,6 +279,7 @@ impl Shown {
             jobs,
             cpu: usage::process_cpu(),
             resident_bytes: memory::resident_bytes(),
+            sizes: sections.iter().flat_map(Section::sizes).collect(),
         }
     }
 }

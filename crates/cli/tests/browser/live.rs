@@ -178,6 +178,26 @@ fn it_draws_no_second_twice_and_says_when_the_server_is_gone() {
     assert_eq!(text(&mut browser, "#state"), state, "drawn again");
 }
 
+/// The pool of connections to a database, beside threads.
+#[test]
+fn it_shows_the_sizes_of_pools_with_their_bounds() {
+    let state = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}/accounts.db", state.path().display());
+    let options = format!(
+        "--status-path /-/status --architecture reactor --workers 3 --accounts {url} \
+         --accounts-pool-min 8"
+    );
+    let server = Program::serve(&demo_site(), &options.split(' ').collect::<Vec<_>>());
+    let mut browser = Browser::start();
+    assert_clean(&browser.visit(&server.url("/-/live")), "live");
+    await_seconds(&mut browser, 1);
+    let sizes = text(&mut browser, "#sizes");
+    for size in ["database pool8", "at least8", "at most64", "workers3"] {
+        assert!(sizes.contains(size), "{size}: {sizes}");
+    }
+    assert!(noted(&mut browser).is_empty());
+}
+
 /// A worker, eight clients that wait for it, and hardly any time to wait.
 #[test]
 fn it_shows_what_is_refused_and_how_old_the_queue_is() {

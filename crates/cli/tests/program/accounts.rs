@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use crate::util::{Server, architectures, exchange, run, site};
+use crate::util::{Server, architectures, exchange, run, site, until};
 
 #[test]
 fn what_is_no_database_is_refused_without_repeating_a_password() {
@@ -111,5 +111,34 @@ fn accounts_stand_beside_files_under_every_architecture() {
             1,
             "{architecture}: the last connection takes the log with it: {left:?}"
         );
+    }
+}
+
+#[test]
+fn the_live_page_has_the_size_of_the_pool_and_its_bounds() {
+    let site = site();
+    let state = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}/accounts.db", state.path().display());
+    let more = [
+        "--accounts",
+        &url,
+        "--accounts-pool-min",
+        "8",
+        "--status-path",
+        "/-/status",
+    ];
+    let server = Server::start(site.path(), &more);
+    // A sample says what has changed since the last one, a second before.
+    let event = until("a sample", || {
+        let (_, events) = exchange(server.connect(), "/-/live/events");
+        let data = events.lines().find_map(|line| line.strip_prefix("data: "))?;
+        Some(serde_json::from_str::<serde_json::Value>(data).expect(data))
+    });
+    for (name, size) in [
+        ("database pool", 8),
+        ("database pool at least", 8),
+        ("database pool at most", 64),
+    ] {
+        assert_eq!(event["sizes"][name], size, "{name}: {event}");
     }
 }
