@@ -10,7 +10,8 @@ Each request computes for 200 us on the server's one CPU, over connections that 
   refusal   CPU time of the server for each response, while it refuses nearly all of them, over as many
             connections as there are at twice the capacity: each is seldom used, and so costs more
   warm      the same over 64 connections
-  cached    the same while it sends a cached file of 600 bytes, without made-up work
+  cached    the same while it sends a cached file of 600 bytes, without made-up work: the most that a
+            refusal is to cost
   goodput   good responses a second at twice the capacity
 
 Twice the capacity C is offered, and a refusal costs r seconds of CPU time. If all of the CPU time is
@@ -20,6 +21,7 @@ used, for responses or for refusals, then (1 - 2 C r) / (1 / C - r) good respons
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from load import LoadRun
 from page import middle, table, write_between
@@ -32,6 +34,7 @@ SCENARIO = SCENARIOS["small-64"]
 OFFERED = 2  # times the capacity
 LEFT_MIN = 0.9
 IN_GOAL_MIN = 0.99
+OF_CACHED_MAX = 1  # a refusal over 64 connections, times a cached file over as many
 WORK = "--service-time 200us --service-kind spin"
 # Longer than the latency goal: while all threads are busy with one, everything else is refused.
 LONG_WORK = "--service-time 1500ms --service-kind sleep"
@@ -64,6 +67,14 @@ class Found:
     def left_per_s(self) -> float:
         capacity, refusal = self.capacity_per_s, self.refusal_s
         return (1 - OFFERED * capacity * refusal) / (1 / capacity - refusal)
+
+    @property
+    def of_cached(self) -> float:
+        return self.warm_s / self.cached_s
+
+
+def verdict(is_met: bool) -> str:
+    return "met" if is_met else "**not met**"
 
 
 def server(architecture: str, work: str) -> Server:
@@ -128,19 +139,22 @@ def row(architecture: str, blocks: list[Found]) -> list[str]:
     shares = [it.good_per_s / it.left_per_s for it in blocks]
     of_capacity = [it.good_per_s / it.capacity_per_s for it in blocks]
     in_goal = [it.in_goal_share for it in blocks]
-    is_met = sorted(shares)[len(shares) // 2] >= LEFT_MIN and min(in_goal) >= IN_GOAL_MIN
+    of_cached = [it.of_cached for it in blocks]
+    keeps_enough = median(shares) >= LEFT_MIN and min(in_goal) >= IN_GOAL_MIN
     return [
         architecture,
         middle([it.capacity_per_s for it in blocks], 0),
         middle([it.refusal_s * 1e6 for it in blocks], 1),
         middle([it.warm_s * 1e6 for it in blocks], 1),
         middle([it.cached_s * 1e6 for it in blocks], 1),
+        middle(of_cached),
+        verdict(median(of_cached) <= OF_CACHED_MAX),
         middle([it.left_per_s for it in blocks], 0),
         middle([it.good_per_s for it in blocks], 0),
         middle(of_capacity),
         middle(shares),
         middle([100 * it for it in in_goal], 1),
-        "met" if is_met else "**not met**",
+        verdict(keeps_enough),
     ]
 
 
@@ -170,8 +184,9 @@ def main() -> None:
                 one = measured(rig, architecture, args)
                 found[architecture].append(one)
                 print(f"{block + 1}/{args.blocks} {architecture}: {one}", flush=True)
-    head = ["server", "capacity/s", "refusal, us", "of 64, us", "cached, us", "left/s", "goodput/s"]
-    head += ["/ capacity", "/ left", "within a second, %", "goal: 0.90 left, 99 %"]
+    head = ["server", "capacity/s", "refusal, us", "of 64, us", "cached, us", "of 64 / cached"]
+    head += ["goal: 1 at most", "left/s", "goodput/s", "/ capacity", "/ left"]
+    head += ["within a second, %", "goal: 0.90 left, 99 %"]
     origin = f"{measured_here()}; {args.blocks} blocks, {args.seconds:g} s each."
     text = f"{table(head, [row(name, blocks) for name, blocks in found.items()])}\n\n{origin}"
     print(f"\n{text}")
