@@ -11,10 +11,19 @@ from pathlib import Path
 
 from load import IdleCrowd, wrk
 from peers import Scenario, Server
-from processes import kernel_bytes, pss_bytes, tree
+from processes import NOFILE, kernel_bytes, pss_bytes, tree
 from rig import Failed, Rig
 
 Figures = dict[str, float]
+
+
+def can_hold(sc: Scenario) -> str | None:
+    """Why so many connections can't be held, or None. Each end is a process with the same limit, and
+    servers keep some descriptors for files: Loadline an eighth."""
+    needed = sc.conns * 5 // 4
+    if NOFILE >= needed:
+        return None
+    return f"a process may open {NOFILE:,} descriptors; {needed:,} would do (ulimit -Hn {needed})"
 
 
 def idle(rig: Rig, server: Server, sc: Scenario) -> Figures:
@@ -27,7 +36,7 @@ def idle(rig: Rig, server: Server, sc: Scenario) -> Figures:
         pss0, kernel0 = pss_bytes(proc.pid), kernel_bytes()
         crowd = IdleCrowd(port, sc)
         time.sleep(2)
-        n, lost = max(len(crowd.socks), 1), crowd.closed()
+        n, lost = sc.conns, crowd.closed()
         pss, kernel = pss_bytes(proc.pid), kernel_bytes()
         crowd.close()
     return {

@@ -3,10 +3,14 @@
 import json
 import os
 import re
-import selectors
+import select
+import signal
 import socket
 import ssl
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -144,28 +148,68 @@ def fetch(s: socket.socket, sc: Scenario) -> str | None:
     return None
 
 
+class OutOfTime(Exception):
+    """A limit of time has passed."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """After so long whatever the main thread waits for in here is given up: OutOfTime."""
+
+    def give_up(*_):
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 class IdleCrowd:
-    """Many keep-alive connections, each of which has had one request answered."""
+    """Many keep-alive connections, each of which has had one request answered. They are opened one after
+    the other, which takes 1 to 2 ms each by TLS."""
+
+    ERRORS_MAX = 100
 
     def __init__(self, port: int, sc: Scenario):
         self.socks: list[socket.socket] = []
         self.errors = 0
-        for _ in range(sc.conns):
+        self.problem = "none"
+        began, seconds_max = time.monotonic(), 20 + sc.conns // 100
+        try:
+            with within(seconds_max):
+                self.open(port, sc)
+        except OutOfTime:
+            self.problem = f"{seconds_max} s are the limit"
+        self.seconds = time.monotonic() - began
+        if (count := len(self.socks)) < sc.conns:
+            self.close()
+            counts = f"{count:,} of {sc.conns:,} connections after {self.seconds:.0f} s"
+            raise RuntimeError(f"{counts}, {self.errors} errors; the last problem: {self.problem}")
+
+    def open(self, port: int, sc: Scenario) -> None:
+        while len(self.socks) < sc.conns and self.errors <= self.ERRORS_MAX:
             try:
                 s = connect(port, sc, 10)
-                self.errors += fetch(s, sc) is not None
+                problem = fetch(s, sc)
+            except OSError as error:
+                problem = str(error)
+            if problem is None:
                 self.socks.append(s)
-            except OSError:
+            else:
                 self.errors += 1
-                if self.errors > 100:
-                    break
+                self.problem = problem
 
     def closed(self) -> int:
-        """How many the server has closed meanwhile."""
-        with selectors.EpollSelector() as sel:
+        """How many the server has closed meanwhile. Something to read is no end: a client need not have
+        read all that belongs to a protocol."""
+        with select.epoll() as poll:
             for s in self.socks:
-                sel.register(s, selectors.EVENT_READ)
-            return len(sel.select(0))
+                poll.register(s, select.EPOLLRDHUP)
+            return len(poll.poll(0, max(len(self.socks), 1)))
 
     def close(self):
         for s in self.socks:

@@ -42,6 +42,8 @@ SCENARIOS = {
     "idle-tls-2000": Scenario("/small.html", SMALL, 2000, idle=True, tls=True),
     "idle-tls-10000": Scenario("/small.html", SMALL, 10000, idle=True, tls=True),
     "idle-h2-2000": Scenario("/small.html", SMALL, 2000, idle=True, tls=True, streams=1),
+    "idle-h2-10000": Scenario("/small.html", SMALL, 10000, idle=True, tls=True, streams=1),
+    "idle-h2c-2000": Scenario("/small.html", SMALL, 2000, idle=True, streams=1),
     "idle-h2c-10000": Scenario("/small.html", SMALL, 10000, idle=True, streams=1),
     "h2-32": Scenario("/small.html", SMALL, 64, tls=True, streams=32),
     "h2-1": Scenario("/small.html", SMALL, 64, tls=True, streams=1),

@@ -3,6 +3,7 @@
 
   ./x bench tls handshakes                    all servers, 5 rounds: 5 minutes
   ./x bench tls handshakes reactor nginx -n 9 some, more rounds
+  ./x bench tls handshakes --server-cores 0,1 two CPUs for each server
   ./x bench tls handshakes --publish          the table goes into docs/tls.md, too
 
 64 connections that stay ask for a file of 600 bytes by TLS 1.3, at a fixed rate (Poisson). In each
@@ -16,6 +17,11 @@ A server stays up for all of its rounds, and servers take turns. All have P-256 
 and AES-128-GCM, and one loop or process on one CPU; both clients are on the other one, where the
 connections that stay come before the handshakes (SCHED_IDLE): what a handshake computes at its
 client's end is not to delay them. Ratios are to `alone` of the same round.
+
+With two CPUs the workers of Loadline can compute handshakes on one while the loop runs on the other;
+nginx and h2o keep one process or thread. A machine with two CPUs has none left for the clients then.
+They share one of the server's, and wait for it, too: latencies are longer than with one CPU for each
+side, and only ratios tell something.
 """
 
 import argparse
@@ -30,7 +36,11 @@ from processes import REPOSITORY, measured_here
 from rig import Rig, chosen, options, require_programs, rigged
 
 PAGE = REPOSITORY / "docs" / "tls.md"
-BEGIN, END = "<!-- ./x bench tls handshakes --publish -->", "<!-- end of what it writes -->"
+END = "<!-- end of what it writes -->"
+BEGIN = {  # by the CPUs of a server
+    1: "<!-- ./x bench tls handshakes --publish -->",
+    2: "<!-- ./x bench tls handshakes --server-cores 0,1 --publish -->",
+}
 SCENARIO = Scenario("/small.html", SMALL, 64, tls=True)
 CLIENT = ["--insecure", "--tls-key-exchange=x25519"]
 WARM_UP_SECONDS = 1
@@ -146,7 +156,20 @@ def arguments() -> argparse.Namespace:
     o("--publish", action="store_true", help="write the table into docs/tls.md, too")
     args = p.parse_args()
     args.servers = chosen(p, "server", args.servers, known)
+    if args.publish and len(args.server_cores) not in BEGIN:
+        p.error("--publish: docs/tls.md has tables for one and for two --server-cores, no other")
     return args
+
+
+def whose_cpus(args: argparse.Namespace) -> str:
+    """Which CPUs both sides had."""
+
+    def named(cores: set[int]) -> str:
+        return f"CPU{'s' * (len(cores) > 1)} {' and '.join(map(str, sorted(cores)))}"
+
+    shared = args.server_cores & args.client_cores
+    text = f"each server on {named(args.server_cores)}, clients on {named(args.client_cores)}"
+    return f"{text}, so that they share {named(shared)}" if shared else text
 
 
 def main() -> None:
@@ -156,11 +179,12 @@ def main() -> None:
         found = measure(rig, args)
     body = [row for name, kinds in found.items() for row in rows(name, kinds)]
     origin = f"{measured_here()}: `{args.command_line}`; {args.rate:,} requests a second, "
-    origin += f"{args.rounds} rounds of {args.seconds} s each: medians, ratios with the range."
+    origin += f"{args.rounds} rounds of {args.seconds} s each: medians, ratios with the range; "
+    origin += f"{whose_cpus(args)}."
     text = f"{table(HEAD, body)}\n\n{origin}"
     print(f"\n{text}")
     if args.publish:
-        write_between(PAGE, BEGIN, END, text)
+        write_between(PAGE, BEGIN[len(args.server_cores)], END, text)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ pub enum Http2Count {
     /// Connections ended for too many resets, settings, priorities or empty frames; behind a trusted proxy
     /// requests refused for too many of their client's resets.
     Floods,
+    /// Requests refused for a head that is larger than allowed (431).
+    LargeHeads,
     /// Connections ended for a field block that is larger than allowed.
     LargeBlocks,
     /// Connections ended for another fault of the client's.
@@ -91,13 +93,14 @@ pub enum Http2Count {
 
 impl Http2Count {
     /// Each with its name in the status page.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Connections, "connections"),
         (Self::ClientResets, "client_resets"),
         (Self::ServerResets, "server_resets"),
         (Self::RefusedStreams, "refused_streams"),
         (Self::SlowStreams, "slow_streams"),
         (Self::Floods, "floods"),
+        (Self::LargeHeads, "large_heads"),
         (Self::LargeBlocks, "large_blocks"),
         (Self::Errors, "errors"),
         (Self::Unread, "unread"),

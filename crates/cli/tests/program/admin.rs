@@ -11,7 +11,7 @@ use std::thread;
 use crate::util::{GRACE, Server, architectures, exchange, run, site, until};
 
 /// Where the server's own pages are, as the start-up lines say.
-fn admin_address(server: &Server) -> SocketAddr {
+pub(crate) fn admin_address(server: &Server) -> SocketAddr {
     let line = server.line_with("status page at ");
     let (_, url) = line.split_once("http://").expect(&line);
     let (address, path) = url.split_once('/').expect(&line);
@@ -19,7 +19,7 @@ fn admin_address(server: &Server) -> SocketAddr {
     address.parse().expect(&line)
 }
 
-fn ask(address: SocketAddr, target: &str) -> (u16, String) {
+pub(crate) fn ask(address: SocketAddr, target: &str) -> (u16, String) {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(GRACE)).unwrap();
     let (head, content) = exchange(stream, target);

@@ -10,6 +10,7 @@ mod connection_log;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
 #[path = "../../../acme/tests/acme/front.rs"]
 mod front;
+mod http2_attacks;
 mod logs;
 mod memory;
 mod messages;

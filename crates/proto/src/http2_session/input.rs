@@ -219,7 +219,7 @@ impl Http2Session {
         if self.budget.spend(cx.now) {
             return Ok(());
         }
-        cx.counters.http2(Http2Count::Floods);
+        self.count_end(Http2Count::Floods, cx);
         Err(Failure(
             ErrorCode::EnhanceYourCalm,
             "too many resets, settings, priorities or empty frames",
@@ -250,11 +250,17 @@ impl Http2Session {
     /// More bytes that bring nobody anything than are allowed.
     #[cold]
     pub(super) fn fail_of_flood(&mut self, cx: &mut Context<'_>) {
-        if self.stage < Stage::Ending {
-            cx.counters.http2(Http2Count::Floods);
-        }
+        self.count_end(Http2Count::Floods, cx);
         let text = "too many frames that are hardly more than their heads";
         self.fail(ErrorCode::EnhanceYourCalm, text, cx);
+    }
+
+    /// The connection ends for what its client has done. It counts once: frames are read until the client has
+    /// taken its GOAWAY.
+    fn count_end(&self, what: Http2Count, cx: &Context<'_>) {
+        if self.stage < Stage::Ending {
+            cx.counters.http2(what);
+        }
     }
 
     /// A stream error of the client's.
@@ -351,7 +357,7 @@ impl Http2Session {
         block.frames += 1;
         let bytes_max = self.config.limits.head_bytes_max;
         if block.bytes.len() > bytes_max || block.frames > BLOCK_FRAMES_MAX {
-            cx.counters.http2(Http2Count::LargeBlocks);
+            self.count_end(Http2Count::LargeBlocks, cx);
             return Err(Failure(
                 ErrorCode::EnhanceYourCalm,
                 "a field block that is larger than allowed",
@@ -384,7 +390,7 @@ impl Http2Session {
             });
         if let Err(error) = decoded {
             cx.pool.give_exchange(exchange);
-            return Err(undecodable(error, cx));
+            return Err(self.undecodable(error, cx));
         }
         self.last_stream = id.0;
         if self.stage >= Stage::Ending {
@@ -479,6 +485,9 @@ impl Http2Session {
         cx: &mut Context<'_>,
     ) -> Parsed {
         let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        if is_large {
+            cx.counters.http2(Http2Count::LargeHeads);
+        }
         self.answer_fault(exchange, fault, cx);
         match is_large && !self.peer_is_trusted() {
             true => self.spend(cx),
@@ -498,7 +507,7 @@ impl Http2Session {
                 bytes += name.len() + value.len();
                 is_wrong = is_wrong || bytes <= bytes_max && check_trailer(name, value).is_err();
             });
-        decoded.map_err(|error| undecodable(error, cx))?;
+        decoded.map_err(|error| self.undecodable(error, cx))?;
         if !self.is_taken(head, cx)? {
             return Ok(());
         }
@@ -517,6 +526,19 @@ impl Http2Session {
         stream.has_all = true;
         self.content(id, &[], cx);
         Ok(())
+    }
+
+    /// The table is unknown then (RFC 9113 section 4.3).
+    #[cold]
+    fn undecodable(&self, error: HpackError, cx: &Context<'_>) -> Failure {
+        if error == HpackError::TooLarge {
+            self.count_end(Http2Count::LargeBlocks, cx);
+            return Failure(
+                ErrorCode::EnhanceYourCalm,
+                "a field block whose fields are larger than allowed",
+            );
+        }
+        Failure(ErrorCode::Compression, "a field block cannot be decoded")
     }
 
     /// The client will send no more: what is incomplete stays so.
@@ -540,17 +562,4 @@ fn announced(framing: Framing, request: &Request) -> Option<u64> {
         Framing::Empty => request.field(FieldName::ContentLength).map(|_| 0),
         Framing::Chunked => None,
     }
-}
-
-/// The table is unknown then (RFC 9113 section 4.3).
-#[cold]
-fn undecodable(error: HpackError, cx: &Context<'_>) -> Failure {
-    if error == HpackError::TooLarge {
-        cx.counters.http2(Http2Count::LargeBlocks);
-        return Failure(
-            ErrorCode::EnhanceYourCalm,
-            "a field block whose fields are larger than allowed",
-        );
-    }
-    Failure(ErrorCode::Compression, "a field block cannot be decoded")
 }

@@ -237,6 +237,29 @@ fn no_more_work_is_begun_than_streams_are_allowed() {
     assert!(Connection::content(&connection.take(), 601).1);
 }
 
+/// A client that leaves its GOAWAY unread, while a step for it is still carried out, counted anew with whatever
+/// was received.
+#[test]
+fn what_ends_a_connection_counts_once() {
+    for (what, kind, stream) in [
+        (Http2Count::Floods, Kind::Settings, 0),
+        (Http2Count::LargeBlocks, Kind::Continuation, 3),
+    ] {
+        let mut connection = Connection::new();
+        connection.hold_blocking = true;
+        connection.get(1, "/block");
+        connection.hold_output = true;
+        if kind == Kind::Continuation {
+            connection.frame(Kind::Headers, 0, stream, &[]);
+        }
+        for _ in 0..600 {
+            connection.frame(kind, 0, stream, &[]);
+        }
+        assert_eq!(connection.parked.len(), 1);
+        assert_eq!(connection.counted(what), 1, "{what:?}");
+    }
+}
+
 #[test]
 fn continuations_without_end() {
     for piece in [&b""[..], &[0; 16_000]] {
@@ -273,6 +296,7 @@ fn heads_beyond_the_limits_are_431_and_others_go_on() {
     let expected = [(1, "431"), (3, "431"), (5, "200")];
     assert_eq!(statuses, expected.map(|(id, it)| (id, it.to_owned())));
     assert_eq!(connection.faults(), [0, 0, 2, 0]);
+    assert_eq!(connection.counted(Http2Count::LargeHeads), 2);
     assert_eq!(connection.counted(Http2Count::LargeBlocks), 0);
 }
 
@@ -289,6 +313,7 @@ fn a_bomb_of_fields_is_431_and_holds_no_memory() {
         [(1, "431".to_owned())]
     );
     assert_eq!(connection.faults(), [0, 0, 1, 0]);
+    assert_eq!(connection.counted(Http2Count::LargeHeads), 1);
     let held = connection.session().held_bytes();
     assert!(held < 64 << 10, "{held}");
     connection.get(3, "/a");
