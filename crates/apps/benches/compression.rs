@@ -11,9 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use loadline_apps::MediaTypes;
-use loadline_apps::content::compress::{Effort, Encoder};
-use loadline_apps::content::encoding::Coding;
-use loadline_apps::content::media_type::is_text_like;
+use loadline_codings::{Coding, Effort, Encoder, is_text_like};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Each level is repeated for as long as this at least.

@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::brotli::BrotliWriter;
-use super::encoding::Coding;
+use crate::brotli::BrotliWriter;
+use crate::encoding::Coding;
 
 /// For whom something is compressed, which decides how hard it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
