@@ -48,6 +48,10 @@ impl<W: Write> BrotliWriter<W> {
         })
     }
 
+    pub(crate) fn get_mut(&mut self) -> &mut W {
+        &mut self.writer
+    }
+
     /// Writes the end.
     ///
     /// # Errors
