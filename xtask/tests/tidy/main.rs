@@ -32,7 +32,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("loadline-tls", &["loadline-base", "loadline-proto"]),
     ("loadline-acme", &["loadline-proto", "loadline-tls"]),
-    ("loadline-tower", &["loadline-base", "loadline-proto"]),
+    (
+        "loadline-tower",
+        &["loadline-base", "loadline-codings", "loadline-proto"],
+    ),
     (
         "loadline-load",
         &[
