@@ -11,9 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use loadline_apps::MediaTypes;
-use loadline_apps::content::compress::{Effort, Encoder};
-use loadline_apps::content::encoding::Coding;
-use loadline_apps::content::media_type::is_text_like;
+use loadline_codings::{Coding, Effort, Encoder, is_text_like};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Each level is repeated for as long as this at least.
@@ -82,11 +80,12 @@ fn row(coding: Coding, level: i32, texts: &[Vec<u8>], total: usize) {
         false => "",
     };
     println!(
-        "| {} | {level} | {:.3} | {:.1} | {:.0} | {}{} |",
+        "| {} | {level} | {:.3} | {:.1} | {:.0} | {}{}{} |",
         coding.token().unwrap_or_default(),
         total as f64 / compressed as f64,
         1e-6 / per_byte_s,
         per_byte_s * 20_000.0 * 1e6,
+        used(Effort::EachTime, "each time"),
         used(Effort::OnTheFly, "on the fly"),
         used(Effort::Ahead, "ahead"),
     );

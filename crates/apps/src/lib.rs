@@ -1,5 +1,5 @@
 //! Handlers: static files, service time, probes, status and live page, and mounts of apps in front of a
-//! site. And what static files are compressed by, on the fly and ahead.
+//! site. And what compresses static files ahead.
 //!
 //! A handler sees no socket, no thread and no architecture: see `loadline_proto::Handler`.
 #![forbid(unsafe_code)]

@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-use loadline_apps::content::encoding::Coding;
-use loadline_apps::precompress::{PrecompressOptions, Summary, TypePattern, precompress};
+use loadline_apps::precompress::{Coding, PrecompressOptions, Summary, TypePattern, precompress};
 use tempfile::TempDir;
 
 const LEN: usize = 20_000;

@@ -1,4 +1,4 @@
-//! A JSON API with state, beside files (`--root`).
+//! A JSON API with state, whose responses are compressed, beside files (`--root`).
 //!
 //! `curl -d '{"text":"milk"}' -H 'content-type: application/json' localhost:8080/api/todos`
 #![allow(
@@ -40,7 +40,7 @@ fn main() -> std::io::Result<()> {
         .with_state(Todos::default());
     let args = args::Args::parse();
     let files = StaticFiles::new(&args.root, StaticOptions::default())?;
-    args.serve(Mounts::new(files).mount("/api", Tower::new(app)?))
+    args.serve(Mounts::new(files).mount("/api", Tower::new(app)?.compressed()))
 }
 
 /// Held for some instructions, never across an `await`.

@@ -35,6 +35,9 @@
 //! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) sets a limit. If its
 //! length is known and at most 64 KiB, all of it is there when the service is called.
 //!
+//! **Compression.** [`compressed`](Tower::compressed) compresses text while it streams, off event loops:
+//! `Tower::new(app)?.compressed()`.
+//!
 //! **The runtime.** Each poll is inside the context of a tokio runtime, so timers, sockets,
 //! `tokio::spawn` and `spawn_blocking` work. This process has one ([`runtime`]), with one thread,
 //! unless another is given ([`Tower::on`]).
@@ -55,6 +58,7 @@ mod pages {
 
 mod answer;
 mod body;
+mod compressed;
 mod context;
 mod request;
 
@@ -71,7 +75,10 @@ use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Status, Task, Ta
 use tokio::runtime::Handle;
 use tower_service::Service;
 
+use compressed::PolledByLoop;
+
 pub use body::Body;
+pub use compressed::{Compressed, CompressedBody, CompressedFuture};
 pub use context::runtime;
 pub use loadline_proto::{Client, Security};
 
@@ -100,6 +107,7 @@ pub struct Tower<S> {
     service: Arc<S>,
     runtime: Handle,
     map_request: Option<MapRequest>,
+    is_compressed: bool,
     options: TaskOptions,
 }
 
@@ -125,6 +133,7 @@ impl<S> Tower<S> {
             service: Arc::new(service),
             runtime,
             map_request: None,
+            is_compressed: false,
             options: TaskOptions::default(),
         }
     }
@@ -158,6 +167,46 @@ impl<S> Tower<S> {
     }
 }
 
+impl<S: Clone> Tower<S> {
+    /// Compresses responses with zstd, brotli or gzip, as the client prefers, while they stream. What the
+    /// service has written is flushed when it has nothing more for the moment.
+    ///
+    /// Text-like content is compressed, if it has 1 KiB or more, or an unknown length. `Vary` says so, and a
+    /// strong `ETag` becomes weak. What has a `Content-Encoding`, ranges (`Accept-Ranges`, `Content-Range`), a
+    /// digest, or `Cache-Control: no-transform` stays as it is.
+    ///
+    /// So does what may have secrets of one client in it, since their compressed length tells of them (BREACH):
+    /// responses to requests with `Cookie`, `Authorization` or a client certificate, and responses with
+    /// `Set-Cookie`, unless they say `Cache-Control: public`; and those that say `private`.
+    ///
+    /// Compressing takes the time of a worker, or of the connection's own thread. Where an event loop polls the
+    /// service (`workers(0)`), nothing is compressed. At most 128 responses of known length and as many others
+    /// are compressed at a time; further ones stay as they are.
+    #[must_use]
+    pub fn compressed(self) -> Tower<Compressed<S>> {
+        self.compressing(false)
+    }
+
+    /// The same, also for what may have secrets in it: for a service that never sends a secret together with
+    /// something that others can choose, or that masks its secrets anew in each response. `Cache-Control:
+    /// no-transform` says of single responses that they are to stay as they are.
+    #[must_use]
+    pub fn compressed_with_credentials(self) -> Tower<Compressed<S>> {
+        self.compressing(true)
+    }
+
+    fn compressing(self, with_credentials: bool) -> Tower<Compressed<S>> {
+        let service = Arc::unwrap_or_clone(self.service);
+        Tower {
+            service: Arc::new(Compressed::new(service, with_credentials)),
+            runtime: self.runtime,
+            map_request: self.map_request,
+            is_compressed: true,
+            options: self.options,
+        }
+    }
+}
+
 impl<S, B> Handler for Tower<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -181,7 +230,8 @@ where
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         let service = Arc::clone(&self.service);
-        let task = serve(service, self.map_request.clone(), exchange, port);
+        let says_loop = self.is_compressed && exchange.is_polled_by_loop;
+        let task = serve(service, self.map_request.clone(), says_loop, exchange, port);
         Box::pin(context::Within::new(self.runtime.clone(), task))
     }
 }
@@ -190,6 +240,7 @@ where
 async fn serve<S, B>(
     service: Arc<S>,
     map_request: Option<MapRequest>,
+    says_loop: bool,
     mut exchange: Box<Exchange>,
     port: Port,
 ) where
@@ -200,6 +251,9 @@ async fn serve<S, B>(
 {
     let request = match request::from_exchange(&exchange, &port) {
         Ok(mut request) => {
+            if says_loop {
+                request.extensions_mut().insert(PolledByLoop);
+            }
             if let Some(map) = map_request {
                 map(&mut request);
             }

@@ -13,6 +13,7 @@ use sources::{Rust, manifests, rust_files, text_files};
 /// do not know each other, nor do `server` and `apps`.
 const EDGES: &[(&str, &[&str])] = &[
     ("loadline-base", &[]),
+    ("loadline-codings", &[]),
     ("loadline-spec", &["loadline-base"]),
     ("loadline-proto", &["loadline-base"]),
     ("loadline-sys", &["loadline-base"]),
@@ -25,10 +26,16 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-sys",
         ],
     ),
-    ("loadline-apps", &["loadline-base", "loadline-proto"]),
+    (
+        "loadline-apps",
+        &["loadline-base", "loadline-codings", "loadline-proto"],
+    ),
     ("loadline-tls", &["loadline-base", "loadline-proto"]),
     ("loadline-acme", &["loadline-proto", "loadline-tls"]),
-    ("loadline-tower", &["loadline-base", "loadline-proto"]),
+    (
+        "loadline-tower",
+        &["loadline-base", "loadline-codings", "loadline-proto"],
+    ),
     (
         "loadline-load",
         &[

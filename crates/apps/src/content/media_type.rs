@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use loadline_codings::essence;
+
 /// Media types by extension: a maintained table, and what the options put over it, at first nothing.
 #[derive(Clone, Debug, Default)]
 pub struct MediaTypes {
@@ -92,51 +94,6 @@ impl MediaTypes {
             None => Cow::Borrowed(UNKNOWN),
         }
     }
-}
-
-/// Types that compress although their names do not say that they are text.
-const TEXT_LIKE: &[&str] = &[
-    "application/ecmascript",
-    "application/graphql",
-    "application/javascript",
-    "application/json",
-    "application/json5",
-    "application/rtf",
-    "application/sql",
-    "application/toml",
-    "application/vnd.ms-fontobject",
-    "application/wasm",
-    "application/x-javascript",
-    "application/x-ndjson",
-    "application/x-sh",
-    "application/x-tex",
-    "application/x-web-app-manifest+json",
-    "application/xml",
-    "application/yaml",
-    "font/collection",
-    "font/otf",
-    "font/ttf",
-    "image/bmp",
-    "image/x-icon",
-    "model/obj",
-];
-
-/// Whether content of this type gets smaller by compression: text, and what is made like text. What
-/// is compressed already (pictures, films, `woff2`, archives) does not.
-#[must_use]
-pub fn is_text_like(media_type: &str) -> bool {
-    let essence = essence(media_type);
-    essence.starts_with("text/")
-        || ["+json", "+xml", "+yaml"]
-            .iter()
-            .any(|end| essence.ends_with(*end))
-        || TEXT_LIKE.contains(&&*essence)
-}
-
-/// A media type without its parameters, in lower case.
-fn essence(media_type: &str) -> String {
-    let essence = media_type.split(';').next().unwrap_or_default();
-    essence.trim().to_ascii_lowercase()
 }
 
 /// A media type, or a family of them: `image/svg+xml`, `font/*`.
@@ -229,6 +186,8 @@ fn is_media_type(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use loadline_codings::is_text_like;
+
     use super::*;
 
     #[test]
@@ -294,17 +253,6 @@ mod tests {
                 let media_type = types.of(name.as_bytes());
                 assert_eq!(is_text_like(&media_type), expected, "{name}: {media_type}");
             }
-        }
-        for (media_type, expected) in [
-            ("Text/X-Such; a=b", true),
-            ("application/vnd.such+JSON; v=1", true),
-            ("application/JSON ;charset=utf-8", true),
-            ("textual/x", false),
-            ("+json", true),
-            ("", false),
-            ("é", false),
-        ] {
-            assert_eq!(is_text_like(media_type), expected, "{media_type}");
         }
     }
 

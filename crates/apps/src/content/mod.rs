@@ -3,10 +3,7 @@
 //! Nothing here opens, reads or asks for anything: which path is meant, which ranges, whether the
 //! client's copy is still good, which variant, what a page looks like. So tables test all of it.
 
-pub mod brotli;
-pub mod compress;
 pub mod conditional;
-pub mod encoding;
 pub mod error_pages;
 pub mod listing;
 pub mod media_type;

@@ -15,12 +15,13 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+pub use loadline_codings::Coding;
+use loadline_codings::is_text_like;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::content::encoding::Coding;
+use crate::content::media_type::MediaTypes;
 pub use crate::content::media_type::TypePattern;
-use crate::content::media_type::{MediaTypes, is_text_like};
 use neighbour::{NeighbourOutcome, Source};
 
 /// Files that wait for a thread. More would only lie in memory: finding one is quicker than compressing it.

@@ -8,11 +8,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use loadline_codings::{Coding, Effort, Encoder, Smaller};
 use rustix::fs::{FileType, OFlags, fstat, lstat};
 use rustix::io::Errno;
 
-use crate::content::compress::{Effort, Encoder, Smaller};
-use crate::content::encoding::Coding;
 use crate::static_files::version::{FileVersion, is_stale};
 
 /// Bytes that are read at once.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
+use loadline_codings::{AcceptedCodings, Coding};
 
 use super::making::Making;
 use super::representation::{Origin, Representation};
 use super::root::Root;
 use super::version::FileVersion;
-use crate::content::encoding::{AcceptedCodings, Coding};
 use crate::content::multipart::Content;
 use crate::file_cache::{CacheLimits, Weighty};
 

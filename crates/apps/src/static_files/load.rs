@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use loadline_base::{Millis, OpenFile};
+use loadline_codings::Coding;
 use loadline_proto::Status;
 use rustix::fs::{FileType, OFlags, fstat, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
@@ -17,7 +18,6 @@ use super::options::StaticOptions;
 use super::representation::{Facts, Origin, Representation};
 use super::root::{Access, Found, LOOK, READ, Root, RootDirectory};
 use super::version::{FileVersion, is_stale, is_young};
-use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 use crate::content::path::SitePath;
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use loadline_base::{MemoryAccount, MemoryBudget, MemoryPressure};
+use loadline_codings::{Coding, Effort, compress};
 use loadline_proto::Request;
 
 use super::StaticFiles;
@@ -17,8 +18,6 @@ use super::making::Attempt;
 use super::representation::{Facts, Origin, Representation};
 use super::root::Access;
 use super::serve::accepted;
-use crate::content::compress::{Effort, compress};
-use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 use crate::file_cache::Weighty;
 

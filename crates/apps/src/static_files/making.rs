@@ -4,15 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use loadline_base::Millis;
+use loadline_codings::{BYTES_MIN, Coding, is_text_like};
 
 use super::options::StaticOptions;
 use super::version::FileVersion;
-use crate::content::encoding::Coding;
-use crate::content::media_type::is_text_like;
 use crate::content::multipart::Content;
-
-/// Less is not compressed: it goes in one packet in any case.
-const BYTES_MIN: u64 = 1 << 10;
 
 /// More is not compressed on the fly: 4 MiB hold a worker for 0.15 s, and are in memory meanwhile.
 const BYTES_MAX: u64 = 4 << 20;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use loadline_codings::Coding;
 use loadline_proto::Fields;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::StaticOptions;
 use super::version::{FileVersion, is_young};
-use crate::content::encoding::Coding;
 use crate::content::multipart::Content;
 
 /// One form of a file: as it is, one of its precompressed neighbours, or made of it here.

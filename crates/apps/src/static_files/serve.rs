@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use loadline_base::OpenFile;
+use loadline_codings::{AcceptedCodings, Coding};
 use loadline_proto::{Body, Context, Exchange, FieldName, Method, Outcome, Request, Status};
 use rustix::fs::{Advice, fadvise};
 
@@ -15,7 +16,6 @@ use super::load::{Failure, read_at};
 use super::representation::Representation;
 use super::root::Access;
 use crate::content::conditional::{Decision, Validators, evaluate};
-use crate::content::encoding::{AcceptedCodings, Coding};
 use crate::content::multipart::{Boundary, Content, body};
 use crate::content::path::{SitePath, directory_location};
 use crate::content::range::{ByteRange, Selection, select, unsatisfied_content_range};

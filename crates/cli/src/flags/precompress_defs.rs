@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueHint};
-use loadline_apps::content::encoding::Coding;
-use loadline_apps::precompress::TypePattern;
+use loadline_apps::precompress::{Coding, TypePattern};
 use loadline_spec::ValueError;
 use loadline_spec::values::{Auto, Count, Size};
 

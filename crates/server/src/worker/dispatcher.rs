@@ -223,13 +223,14 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
     }
 
     /// A worker polls the task whenever it is woken. Without workers the loop does.
-    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+    fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
         let notify = Notify::Loop {
             home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
             token: self.token,
         };
         let config = Arc::clone(thread.config());
         if self.dispatcher.workers.is_none() {
+            exchange.is_polled_by_loop = true;
             return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config));
         }
         let (handle, task) = thread.tasks.for_worker(exchange, notify, config);

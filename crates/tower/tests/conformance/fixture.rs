@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use loadline_proto::{Limits, Protocol, SessionConfig};
+use loadline_proto::{Handler, Limits, Protocol, SessionConfig};
 use loadline_server::{
     Config, Counts, ListenerConfig, Server, ServerConfig, ServerHandle, ServerOptions, serve,
 };
@@ -60,13 +60,9 @@ impl Running {
         })
     }
 
-    /// With another app, which is notified of clients that half-close.
-    pub fn start_router(model: Model, router: fn(Arc<Shared>) -> Router) -> Self {
-        let options = model.options();
-        Self::start_app(options, Limits::default(), |shared| {
-            let app = Tower::new(router(shared)).unwrap();
-            app.cancel_on_half_close(true)
-        })
+    /// With another app.
+    pub fn start_tower<H: Handler>(model: Model, app: impl FnOnce(Arc<Shared>) -> H) -> Self {
+        Self::start_app(model.options(), Limits::default(), app)
     }
 
     fn start_mounted(
@@ -79,10 +75,10 @@ impl Running {
         })
     }
 
-    fn start_app(
+    fn start_app<H: Handler>(
         options: ServerOptions,
         limits: Limits,
-        app: impl FnOnce(Arc<Shared>) -> Tower<Router>,
+        app: impl FnOnce(Arc<Shared>) -> H,
     ) -> Self {
         let shared = Arc::<Shared>::default();
         let handle = Server::new(app(Arc::clone(&shared)))

@@ -48,8 +48,14 @@ some_models_over_http2! {
     ends::a_client_that_half_closes_gets_its_answer,
     ends::an_app_that_takes_too_long,
     ends::requests_that_wait_hold_no_worker,
-    compression::what_may_be_changed_is_compressed,
+    compression::codings_are_negotiated,
+    compression::what_must_not_be_changed_stays_as_it_is,
+    compression::entity_tags_become_weak,
+    compression::what_may_be_secret_stays_as_it_is,
+    compression::content_of_any_length_comes_out_as_it_was,
+    compression::trailers_follow_the_content,
     compression::events_leave_in_chunks_as_they_are_written,
+    compression::no_loop_compresses,
     http2::a_request_as_it_was_sent_by_streams,
 }
 

@@ -37,7 +37,7 @@ pub struct BrotliWriter<W> {
 impl<W: Write> BrotliWriter<W> {
     /// # Errors
     /// There is no memory for it.
-    pub(super) fn new(level: u8, writer: W) -> io::Result<Self> {
+    pub(crate) fn new(level: u8, writer: W) -> io::Result<Self> {
         let quality = LEVELS[usize::from(level).min(LEVELS.len() - 1)];
         let options = BrotliOptions::new().quality(quality);
         let encoder = BrotliC::new(options).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -48,11 +48,15 @@ impl<W: Write> BrotliWriter<W> {
         })
     }
 
+    pub(crate) fn get_mut(&mut self) -> &mut W {
+        &mut self.writer
+    }
+
     /// Writes the end.
     ///
     /// # Errors
     /// `W` failed, or there is no memory.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    pub(crate) fn finish(mut self) -> io::Result<W> {
         self.encode(&[], EncodeOp::Finish)?;
         Ok(self.writer)
     }

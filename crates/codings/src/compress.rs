@@ -7,14 +7,17 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use zstd::stream::raw::CParameter;
 
-use super::brotli::BrotliWriter;
-use super::encoding::Coding;
+use crate::brotli::BrotliWriter;
+use crate::encoding::Coding;
 
 /// For whom something is compressed, which decides how hard it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// A client waits.
+    /// A client waits, and the next one waits for its own.
+    EachTime,
+    /// A client waits, and it is kept.
     OnTheFly,
     /// Nobody waits, and it is kept.
     Ahead,
@@ -25,6 +28,9 @@ impl Effort {
     #[must_use]
     pub fn level(self, coding: Coding) -> i32 {
         match (self, coding) {
+            (Self::EachTime, Coding::Gzip) => 4,
+            (Self::EachTime, Coding::Zstd) => 3,
+            (Self::EachTime, Coding::Brotli) => 4,
             (Self::OnTheFly, Coding::Gzip) => 6,
             (Self::OnTheFly, Coding::Zstd) => 6,
             (Self::Ahead, Coding::Gzip) => 9,
@@ -36,6 +42,17 @@ impl Effort {
         }
     }
 }
+
+/// How zstd compresses a stream: as its own table has it for 128 KiB. Its defaults for a length that is not
+/// known take 3 MB for each stream.
+const ZSTD_STREAM: [CParameter; 3] = [
+    CParameter::WindowLog(17),
+    CParameter::HashLog(16),
+    CParameter::ChainLog(15),
+];
+
+/// Longer content is a stream to zstd.
+const ZSTD_WHOLE_BYTES_MAX: u64 = 1 << 17;
 
 /// Writes what it is given to `W` in a content coding.
 #[allow(
@@ -68,6 +85,34 @@ impl<W: Write> Encoder<W> {
             Coding::Brotli => Self::Brotli(BrotliWriter::new(positive, writer)?),
             Coding::Identity => return Err(io::ErrorKind::Unsupported.into()),
         })
+    }
+
+    /// An encoder for content that is compressed each time it is asked for, while it streams; of `len` bytes,
+    /// if that is known. gzip and zstd take less than 1 MiB. Brotli takes half of that, and keeps the last
+    /// 8 MiB of the content: others are better for what is long.
+    ///
+    /// # Errors
+    /// It is `Coding::Identity`, or there is no memory.
+    pub fn for_stream(coding: Coding, len: Option<u64>, writer: W) -> io::Result<Self> {
+        let level = Effort::EachTime.level(coding);
+        let is_long = len.is_none_or(|len| len > ZSTD_WHOLE_BYTES_MAX);
+        if coding != Coding::Zstd || !is_long {
+            return Self::new(coding, level, len.unwrap_or_default(), writer);
+        }
+        let mut encoder = zstd::stream::write::Encoder::new(writer, level)?;
+        for parameter in ZSTD_STREAM {
+            encoder.set_parameter(parameter)?;
+        }
+        Ok(Self::Zstd(encoder))
+    }
+
+    /// What it writes to.
+    pub fn get_mut(&mut self) -> &mut W {
+        match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+            Self::Brotli(encoder) => encoder.get_mut(),
+        }
     }
 
     /// Writes the end.
@@ -233,6 +278,59 @@ mod tests {
         }
         encoder.write_all(&content).unwrap();
         assert!(decoded(&encoder.finish().unwrap(), Coding::Zstd) == content);
+    }
+
+    /// Passes on what was flushed, decoded.
+    fn decoder(coding: Coding) -> Box<dyn FnMut(&[u8]) -> Vec<u8>> {
+        match coding {
+            Coding::Gzip => {
+                let mut decoder = flate2::write::GzDecoder::new(Vec::new());
+                Box::new(move |bytes| {
+                    decoder.write_all(bytes).unwrap();
+                    decoder.flush().unwrap();
+                    std::mem::take(decoder.get_mut())
+                })
+            }
+            Coding::Zstd => {
+                let mut decoder = zstd::stream::write::Decoder::new(Vec::new()).unwrap();
+                decoder.window_log_max(17).unwrap();
+                Box::new(move |bytes| {
+                    decoder.write_all(bytes).unwrap();
+                    decoder.flush().unwrap();
+                    std::mem::take(decoder.get_mut())
+                })
+            }
+            _ => {
+                let mut decoder = brotli_decompressor::DecompressorWriter::new(Vec::new(), 4096);
+                Box::new(move |bytes| {
+                    decoder.write_all(bytes).unwrap();
+                    std::mem::take(decoder.get_mut())
+                })
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_can_be_read_at_once() {
+        let content = text(300_000);
+        for coding in Coding::COMPRESSED {
+            for len in [None, Some(content.len() as u64)] {
+                let mut encoder = Encoder::for_stream(coding, len, Vec::new()).unwrap();
+                let mut decode = decoder(coding);
+                let (first, second) = content.split_at(200_000);
+                let mut bytes_out = 0;
+                for piece in first.chunks(99_999).chain(second.chunks(30_001)) {
+                    encoder.write_all(piece).unwrap();
+                    encoder.flush().unwrap();
+                    let bytes = std::mem::take(encoder.get_mut());
+                    bytes_out += bytes.len();
+                    assert!(decode(&bytes) == piece, "{coding:?}, {len:?}");
+                }
+                let end = encoder.finish().unwrap();
+                assert!(decode(&end).is_empty(), "{coding:?}, {len:?}");
+                assert!(bytes_out * 10 < content.len() * 9, "{coding:?}, {len:?}");
+            }
+        }
     }
 
     /// What nothing makes smaller.

@@ -1,0 +1,284 @@
+//! Content in a content coding, encoded as it is asked for.
+//!
+//! An encoder passes on what it has when the content has nothing more for the moment, so that a client can
+//! read at once what the service has written.
+
+use std::io::{self, Write as _};
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use loadline_codings::{Coding, Encoder};
+use pin_project_lite::pin_project;
+
+use crate::BoxError;
+
+/// Encoders of one service for content of known length at a time, and as many for other content. A client that
+/// reads slowly keeps its encoder, which takes up to 2 MiB if the length is known, and 1 MiB if it is not:
+/// 384 MiB in all.
+const ENCODERS_MAX: usize = 128;
+
+/// Bytes that are encoded at once.
+const STEP_BYTES: usize = 32 << 10;
+
+/// Less is passed on only if there is no more for the moment.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+
+/// So many bytes are encoded, in some milliseconds, before others have their turn.
+const TURN_BYTES: usize = 256 << 10;
+
+/// How many encoders there are: for content of unknown length, and of known length.
+#[derive(Debug, Default)]
+pub(super) struct Encoders([AtomicUsize; 2]);
+
+/// The place of one of them; ends with the value.
+struct Place {
+    encoders: Arc<Encoders>,
+    kind: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.encoders.0[self.kind].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Encoders {
+    /// One more; `None` if there are enough of them, or no memory.
+    pub(super) fn begin<D>(self: &Arc<Self>, coding: Coding, len: Option<u64>) -> Option<Encoding<D>> {
+        let kind = usize::from(len.is_some());
+        let others = self.0[kind].fetch_add(1, Ordering::Relaxed);
+        let place = Place {
+            encoders: Arc::clone(self),
+            kind,
+        };
+        if others >= ENCODERS_MAX {
+            return None;
+        }
+        Some(Encoding {
+            encoder: Encoder::for_stream(coding, len, Vec::new()).ok()?,
+            rest: None,
+            left: len,
+            is_flushed: true,
+            _place: place,
+        })
+    }
+}
+
+/// Content on its way into a coding.
+pub(super) struct Encoding<D> {
+    encoder: Encoder<Vec<u8>>,
+    /// What is still to be encoded of the last frame.
+    rest: Option<D>,
+    /// Bytes of content that are still to come, if that is known.
+    left: Option<u64>,
+    /// The client has all that was encoded.
+    is_flushed: bool,
+    _place: Place,
+}
+
+/// What encoding for a while has come to.
+enum Encoded {
+    Part(Bytes),
+    /// There is no more content.
+    All(Option<HeaderMap>),
+}
+
+impl<D: Buf> Encoding<D> {
+    fn poll<B>(
+        &mut self,
+        mut body: Pin<&mut B>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Encoded, BoxError>>
+    where
+        B: Body<Data = D>,
+        B::Error: Into<BoxError>,
+    {
+        let mut turn_bytes = 0;
+        loop {
+            turn_bytes += self.encode_rest()?;
+            if self.encoder.get_mut().len() >= PIECE_BYTES_MIN {
+                return Poll::Ready(Ok(Encoded::Part(self.take_encoded())));
+            }
+            if turn_bytes >= TURN_BYTES {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.rest.is_some() {
+                continue;
+            }
+            if body.is_end_stream() {
+                return Poll::Ready(Ok(Encoded::All(None)));
+            }
+            let frame = match body.as_mut().poll_frame(context) {
+                Poll::Pending => return self.flush(),
+                Poll::Ready(None) => return Poll::Ready(Ok(Encoded::All(None))),
+                Poll::Ready(Some(frame)) => frame.map_err(Into::<BoxError>::into)?,
+            };
+            match frame.into_data() {
+                Ok(data) => self.add(data)?,
+                Err(frame) => return Poll::Ready(Ok(Encoded::All(frame.into_trailers().ok()))),
+            }
+        }
+    }
+
+    fn add(&mut self, data: D) -> Result<(), BoxError> {
+        if let Some(left) = &mut self.left {
+            let rest = left.checked_sub(data.remaining() as u64);
+            *left = rest.ok_or("it is longer than its length says")?;
+        }
+        self.rest = Some(data);
+        Ok(())
+    }
+
+    /// Encodes some of what is left of the last frame; how many bytes.
+    fn encode_rest(&mut self) -> io::Result<usize> {
+        let Some(rest) = &mut self.rest else {
+            return Ok(0);
+        };
+        let count = rest.chunk().len().min(STEP_BYTES);
+        self.encoder.write_all(&rest.chunk()[..count])?;
+        rest.advance(count);
+        self.is_flushed &= count == 0;
+        if !rest.has_remaining() {
+            self.rest = None;
+        }
+        Ok(count)
+    }
+
+    /// There is nothing to encode for the moment.
+    fn flush(&mut self) -> Poll<Result<Encoded, BoxError>> {
+        if mem::replace(&mut self.is_flushed, true) {
+            return Poll::Pending;
+        }
+        self.encoder.flush()?;
+        Poll::Ready(Ok(Encoded::Part(self.take_encoded())))
+    }
+
+    fn take_encoded(&mut self) -> Bytes {
+        mem::take(self.encoder.get_mut()).into()
+    }
+
+    /// The end of it.
+    fn finish(self) -> Result<Bytes, BoxError> {
+        if self.left.is_some_and(|left| left > 0) {
+            return Err("it is shorter than its length says".into());
+        }
+        Ok(self.encoder.finish()?.into())
+    }
+}
+
+pin_project! {
+    /// The content of a compressed service's response: in a content coding, or as it is.
+    pub struct CompressedBody<B>
+    where
+        B: Body,
+    {
+        #[pin]
+        body: B,
+        stage: Stage<B::Data>,
+    }
+}
+
+enum Stage<D> {
+    AsIs,
+    Encoding(Box<Encoding<D>>),
+    /// Nothing is left but trailers, if there are any.
+    Ended(Option<HeaderMap>),
+}
+
+impl<B: Body> CompressedBody<B> {
+    pub(super) fn as_is(body: B) -> Self {
+        let stage = Stage::AsIs;
+        Self { body, stage }
+    }
+
+    /// For a response to HEAD.
+    pub(super) fn unsent(body: B) -> Self {
+        let stage = Stage::Ended(None);
+        Self { body, stage }
+    }
+
+    pub(super) fn encoded(body: B, encoding: Encoding<B::Data>) -> Self {
+        let stage = Stage::Encoding(Box::new(encoding));
+        Self { body, stage }
+    }
+}
+
+impl<B> Body for CompressedBody<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.project();
+        let encoded = match this.stage {
+            Stage::AsIs => {
+                let frame = ready!(this.body.poll_frame(context));
+                let bytes = |mut data: B::Data| data.copy_to_bytes(data.remaining());
+                let frame = frame.map(|it| it.map(|it| it.map_data(bytes)).map_err(Into::into));
+                return Poll::Ready(frame);
+            }
+            Stage::Ended(trailers) => {
+                return Poll::Ready(trailers.take().map(|it| Ok(Frame::trailers(it))));
+            }
+            Stage::Encoding(encoding) => ready!(encoding.poll(this.body, context)),
+        };
+        let (state, trailers) = match encoded {
+            Ok(Encoded::Part(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Ok(Encoded::All(trailers)) => (Ok(()), trailers),
+            Err(error) => (Err(error), None),
+        };
+        let Stage::Encoding(encoding) = mem::replace(this.stage, Stage::Ended(trailers)) else {
+            return Poll::Ready(None);
+        };
+        let last = state.and_then(|()| encoding.finish());
+        Poll::Ready(Some(last.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.stage {
+            Stage::AsIs => self.body.is_end_stream(),
+            Stage::Encoding(_) => false,
+            Stage::Ended(trailers) => trailers.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.stage {
+            Stage::AsIs => self.body.size_hint(),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoders_have_a_bound_for_each_kind_of_length() {
+        let encoders = Arc::<Encoders>::default();
+        let begin = |len| encoders.begin::<Bytes>(Coding::Gzip, len);
+        let mut streams: Vec<_> = (0..ENCODERS_MAX).map(|_| begin(None)).collect();
+        assert!(streams.iter().all(Option::is_some));
+        assert!(begin(None).is_none() && begin(None).is_none());
+        assert!(begin(Some(9)).is_some(), "of the other kind");
+        streams.pop();
+        assert!(begin(None).is_some(), "in the place of the one that ended");
+        drop(streams);
+        assert_eq!(encoders.0[0].load(Ordering::Relaxed), 0);
+        assert_eq!(encoders.0[1].load(Ordering::Relaxed), 0);
+    }
+}
