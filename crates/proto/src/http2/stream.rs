@@ -251,6 +251,7 @@ impl Stream {
             .sum::<usize>()
             + self.content_bytes()
             + self.app.offer.capacity()
+            + self.app.trailer_bytes
             + size_of::<Self>()
     }
 }

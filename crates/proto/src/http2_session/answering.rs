@@ -94,6 +94,7 @@ impl Http2Session {
             // Nobody reads what has come of the request.
             self.credit += std::mem::take(&mut stream.app.offered_bytes) as u32; // within a window
             cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+            drop(stream.app.take_trailers());
         }
         if is_empty {
             let task = matches!(body, Body::Stream { .. }).then_some(id);

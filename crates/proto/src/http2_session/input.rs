@@ -13,8 +13,8 @@ use crate::http2::request::{CameOver, RequestError, check_trailer};
 use crate::http2::state::{Effect, Received};
 use crate::http2::stream::{Phase, Stream};
 use crate::{
-    ClientKey, Context, Exchange, Fault, FieldName, Http2Count, Request, RequestBody, Status,
-    StreamId,
+    ClientKey, Context, Exchange, Fault, FieldName, Fields, Http2Count, Request, RequestBody,
+    Status, StreamId,
 };
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
@@ -486,19 +486,24 @@ impl Http2Session {
         }
     }
 
-    /// Fields behind the content of a request (section 8.1), which are looked at and dropped.
+    /// Fields behind the content of a request (section 8.1): for whoever gets its content.
     fn trailers(&mut self, head: FrameHead, block: &[u8], cx: &mut Context<'_>) -> Parsed {
         let id = StreamId(head.stream);
-        let bytes_max = self.config.limits.trailer_bytes_max;
-        let mut bytes = 0;
-        let mut is_wrong = false;
+        let limits = &self.config.limits;
+        let mut trailers = Fields::default();
+        let (mut bytes, mut count, mut is_wrong) = (0, 0, false);
         let decoded = self
             .decoder
             .decode(block, &mut cx.pool.http2.field, |name, value| {
                 bytes += name.len() + value.len();
-                is_wrong = is_wrong || bytes <= bytes_max && check_trailer(name, value).is_err();
+                count += 1;
+                if !is_wrong && bytes <= limits.trailer_bytes_max && count <= limits.fields_max {
+                    is_wrong =
+                        check_trailer(name, value).is_err() || !trailers.try_add(name, value);
+                }
             });
         decoded.map_err(|error| undecodable(error, cx))?;
+        let is_large = bytes > limits.trailer_bytes_max || count > limits.fields_max;
         if !self.is_taken(head, cx)? {
             return Ok(());
         }
@@ -506,7 +511,7 @@ impl Http2Session {
             return Ok(()); // those that take trailers are there
         };
         let is_early = stream.announced_left.is_some_and(|left| left > 0);
-        let code = match bytes > bytes_max {
+        let code = match is_large {
             _ if is_wrong || is_early => Some(ErrorCode::Protocol),
             true => Some(ErrorCode::EnhanceYourCalm),
             false => None,
@@ -515,6 +520,10 @@ impl Http2Session {
             return self.refuse_stream(id, code, cx);
         }
         stream.has_all = true;
+        let is_awaited = !matches!(stream.phase, Phase::Answering | Phase::Discarding);
+        if is_awaited && !trailers.is_empty() {
+            stream.app.keep_trailers(Some(Box::new(trailers)));
+        }
         self.content(id, &[], cx);
         Ok(())
     }
