@@ -10,11 +10,11 @@ use crate::http1::Framing;
 use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags, unwrapped};
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
-use crate::http2::state::{Effect, Received};
+use crate::http2::state::{Effect, Received, State};
 use crate::http2::stream::{Phase, Stream};
 use crate::{
     ClientKey, Context, Exchange, Fault, FieldName, Fields, Http2Count, Request, RequestBody,
-    Status, StreamId,
+    StreamId,
 };
 
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
@@ -203,70 +203,21 @@ impl Http2Session {
         let Some(received) = Received::of(head) else {
             return Ok(true);
         };
-        match self.stream_state(id).receive(received).effect {
+        let state = self.stream_state(id);
+        match state.receive(received).effect {
             Effect::Enter(_) => Ok(true),
             Effect::Ignored => Ok(false),
+            // A proxy may have sent it before it could know of a reset; nothing was done for it.
+            Effect::StreamError(code) if state == State::Closed && self.peer_is_trusted() => {
+                self.reset(id, code, cx);
+                Ok(false)
+            }
             Effect::StreamError(code) => self.refuse_stream(id, code, cx).map(|()| false),
             Effect::ConnectionError(code) => Err(Failure(
                 code,
                 "a frame for a stream that is not begun, or has ended",
             )),
         }
-    }
-
-    /// Something that costs the server more than the client.
-    pub(super) fn spend(&mut self, cx: &Context<'_>) -> Parsed {
-        if self.budget.spend(cx.now) {
-            return Ok(());
-        }
-        cx.counters.http2(Http2Count::Floods);
-        Err(Failure(
-            ErrorCode::EnhanceYourCalm,
-            "too many resets, settings, priorities or empty frames",
-        ))
-    }
-
-    /// The same for a stream. Behind a trusted proxy it counts for the client whose request that is: no more of
-    /// its requests are begun then, and those of others go on.
-    fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
-        let stream = self.streams.get(id);
-        let client = stream.map_or(ClientKey::NOBODY, |stream| stream.client);
-        match self.client_budgets.spend(client, cx.now) {
-            true => Ok(()),
-            false => self.spend(cx),
-        }
-    }
-
-    /// The client wants no more of a stream. Behind a complete response that wastes no work.
-    fn reset_by_client(&mut self, id: StreamId, cx: &mut Context<'_>) -> Parsed {
-        let phase = self.streams.get(id).map(|stream| stream.phase);
-        if phase != Some(Phase::Discarding) {
-            self.spend_for(id, cx)?;
-        }
-        self.end_stream(id, cx);
-        Ok(())
-    }
-
-    /// More bytes that bring nobody anything than are allowed.
-    #[cold]
-    pub(super) fn fail_of_flood(&mut self, cx: &mut Context<'_>) {
-        if self.stage < Stage::Ending {
-            cx.counters.http2(Http2Count::Floods);
-        }
-        let text = "too many frames that are hardly more than their heads";
-        self.fail(ErrorCode::EnhanceYourCalm, text, cx);
-    }
-
-    /// A stream error of the client's.
-    pub(super) fn refuse_stream(
-        &mut self,
-        id: StreamId,
-        code: ErrorCode,
-        cx: &mut Context<'_>,
-    ) -> Parsed {
-        self.spend_for(id, cx)?;
-        self.reset(id, code, cx);
-        Ok(())
     }
 
     /// Section 6.1. All of the payload counts for the windows.
@@ -391,7 +342,7 @@ impl Http2Session {
             cx.pool.give_exchange(exchange);
             return Ok(()); // beyond the last stream of GOAWAY: the client tries it elsewhere
         }
-        if self.streams.len() >= limits.streams_max as usize {
+        if !self.has_room() {
             cx.pool.give_exchange(exchange);
             if self.peer_is_trusted() {
                 // It keeps to the limit; but streams that one of its clients has reset may still count.
@@ -457,33 +408,14 @@ impl Http2Session {
         if self.peer_is_trusted() {
             stream.client = ClientKey::of_request(&exchange);
         }
-        if !self.client_budgets.allows(stream.client, cx.now) {
+        if let Some(fault) = self.flood_of(stream.client, cx) {
             self.streams.push(stream);
-            cx.counters.http2(Http2Count::Floods);
-            let text = "a proxy's client with too many resets";
-            let fault = Fault::limit(Status::TOO_MANY_REQUESTS, text);
             return self.refuse_request(exchange, fault, cx);
         }
         stream.exchange = Some(exchange);
         self.streams.push(stream);
         self.mark_due(id);
         Ok(())
-    }
-
-    /// Answers a request that is not begun. A head that is too large was decoded all the same; a proxy has
-    /// such heads of all its clients, and which one it was is not known.
-    fn refuse_request(
-        &mut self,
-        exchange: Box<Exchange>,
-        fault: Fault,
-        cx: &mut Context<'_>,
-    ) -> Parsed {
-        let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
-        self.answer_fault(exchange, fault, cx);
-        match is_large && !self.peer_is_trusted() {
-            true => self.spend(cx),
-            false => Ok(()),
-        }
     }
 
     /// Fields behind the content of a request (section 8.1): for whoever gets its content.
