@@ -8,8 +8,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Frame, SizeHint};
 use loadline_proto::{Fields, Gone, Port, Request, RequestBody, Version};
 
-/// The content of a request, as it comes, and then its trailers. Nothing more than a window (64 KiB) is read before the app
-/// asks; dropped unread, it is thrown away or the connection ends after the answer.
+/// The content of a request, as it comes, and then its trailers. Nothing more than a window (64 KiB) is
+/// read before the app asks; dropped unread, it is thrown away or the connection ends after the answer.
 #[derive(Debug, Default)]
 pub struct Body {
     /// `None`: nothing more will come.
