@@ -26,8 +26,15 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(decode(body, 1), at_once, "{}", as_text(body));
     let of_request = decode_by(ChunkedDecoder::of_request(), body, piece);
     if of_request != at_once {
-        assert_eq!(of_request.outcome, Err(Some(Status::BAD_REQUEST)));
-        assert!(names_a_field_of_the_head(body), "{}", as_text(body));
+        let may_be = match of_request.outcome {
+            Err(Some(Status::BAD_REQUEST)) => names_a_field_of_the_head(body),
+            // Those of a response are not counted.
+            Err(Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE)) => {
+                body.split(|byte| *byte == b'\n').count() > Limits::default().fields_max
+            }
+            _ => false,
+        };
+        assert!(may_be, "{}", as_text(body));
     }
     let too_large = Err(Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE));
     if at_once.outcome != too_large {
@@ -52,7 +59,7 @@ fn names_a_field_of_the_head(body: &[u8]) -> bool {
          pragma range te if-match if-none-match if-modified-since if-unmodified-since if-range \
          authorization proxy-authorization cookie set-cookie content-encoding content-type \
          content-range trailer connection keep-alive proxy-connection upgrade forwarded \
-         x-forwarded-for x-forwarded-host";
+         x-forwarded-for x-forwarded-host x-forwarded-proto x-real-ip";
     let lower = String::from_utf8_lossy(body).to_ascii_lowercase();
     NAMES
         .split(' ')

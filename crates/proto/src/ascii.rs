@@ -5,6 +5,12 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
+/// Whether the byte may stand in the value of a field, or in a line of the chunked coding: no control
+/// character but a tab.
+pub(crate) fn is_text_byte(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
 static TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
 
 /// A table of bytes: ASCII letters, digits and these marks.

@@ -10,7 +10,7 @@
 
 use std::sync::OnceLock;
 
-use crate::ascii::is_token_byte;
+use crate::ascii::{is_text_byte, is_token_byte};
 use crate::hpack;
 
 const COLON: &[u8] = b": ";
@@ -48,30 +48,36 @@ impl Fields {
     /// The name has to be a token (RFC 9110 section 5.1). It is the program's own: a wrong one fails
     /// a debug build, and is left out of the answer in a release build.
     pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        let is_added = self.try_add(name.as_bytes(), value.as_ref());
+        debug_assert!(is_added, "{name:?} is no field");
+    }
+
+    /// The same for a field that a peer has sent; `false`: it is none, and is left out.
+    pub(crate) fn try_add(&mut self, name: &[u8], value: &[u8]) -> bool {
         self.block.take();
-        let value = trimmed(value.as_ref());
-        let is_token = !name.is_empty() && name.bytes().all(is_token_byte);
+        let value = trimmed(value);
+        let is_token = !name.is_empty() && name.iter().copied().all(is_token_byte);
         let lens = (u16::try_from(name.len()), u32::try_from(value.len()));
         let (true, (Ok(name_len), Ok(value_len))) = (is_token, lens) else {
-            debug_assert!(false, "{name:?} is no field");
-            return;
+            return false;
         };
         let start = self.text.len() + name.len() + COLON.len();
         self.text
             .reserve(name.len() + value.len() + COLON.len() + LINE_END.len());
-        self.text.extend_from_slice(name.as_bytes());
+        self.text.extend_from_slice(name);
         self.text.extend_from_slice(COLON);
         self.text.extend_from_slice(value);
         let value = &mut self.text[start..];
         for byte in value {
-            *byte = if is_control(*byte) { b' ' } else { *byte };
+            *byte = if is_text_byte(*byte) { *byte } else { b' ' };
         }
         self.text.extend_from_slice(LINE_END);
         self.lines.push(Line {
             name_len,
             value_len,
         });
-        self.note(name.as_bytes());
+        self.note(name);
+        true
     }
 
     /// The same with one more field.
@@ -220,11 +226,6 @@ impl Fields {
 const DATE: &str = "Date";
 const SERVER: &str = "Server";
 const TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
-
-/// A tab is no control character here.
-fn is_control(byte: u8) -> bool {
-    (byte < b' ' && byte != b'\t') || byte == 0x7f
-}
 
 /// A value without white space and control characters around it.
 fn trimmed(value: &[u8]) -> &[u8] {

@@ -17,7 +17,7 @@
 //! | how streams and the connection end | `ending` |
 //! | apps whose content streams | `tasks` |
 //! | what the owner has to do | `orders` |
-//! | times, and what clients may not do too often | `deadlines`, `budget` |
+//! | times, and what clients may not do too often | `deadlines`, `floods`, `budget` |
 
 mod answering;
 mod borrowed_output;
@@ -25,6 +25,7 @@ mod budget;
 mod control;
 mod deadlines;
 mod ending;
+mod floods;
 mod input;
 mod orders;
 mod output;
@@ -55,8 +56,9 @@ use output::Output;
 
 /// The connection.
 const CONNECTION: StreamId = StreamId(0);
-/// Streams that were reset a moment ago: frames for them are on their way, and no fault.
-const RESET_KEPT: usize = 64;
+/// Streams that were reset a moment ago: frames for them are on their way, and no fault. As many as a client
+/// may have at a time (`Limits::streams_max`), but no fewer than this.
+const RESET_KEPT_MIN: usize = 64;
 
 /// A list of fields that is so many times larger than the limit on heads is not decoded to its end, so
 /// that the connection cannot go on. A smaller one beyond the limit has an answer, 431, and costs no more
@@ -89,6 +91,8 @@ pub struct Http2Session {
     early_priorities: Vec<(StreamId, Priority)>,
     budget: Budget,
     client_budgets: ClientBudgets,
+    /// Streams that were reset while workers have their steps.
+    abandoned: usize,
     /// How much the client may send, and what it may send more once that is said.
     window: u32,
     credit: u32,
@@ -183,6 +187,7 @@ impl Http2Session {
             early_priorities: Vec::new(),
             budget: Budget::new(cx.now),
             client_budgets: ClientBudgets::default(),
+            abandoned: 0,
             window: config.limits.connection_window_bytes,
             config,
             credit: 0,
@@ -426,6 +431,7 @@ impl Session for Http2Session {
             Some(_) => {
                 cx.pool.give_exchange(exchange);
                 if let Some(stream) = self.streams.remove(id) {
+                    self.abandoned -= usize::from(stream.phase == Phase::Reset);
                     self.discard(stream, cx);
                 }
                 self.rest_if_idle(cx);
@@ -549,6 +555,7 @@ impl Session for Http2Session {
             + self.output.memory_bytes()
             + self.sending_bytes
             + self.unread.capacity()
+            + self.recently_reset.capacity() * size_of::<StreamId>()
             + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
             + self.client_budgets.held_bytes()
             + self.common.held_bytes()

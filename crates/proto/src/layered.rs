@@ -170,7 +170,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
         }
         let is_partial = self.layer.partial_bytes() > 0;
         self.arriving
-            .received(is_partial, !plain.is_empty(), cx.now);
+            .received(is_partial, plain.len(), cx.now);
         if !plain.is_empty() {
             self.session.received(&mut plain, cx);
         }

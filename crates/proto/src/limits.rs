@@ -62,14 +62,16 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Request target. 8000 octets is the least that RFC 9112 section 3 recommends.
     pub target_bytes_max: usize,
-    /// Fields of one request. 100 is what most servers allow; each costs a comparison later.
+    /// Fields of one request's head, and of its trailers. 100 is what most servers allow; each costs a
+    /// comparison later.
     pub fields_max: usize,
     /// Content of one request, but for apps' tasks, which have limits of their own
     /// (`TaskOptions::body_bytes_max`). 1 MiB: forms are collected into memory, files want none.
     pub body_bytes_max: u64,
     /// One chunk-size line, extensions included. Extensions are ignored, so they may be short.
     pub chunk_line_bytes_max: usize,
-    /// The trailer section. It is ignored, so it may be short.
+    /// The trailer section of a request. 8 KiB: a checksum, a signature and a status are some hundred bytes.
+    /// It has as many fields as a head, at most.
     pub trailer_bytes_max: usize,
     /// Interim answers (1xx) that a client passes over before a final one. 16: one 100 and some 102
     /// or 103 are usual; a server that sends nothing else would keep its client for ever.

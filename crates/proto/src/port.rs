@@ -3,7 +3,7 @@
 //! ```text
 //!   task ── Port ── Courier ···· the thread that owns the connection ── ServerSession
 //!           answer · produce                 answered · produced · consumed
-//!           content · room                   Offer · Pull · Cancel
+//!           content · trailers · room        Offer · Pull · Cancel
 //! ```
 //!
 //! The courier is the server's: a mailbox with a lock, perhaps. Nothing in here locks or waits.
@@ -49,8 +49,8 @@ impl Default for TaskOptions {
 pub enum Piece {
     /// Bytes; at least one.
     Data(Buffer),
-    /// Fields that follow the content of an answer. Sent if the client said `TE: trailers` and the
-    /// answer is chunked, else dropped.
+    /// Fields that follow the content. Those of an answer are sent if the client said `TE: trailers` and
+    /// the answer is chunked, else dropped; of a request they come right before the end.
     Trailers(Fields),
     /// The content is complete.
     End,
@@ -78,6 +78,8 @@ pub trait Courier: Send + Sync + 'static {
     fn produce(&self, piece: Piece);
     /// See [`Port::poll_content`].
     fn poll_content(&self, context: &mut Context<'_>) -> Poll<Result<Option<Buffer>, Gone>>;
+    /// See [`Port::take_trailers`].
+    fn take_trailers(&self) -> Option<Fields>;
     /// See [`Port::poll_room`].
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, Gone>>;
 }
@@ -118,6 +120,14 @@ impl Port {
     /// [`Gone`]: no more will come.
     pub fn poll_content(&self, context: &mut Context<'_>) -> Poll<Result<Option<Buffer>, Gone>> {
         self.0.poll_content(context)
+    }
+
+    /// The fields that came behind the content of the request, if there were any: once, when
+    /// `poll_content` has said that the content is over. They are no part of the head, and have names that
+    /// a request may have there (RFC 9110 section 6.5.1).
+    #[must_use]
+    pub fn take_trailers(&self) -> Option<Fields> {
+        self.0.take_trailers()
     }
 
     /// Ready when there is room for content of the answer, with how many bytes. One writer at a

@@ -7,7 +7,8 @@ use crate::http1::{ChunkedDecoder, Framing, HeadScanner};
 use crate::latency::Timing;
 use crate::stream::Stream;
 use crate::{
-    ClientKey, Exchange, Fault, HangUp, Limits, Method, RECEIVE_BYTES, Request, Status, TaskOptions,
+    ClientKey, Exchange, Fault, Fields, HangUp, Limits, Method, RECEIVE_BYTES, Request, Status,
+    TaskOptions,
 };
 
 /// Room for content that was announced and has not come yet: what one read brings.
@@ -54,6 +55,22 @@ impl BodyReader {
                 let used = decoder.decode(input, limits, content)?;
                 Ok((used, decoder.is_done()))
             }
+        }
+    }
+
+    /// All of the content has come: its trailers, if there are any.
+    pub(crate) fn finish(&mut self) -> Option<Box<Fields>> {
+        match std::mem::take(self) {
+            Self::Chunked(mut decoder) => decoder.take_trailers(),
+            Self::Done | Self::Length { .. } => None,
+        }
+    }
+
+    /// Memory that it holds beside itself.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Chunked(decoder) => decoder.held_bytes(),
+            Self::Done | Self::Length { .. } => 0,
         }
     }
 }

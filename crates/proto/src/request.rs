@@ -1,6 +1,6 @@
 //! A request as data: one byte buffer and offsets into it, so that it can be moved freely.
 
-use crate::Method;
+use crate::{Fields, Method};
 
 /// A range of the request's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,6 +151,10 @@ pub struct Request {
     pub form: TargetForm,
     /// The content.
     pub body: RequestBody,
+    /// Fields that came behind the content, if all of it was gathered (`RequestBody::Whole`). An app's task
+    /// gets them by its port. They are no part of the head: what has to be known before the content, as
+    /// routing and credentials have, is never among them.
+    pub trailers: Option<Box<Fields>>,
     pub(crate) head: Vec<u8>,
     pub(crate) target: Span,
     pub(crate) path: Span,
@@ -267,6 +271,7 @@ impl Request {
         self.head.clear();
         self.fields.clear();
         self.body = RequestBody::Empty;
+        self.trailers = None;
         self.target = Span::default();
         self.path = Span::default();
         self.authority = Span::default();

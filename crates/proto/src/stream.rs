@@ -53,6 +53,10 @@ pub(crate) struct Stream {
     pub(crate) offer: Buffer,
     /// Bytes that wait to be offered or consumed.
     pub(crate) offered_bytes: usize,
+    /// Fields behind the content that wait to be offered.
+    request_trailers: Option<Box<Fields>>,
+    /// Memory of them, also once the app has them.
+    pub(crate) trailer_bytes: usize,
     /// All content has come, and the app knows or need not know.
     pub(crate) end_offered: bool,
     /// Content that has come in all.
@@ -93,6 +97,8 @@ impl Stream {
             offer: std::mem::take(&mut self.offer),
             offered_bytes: self.offered_bytes,
             received_bytes: self.received_bytes,
+            request_trailers: self.request_trailers.take(),
+            trailer_bytes: self.trailer_bytes,
             ..Self::default()
         };
     }
@@ -176,6 +182,19 @@ impl Stream {
         }
     }
 
+    /// The content has come, and these are behind it.
+    pub(crate) fn keep_trailers(&mut self, trailers: Option<Box<Fields>>) {
+        let fields = trailers.as_deref();
+        self.trailer_bytes = fields.map_or(0, |it| size_of::<Fields>() + it.memory_bytes());
+        self.request_trailers = trailers;
+    }
+
+    /// They go to a handler, with the content; or to nobody.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        self.trailer_bytes = 0;
+        self.request_trailers.take()
+    }
+
     /// What the app is to get next of the request's content.
     pub(crate) fn next_offer(&mut self, content_left: bool) -> Option<Piece> {
         if !self.offer.is_empty() {
@@ -183,6 +202,9 @@ impl Stream {
         }
         if content_left || self.end_offered {
             return None;
+        }
+        if let Some(trailers) = self.request_trailers.take() {
+            return Some(Piece::Trailers(*trailers));
         }
         self.end_offered = true;
         Some(Piece::End)

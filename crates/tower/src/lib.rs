@@ -20,7 +20,8 @@
 //!
 //! **The request.** Method, target and fields as the client sent them, with duplicates, in order.
 //! [`Addresses`], an extension, has the client and both ends of the connection. Malformed requests are
-//! refused before the service is called. Trailers of requests are dropped; `Upgrade` is ignored.
+//! refused before the service is called. Trailers follow the content as a frame of the body; those that
+//! belong into the head are refused (400), so none of them can pass for a field of it. `Upgrade` is ignored.
 //!
 //! **The response.** Status, fields and content as the service gives them. Loadline adds Date and
 //! Server where they are missing, and is responsible for the framing: it checks Content-Length against

@@ -32,7 +32,7 @@ pub(crate) fn spare(mut headers: HeaderMap) {
 /// The request as it was sent; an error if the `http` types cannot hold it, though HTTP allows it.
 pub(crate) fn from_exchange(exchange: &Exchange, port: &Port) -> http::Result<Request<Body>> {
     let from = &exchange.request;
-    let mut request = Request::new(Body::of(&from.body, port));
+    let mut request = Request::new(Body::of(from, port));
     *request.method_mut() = Method::from_bytes(from.method_name())?;
     *request.uri_mut() = Uri::try_from(from.target())?;
     *request.version_mut() = match from.version {

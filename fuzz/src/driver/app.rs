@@ -59,6 +59,7 @@ pub(super) struct Task {
     exchange: Option<Box<Exchange>>,
     asked: bool,
     offered: Vec<u8>,
+    has_trailers: bool,
     content_ended: bool,
     read: Vec<u8>,
     room: usize,
@@ -73,6 +74,7 @@ impl Task {
             content_ended: matches!(exchange.request.body, RequestBody::Empty),
             exchange: Some(exchange),
             asked: false,
+            has_trailers: false,
             offered: Vec::new(),
             read: Vec::new(),
             room: window,
@@ -90,7 +92,10 @@ impl Task {
         match piece {
             Piece::Data(bytes) => self.offered.extend_from_slice(&bytes),
             Piece::End => self.content_ended = true,
-            Piece::Trailers(_) | Piece::Abort => panic!("offered what no request has"),
+            Piece::Trailers(fields) => {
+                assert!(!fields.is_empty() && !std::mem::replace(&mut self.has_trailers, true));
+            }
+            Piece::Abort => panic!("offered what no request has"),
         }
         assert!(self.offered.len() <= window, "more than the window");
     }

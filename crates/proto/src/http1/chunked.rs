@@ -1,9 +1,10 @@
 //! The chunked transfer coding (RFC 9112 section 7.1), decoded as it comes.
 //!
-//! Extensions and trailers are checked and ignored.
+//! Extensions are checked and ignored, and so are trailers, but for those of a request.
 
-use super::trailers::TrailerName;
-use crate::{Fault, Limits};
+use super::trailers::Trailers;
+use crate::ascii::{is_text_byte, is_token_byte};
+use crate::{Fault, Fields, Limits};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -26,23 +27,24 @@ enum State {
 }
 
 /// Decodes one chunked body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
     left: u64,
     line_bytes: usize,
     trailer_bytes: usize,
-    /// Of a request, some of whose fields may not be trailers.
-    trailer_name: Option<TrailerName>,
+    is_of_request: bool,
+    /// Those of a request, once the first has begun.
+    trailers: Option<Box<Trailers>>,
 }
 
 impl ChunkedDecoder {
-    /// For the content of a request: trailers that belong into its head are refused. (Of an answer
-    /// they are ignored like all others.)
+    /// For the content of a request: its trailers are gathered, and those that belong into its head are
+    /// refused. (Of an answer all of them are ignored.)
     #[must_use]
     pub fn of_request() -> Self {
         Self {
-            trailer_name: Some(TrailerName::default()),
+            is_of_request: true,
             ..Self::default()
         }
     }
@@ -52,8 +54,7 @@ impl ChunkedDecoder {
     ///
     /// # Errors
     /// 400 for anything that is not in the grammar or beyond 64 bits, and for trailers that a request
-    /// may not have; 431 for size lines or trailers
-    /// beyond the limits.
+    /// may not have; 431 for size lines or trailers beyond the limits.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -87,6 +88,17 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
+    /// The trailers of a request, behind its last chunk; `None`: there are none.
+    pub(crate) fn take_trailers(&mut self) -> Option<Box<Fields>> {
+        let trailers = self.trailers.take()?;
+        Some(Box::new(trailers.into_fields()))
+    }
+
+    /// Memory that it holds beside itself.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.trailers.as_ref().map_or(0, |it| it.memory_bytes())
+    }
+
     /// Whether a chunk-size line or the trailer section has begun and not ended.
     pub(crate) fn is_in_line(&self) -> bool {
         !matches!(
@@ -105,7 +117,7 @@ impl ChunkedDecoder {
             (State::Size, b' ' | b'\t') | (State::SizeBlank, b' ' | b'\t') => State::SizeBlank,
             (State::Size | State::SizeBlank, b';') => State::Extension,
             (State::Size | State::Extension, b'\r') => State::SizeLf,
-            (State::Extension, _) if is_text(byte) => State::Extension,
+            (State::Extension, _) if is_text_byte(byte) => State::Extension,
             (State::SizeLf, b'\n') => self.begin_data(),
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => {
@@ -113,25 +125,37 @@ impl ChunkedDecoder {
                 State::SizeStart
             }
             (State::TrailerStart, b'\r') => State::EndLf,
-            (State::TrailerStart | State::TrailerName, _) if crate::ascii::is_token_byte(byte) => {
-                if let Some(name) = &mut self.trailer_name {
-                    name.push(byte);
-                }
+            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => {
+                self.keep_trailer(byte);
                 State::TrailerName
             }
             (State::TrailerName, b':') => {
-                if self.trailer_name.as_mut().is_some_and(TrailerName::end) {
-                    return Err(Fault::bad_request("a trailer that belongs into the head"));
+                if let Some(trailers) = &mut self.trailers {
+                    trailers.end_name(limits)?;
                 }
                 State::TrailerValue
             }
             (State::TrailerValue, b'\r') => State::TrailerLf,
-            (State::TrailerValue, _) if is_text(byte) => State::TrailerValue,
-            (State::TrailerLf, b'\n') => State::TrailerStart,
+            (State::TrailerValue, _) if is_text_byte(byte) => {
+                self.keep_trailer(byte);
+                State::TrailerValue
+            }
+            (State::TrailerLf, b'\n') => {
+                if let Some(trailers) = &mut self.trailers {
+                    trailers.end_line()?;
+                }
+                State::TrailerStart
+            }
             (State::EndLf, b'\n') => State::Done,
             (state, _) => return Err(malformed(state)),
         };
         Ok(())
+    }
+
+    fn keep_trailer(&mut self, byte: u8) {
+        if self.is_of_request {
+            self.trailers.get_or_insert_default().push(byte);
+        }
     }
 
     fn count(&mut self, limits: &Limits) -> Result<(), Fault> {
@@ -172,10 +196,6 @@ impl ChunkedDecoder {
             State::Data
         }
     }
-}
-
-fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= 0x20 && byte != 0x7f)
 }
 
 fn malformed(state: State) -> Fault {

@@ -94,10 +94,11 @@ impl Progress {
         let (used, done) = read?;
         self.used(used, cx);
         if done {
-            self.body = BodyReader::Done;
+            let trailers = self.body.finish();
             let content = std::mem::take(&mut self.collected);
             if let (true, Some(exchange)) = (collecting, &mut self.exchange) {
                 exchange.request.body = RequestBody::Whole(content);
+                exchange.request.trailers = trailers;
             }
         }
         self.note_line(content_bytes, cx.now);
@@ -145,7 +146,7 @@ impl Progress {
             let (now_used, done) = read?;
             used += now_used;
             if done {
-                self.body = BodyReader::Done;
+                stream.keep_trailers(self.body.finish());
             }
         }
         match fresh {

@@ -4,7 +4,7 @@ use super::Http1Session;
 use crate::progress::{BodyReader, Progress, SMALL_CONTENT_BYTES, no_memory_for_content};
 use crate::session_state::State;
 use crate::stream::Awaited;
-use crate::{ClientKey, Context, Exchange, Fault, RequestBody};
+use crate::{ClientKey, Context, Exchange, Fault, Fields, RequestBody};
 
 impl Http1Session {
     /// Memory that the connection holds beside itself, in bytes.
@@ -80,6 +80,8 @@ impl Progress {
             + segments
             + exchanges
             + with_app
+            + stream.trailer_bytes
+            + self.body.held_bytes()
             + self.collected.capacity()
             + self.sending_bytes
             + self.exchange_bytes
@@ -103,6 +105,8 @@ impl Exchange {
             RequestBody::Whole(content) => content.capacity(),
             RequestBody::Empty | RequestBody::Pending { .. } => 0,
         };
-        size_of::<Self>() + content + self.held_bytes()
+        let trailers = self.request.trailers.as_deref();
+        let trailers = trailers.map_or(0, |it| size_of::<Fields>() + it.memory_bytes());
+        size_of::<Self>() + content + trailers + self.held_bytes()
     }
 }

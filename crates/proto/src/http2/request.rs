@@ -3,7 +3,7 @@
 //! The request is written as HTTP/1.1 would send it and goes through the same parser: a target or a field
 //! that is refused there is refused here, and a handler sees no difference.
 
-use crate::ascii::is_token_byte;
+use crate::ascii::{is_text_byte, is_token_byte};
 use crate::http1::{self, HeadFacts};
 use crate::request::{Span, Version};
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
@@ -273,6 +273,9 @@ pub(crate) fn check_trailer(name: &[u8], value: &[u8]) -> Result<(), RequestErro
     }
     check_name(name)?;
     check_value(value)?;
+    if !value.iter().copied().all(is_text_byte) {
+        return Err(Malformed("a control character in the value of a trailer"));
+    }
     match is_of_connection(name) || http1::is_no_trailer(name) {
         true => Err(Malformed("a field that may not be a trailer")),
         false => Ok(()),
@@ -501,6 +504,9 @@ mod tests {
             "",
         ] {
             assert!(check_trailer(name.as_bytes(), b"1").is_err(), "{name}");
+        }
+        for value in ["a\n", "a\0b", " a", "a\x01b", "\x7f"] {
+            assert!(check_trailer(b"checksum", value.as_bytes()).is_err());
         }
     }
 }

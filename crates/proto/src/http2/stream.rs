@@ -69,6 +69,8 @@ pub(crate) struct Stream {
     /// Whose request it is, as a trusted proxy says.
     pub(crate) client: ClientKey,
     pub(crate) hang_up: Option<HangUp>,
+    /// It was reset, and takes no place from other clients: its own has given up too many.
+    pub(crate) is_uncounted: bool,
     pub(crate) task: TaskOptions,
     /// Content of the request that waits, and the windows of an app's task.
     pub(crate) app: AppStream,
@@ -251,6 +253,7 @@ impl Stream {
             .sum::<usize>()
             + self.content_bytes()
             + self.app.offer.capacity()
+            + self.app.trailer_bytes
             + size_of::<Self>()
     }
 }

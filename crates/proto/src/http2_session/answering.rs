@@ -15,6 +15,8 @@ use crate::{Body, Context, Exchange, Fault, HttpDate, Method, Response, Status, 
 
 /// The session's own field.
 pub(super) const SERVER: (&[u8], &[u8]) = (b"server", b"Loadline");
+/// When a client that has reset too much may ask again: it could a moment later, so the least that can be said.
+const RETRY_AFTER_S: &str = "1";
 /// Fields whose values come again on a connection.
 const KEPT: [&[u8]; 12] = [
     b"server",
@@ -60,6 +62,10 @@ impl Http2Session {
         cx.counters.fault(&fault);
         match fault.status.unwrap_or(Status::BAD_REQUEST) {
             Status::SERVICE_UNAVAILABLE => exchange.refuse(1),
+            Status::TOO_MANY_REQUESTS => {
+                exchange.response.error(Status::TOO_MANY_REQUESTS);
+                exchange.response.field("Retry-After", RETRY_AFTER_S);
+            }
             status => exchange.response.error(status),
         }
         self.begin_answer(exchange, cx);
@@ -94,6 +100,7 @@ impl Http2Session {
             // Nobody reads what has come of the request.
             self.credit += std::mem::take(&mut stream.app.offered_bytes) as u32; // within a window
             cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+            drop(stream.app.take_trailers());
         }
         if is_empty {
             let task = matches!(body, Body::Stream { .. }).then_some(id);

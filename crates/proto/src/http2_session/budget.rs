@@ -6,9 +6,9 @@ use loadline_base::Millis;
 use crate::ClientKey;
 
 /// So many at once, and never more: a browser that leaves a page resets all of its streams.
-const AT_ONCE: u64 = 500;
-/// So many a second later on.
-const PER_S: u64 = 50;
+const AT_ONCE: u32 = 500;
+/// All of them come back in so many seconds: 50 each second.
+const BACK_S: u64 = 10;
 /// Bytes beyond those that useful ones allow for: 60,000 pings, or 170,000 frames of one byte of content.
 const OVERHEAD_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that each useful one allows for. The smallest message of gRPC has five, in a frame of 14.
@@ -18,21 +18,76 @@ const OVERHEAD_BYTES_PER_S: u64 = 1000;
 /// Clients of a proxy's connection that have spent something and do not have it back: as many as there are
 /// streams by default. Who has cancelled one request has it back after 20 ms.
 const CLIENTS_MAX: usize = 128;
+/// All clients of a proxy's connection together may do what so many may. Ten: an attacker that has many
+/// addresses gets no further than this, and proxies do not cancel thousands of requests at once.
+const TOGETHER: u32 = 10;
 
-/// Counts down, and comes back with time and with what is of use.
+/// Resets and the like that are still allowed: it counts down, and comes back with time and with requests
+/// that are answered.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    left: u32,
+    most: u32,
+    /// Until when time was counted.
+    at: Millis,
+}
+
+impl Allowance {
+    /// Of so many clients.
+    fn new(clients: u32, now: Millis) -> Self {
+        let most = clients * AT_ONCE;
+        Self {
+            left: most,
+            most,
+            at: now,
+        }
+    }
+
+    /// One more; `false`: that was too much.
+    fn spend(&mut self, now: Millis) -> bool {
+        let is_enough = self.has_some(now);
+        self.left = self.left.saturating_sub(1);
+        is_enough
+    }
+
+    /// A request was answered: a proxy that has some cancelled asks for many more.
+    fn earn(&mut self) {
+        self.left = (self.left + 1).min(self.most);
+    }
+
+    fn has_some(&mut self, now: Millis) -> bool {
+        self.come_back(now);
+        self.left > 0
+    }
+
+    fn is_whole(&mut self, now: Millis) -> bool {
+        self.come_back(now);
+        self.left == self.most
+    }
+
+    fn come_back(&mut self, now: Millis) {
+        let more = now.since(self.at) * u64::from(self.most) / (BACK_S * 1000);
+        if more > 0 {
+            let more = u32::try_from(more).unwrap_or(self.most);
+            self.left = self.left.saturating_add(more).min(self.most);
+            self.at = now;
+        }
+    }
+}
+
+/// What a connection may do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    left: u64,
-    /// Bytes that were received beyond those that useful ones allow for.
+    resets: Allowance,
+    /// Bytes that were received beyond those that useful ones allow for, and until when time was counted.
     overhead_bytes: u64,
-    /// Until when time was counted.
     at: Millis,
 }
 
 impl Budget {
     pub(super) fn new(now: Millis) -> Self {
         Self {
-            left: AT_ONCE,
+            resets: Allowance::new(1, now),
             overhead_bytes: 0,
             at: now,
         }
@@ -42,7 +97,9 @@ impl Budget {
     pub(super) fn receive(&mut self, bytes: usize, now: Millis) -> bool {
         self.overhead_bytes += bytes as u64;
         if self.overhead_bytes > OVERHEAD_BYTES_MAX {
-            self.come_back(now);
+            let bytes = now.since(self.at) * OVERHEAD_BYTES_PER_S / 1000;
+            self.overhead_bytes = self.overhead_bytes.saturating_sub(bytes);
+            self.at = now;
         }
         self.overhead_bytes <= OVERHEAD_BYTES_MAX
     }
@@ -53,81 +110,92 @@ impl Budget {
         self.overhead_bytes = self.overhead_bytes.saturating_sub(allowed);
     }
 
-    /// A request was answered: a proxy that has some cancelled asks for many more.
+    /// A request was answered.
     pub(super) fn earn(&mut self) {
-        self.left = (self.left + 1).min(AT_ONCE);
-    }
-
-    fn come_back(&mut self, now: Millis) {
-        let ms = now.since(self.at);
-        let more = ms * PER_S / 1000;
-        if more > 0 {
-            self.left = (self.left + more).min(AT_ONCE);
-            let bytes = ms * OVERHEAD_BYTES_PER_S / 1000;
-            self.overhead_bytes = self.overhead_bytes.saturating_sub(bytes);
-            self.at = now;
-        }
+        self.resets.earn();
     }
 
     /// One more; `false`: that was too much.
     pub(super) fn spend(&mut self, now: Millis) -> bool {
-        self.come_back(now);
-        let is_enough = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        is_enough
+        self.resets.spend(now)
     }
 }
 
-/// Behind a trusted proxy: the budgets of its clients, as far as they have spent of them.
+/// Behind a trusted proxy: what its clients may do, each of them and all together. Empty until one has reset
+/// something, so that other connections do not hold it.
 #[derive(Debug, Default)]
-pub(super) struct ClientBudgets(Vec<(ClientKey, Budget)>);
+pub(super) struct ClientBudgets(Option<Box<Clients>>);
+
+#[derive(Debug)]
+struct Clients {
+    together: Allowance,
+    /// Those that have spent something.
+    each: Vec<(ClientKey, Allowance)>,
+}
 
 impl ClientBudgets {
-    /// One more of this client; `false`: it has no budget of its own, and the connection's counts.
-    pub(super) fn spend(&mut self, client: ClientKey, now: Millis) -> bool {
-        if client.is_nobody() {
-            return false;
-        }
-        if let Some(budget) = self.of(client) {
-            budget.spend(now);
-            return true;
-        }
-        self.0.retain_mut(|(_, budget)| {
-            budget.come_back(now);
-            budget.left < AT_ONCE
+    /// One more of this client. One whom the proxy does not name has no allowance of its own.
+    pub(super) fn spend(&mut self, client: ClientKey, now: Millis) {
+        let clients = self.0.get_or_insert_with(|| {
+            Box::new(Clients {
+                together: Allowance::new(TOGETHER, now),
+                each: Vec::new(),
+            })
         });
-        if self.0.len() == CLIENTS_MAX {
-            return false;
+        clients.together.spend(now);
+        if !client.is_nobody() {
+            clients.find_or_add(client, now).spend(now);
         }
-        let mut budget = Budget::new(now);
-        budget.spend(now);
-        self.0.push((client, budget));
-        true
     }
 
     /// A request of this client was answered.
     pub(super) fn earn(&mut self, client: ClientKey) {
-        if let Some(budget) = self.of(client) {
-            budget.earn();
+        if let Some(clients) = &mut self.0 {
+            clients.together.earn();
+            if let Some(allowance) = clients.find(client) {
+                allowance.earn();
+            }
         }
     }
 
     /// Whether this client may ask.
     pub(super) fn allows(&mut self, client: ClientKey, now: Millis) -> bool {
-        self.of(client).is_none_or(|budget| {
-            budget.come_back(now);
-            budget.left > 0
-        })
-    }
-
-    fn of(&mut self, client: ClientKey) -> Option<&mut Budget> {
-        let mut budgets = self.0.iter_mut();
-        let found = budgets.find(|(of, _)| *of == client);
-        found.map(|(_, budget)| budget)
+        let Some(clients) = &mut self.0 else {
+            return true;
+        };
+        let has_some = |it: &mut Allowance| it.has_some(now);
+        has_some(&mut clients.together) && clients.find(client).is_none_or(has_some)
     }
 
     pub(super) fn held_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(ClientKey, Budget)>()
+        self.0.as_ref().map_or(0, |clients| {
+            size_of::<Clients>() + clients.each.capacity() * size_of::<(ClientKey, Allowance)>()
+        })
+    }
+}
+
+impl Clients {
+    fn find(&mut self, client: ClientKey) -> Option<&mut Allowance> {
+        let mut each = self.each.iter_mut();
+        let found = each.find(|(of, _)| *of == client);
+        found.map(|(_, allowance)| allowance)
+    }
+
+    /// If there is no room, the one with most left is forgotten: it has spent least.
+    fn find_or_add(&mut self, client: ClientKey, now: Millis) -> &mut Allowance {
+        let place = self.each.iter().position(|(of, _)| *of == client);
+        let place = place.unwrap_or_else(|| {
+            self.each.retain_mut(|(_, it)| !it.is_whole(now));
+            if self.each.len() == CLIENTS_MAX {
+                let most = self.each.iter().enumerate();
+                let most = most.max_by_key(|(_, (_, it))| it.left);
+                let place = most.map_or(0, |(place, _)| place);
+                self.each.swap_remove(place);
+            }
+            self.each.push((client, Allowance::new(1, now)));
+            self.each.len() - 1
+        });
+        &mut self.each[place].1
     }
 }
 
@@ -167,29 +235,60 @@ mod tests {
         let mut budgets = ClientBudgets::default();
         for _ in 0..AT_ONCE {
             assert!(budgets.allows(one, now));
-            assert!(budgets.spend(one, now));
+            budgets.spend(one, now);
         }
         assert!(!budgets.allows(one, now));
         assert!(budgets.allows(other, now));
         budgets.earn(one);
         assert!(budgets.allows(one, now));
-        assert!(budgets.spend(one, now));
+        budgets.spend(one, now);
         assert!(!budgets.allows(one, Millis(1_010)));
         assert!(budgets.allows(one, Millis(1_020)), "one in 20 ms");
-        let nobody = ClientKey::NOBODY;
-        assert!(!budgets.spend(nobody, now) && budgets.allows(nobody, now));
     }
 
     #[test]
-    fn so_many_clients_have_a_budget_at_one_time() {
+    fn all_clients_of_a_proxy_together_have_a_budget() {
+        let now = Millis(1_000);
+        for is_named in [true, false] {
+            let client = |number: u32| match is_named {
+                true => ClientKey::from_number(u64::from(1 + number)),
+                false => ClientKey::NOBODY,
+            };
+            let mut budgets = ClientBudgets::default();
+            assert_eq!(budgets.held_bytes(), 0);
+            for number in 0..TOGETHER * AT_ONCE {
+                assert!(budgets.allows(client(number), now), "{number}");
+                budgets.spend(client(number), now);
+            }
+            let another = client(1_000_000);
+            assert!(!budgets.allows(another, now));
+            budgets.earn(another);
+            assert!(budgets.allows(another, now));
+            budgets.spend(another, now);
+            assert!(!budgets.allows(another, Millis(1_001)));
+            assert!(budgets.allows(another, Millis(1_002)), "one in 2 ms");
+            assert!(budgets.held_bytes() < 8 << 10);
+        }
+    }
+
+    /// Before, the next client's resets counted for the connection, and ended it.
+    #[test]
+    fn who_has_spent_least_makes_room() {
         let (now, later) = (Millis(1_000), Millis(1_020));
         let client = |number: usize| ClientKey::from_number(number as u64);
         let mut budgets = ClientBudgets::default();
-        assert!((1..=CLIENTS_MAX).all(|number| budgets.spend(client(number), now)));
-        assert!(!budgets.spend(client(CLIENTS_MAX + 1), now));
-        assert!(budgets.spend(client(1), now), "it has one");
-        assert!(budgets.spend(client(CLIENTS_MAX + 1), later));
-        assert_eq!(budgets.0.len(), 2, "the others have all of it back");
+        (0..AT_ONCE).for_each(|_| budgets.spend(client(1), now));
+        for number in 2..=2 * CLIENTS_MAX {
+            budgets.spend(client(number), now);
+            budgets.spend(client(number), now);
+        }
+        let count = |budgets: &ClientBudgets| budgets.0.as_ref().map(|it| it.each.len());
+        assert_eq!(count(&budgets), Some(CLIENTS_MAX));
+        assert!(!budgets.allows(client(1), now), "it has spent most");
+        let mut budgets = ClientBudgets::default();
+        (1..=CLIENTS_MAX).for_each(|number| budgets.spend(client(number), now));
+        budgets.spend(client(CLIENTS_MAX + 1), later);
+        assert_eq!(count(&budgets), Some(1), "the others have all of it back");
     }
 
     #[test]

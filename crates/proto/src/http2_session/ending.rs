@@ -2,7 +2,7 @@
 
 use loadline_base::Segment;
 
-use super::{Http2Session, RESET_KEPT, Stage, abandon};
+use super::{Http2Session, RESET_KEPT_MIN, Stage, abandon};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::{CloseReason, Context, Fault, Http2Count, StreamId};
@@ -45,7 +45,9 @@ impl Http2Session {
             ErrorCode::RefusedStream => Http2Count::RefusedStreams,
             _ => Http2Count::ServerResets,
         });
-        if self.recently_reset.len() == RESET_KEPT {
+        // A client has so many streams that it does not know to be reset, and its requests follow each other.
+        let kept_max = RESET_KEPT_MIN.max(self.config.limits.streams_max as usize);
+        if self.recently_reset.len() >= kept_max {
             self.recently_reset.pop_front();
         }
         self.recently_reset.push_back(id);
@@ -63,6 +65,7 @@ impl Http2Session {
                 abandon(stream);
                 stream.content.clear();
                 stream.phase = Phase::Reset;
+                self.count_abandoned(id);
             }
             Phase::Reset => {}
             phase => {

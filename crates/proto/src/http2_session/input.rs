@@ -10,10 +10,10 @@ use crate::http1::Framing;
 use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags, unwrapped};
 use crate::http2::priority::Priority;
 use crate::http2::request::{CameOver, RequestError, check_trailer};
-use crate::http2::state::{Effect, Received};
+use crate::http2::state::{Effect, Received, State};
 use crate::http2::stream::{Phase, Stream};
 use crate::{
-    ClientKey, Context, Exchange, Fault, FieldName, Http2Count, Request, RequestBody, Status,
+    ClientKey, Context, Exchange, Fault, FieldName, Fields, Http2Count, Request, RequestBody,
     StreamId,
 };
 
@@ -203,76 +203,21 @@ impl Http2Session {
         let Some(received) = Received::of(head) else {
             return Ok(true);
         };
-        match self.stream_state(id).receive(received).effect {
+        let state = self.stream_state(id);
+        match state.receive(received).effect {
             Effect::Enter(_) => Ok(true),
             Effect::Ignored => Ok(false),
+            // A proxy may have sent it before it could know of a reset; nothing was done for it.
+            Effect::StreamError(code) if state == State::Closed && self.peer_is_trusted() => {
+                self.reset(id, code, cx);
+                Ok(false)
+            }
             Effect::StreamError(code) => self.refuse_stream(id, code, cx).map(|()| false),
             Effect::ConnectionError(code) => Err(Failure(
                 code,
                 "a frame for a stream that is not begun, or has ended",
             )),
         }
-    }
-
-    /// Something that costs the server more than the client.
-    pub(super) fn spend(&mut self, cx: &Context<'_>) -> Parsed {
-        if self.budget.spend(cx.now) {
-            return Ok(());
-        }
-        self.count_end(Http2Count::Floods, cx);
-        Err(Failure(
-            ErrorCode::EnhanceYourCalm,
-            "too many resets, settings, priorities or empty frames",
-        ))
-    }
-
-    /// The same for a stream. Behind a trusted proxy it counts for the client whose request that is: no more of
-    /// its requests are begun then, and those of others go on.
-    fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
-        let stream = self.streams.get(id);
-        let client = stream.map_or(ClientKey::NOBODY, |stream| stream.client);
-        match self.client_budgets.spend(client, cx.now) {
-            true => Ok(()),
-            false => self.spend(cx),
-        }
-    }
-
-    /// The client wants no more of a stream. Behind a complete response that wastes no work.
-    fn reset_by_client(&mut self, id: StreamId, cx: &mut Context<'_>) -> Parsed {
-        let phase = self.streams.get(id).map(|stream| stream.phase);
-        if phase != Some(Phase::Discarding) {
-            self.spend_for(id, cx)?;
-        }
-        self.end_stream(id, cx);
-        Ok(())
-    }
-
-    /// More bytes that bring nobody anything than are allowed.
-    #[cold]
-    pub(super) fn fail_of_flood(&mut self, cx: &mut Context<'_>) {
-        self.count_end(Http2Count::Floods, cx);
-        let text = "too many frames that are hardly more than their heads";
-        self.fail(ErrorCode::EnhanceYourCalm, text, cx);
-    }
-
-    /// The connection ends for what its client has done. It counts once: frames are read until the client has
-    /// taken its GOAWAY.
-    fn count_end(&self, what: Http2Count, cx: &Context<'_>) {
-        if self.stage < Stage::Ending {
-            cx.counters.http2(what);
-        }
-    }
-
-    /// A stream error of the client's.
-    pub(super) fn refuse_stream(
-        &mut self,
-        id: StreamId,
-        code: ErrorCode,
-        cx: &mut Context<'_>,
-    ) -> Parsed {
-        self.spend_for(id, cx)?;
-        self.reset(id, code, cx);
-        Ok(())
     }
 
     /// Section 6.1. All of the payload counts for the windows.
@@ -397,7 +342,7 @@ impl Http2Session {
             cx.pool.give_exchange(exchange);
             return Ok(()); // beyond the last stream of GOAWAY: the client tries it elsewhere
         }
-        if self.streams.len() >= limits.streams_max as usize {
+        if !self.has_room() {
             cx.pool.give_exchange(exchange);
             if self.peer_is_trusted() {
                 // It keeps to the limit; but streams that one of its clients has reset may still count.
@@ -463,11 +408,8 @@ impl Http2Session {
         if self.peer_is_trusted() {
             stream.client = ClientKey::of_request(&exchange);
         }
-        if !self.client_budgets.allows(stream.client, cx.now) {
+        if let Some(fault) = self.flood_of(stream.client, cx) {
             self.streams.push(stream);
-            cx.counters.http2(Http2Count::Floods);
-            let text = "a proxy's client with too many resets";
-            let fault = Fault::limit(Status::TOO_MANY_REQUESTS, text);
             return self.refuse_request(exchange, fault, cx);
         }
         stream.exchange = Some(exchange);
@@ -476,38 +418,24 @@ impl Http2Session {
         Ok(())
     }
 
-    /// Answers a request that is not begun. A head that is too large was decoded all the same; a proxy has
-    /// such heads of all its clients, and which one it was is not known.
-    fn refuse_request(
-        &mut self,
-        exchange: Box<Exchange>,
-        fault: Fault,
-        cx: &mut Context<'_>,
-    ) -> Parsed {
-        let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
-        if is_large {
-            cx.counters.http2(Http2Count::LargeHeads);
-        }
-        self.answer_fault(exchange, fault, cx);
-        match is_large && !self.peer_is_trusted() {
-            true => self.spend(cx),
-            false => Ok(()),
-        }
-    }
-
-    /// Fields behind the content of a request (section 8.1), which are looked at and dropped.
+    /// Fields behind the content of a request (section 8.1): for whoever gets its content.
     fn trailers(&mut self, head: FrameHead, block: &[u8], cx: &mut Context<'_>) -> Parsed {
         let id = StreamId(head.stream);
-        let bytes_max = self.config.limits.trailer_bytes_max;
-        let mut bytes = 0;
-        let mut is_wrong = false;
+        let limits = &self.config.limits;
+        let mut trailers = Fields::default();
+        let (mut bytes, mut count, mut is_wrong) = (0, 0, false);
         let decoded = self
             .decoder
             .decode(block, &mut cx.pool.http2.field, |name, value| {
                 bytes += name.len() + value.len();
-                is_wrong = is_wrong || bytes <= bytes_max && check_trailer(name, value).is_err();
+                count += 1;
+                if !is_wrong && bytes <= limits.trailer_bytes_max && count <= limits.fields_max {
+                    is_wrong =
+                        check_trailer(name, value).is_err() || !trailers.try_add(name, value);
+                }
             });
         decoded.map_err(|error| self.undecodable(error, cx))?;
+        let is_large = bytes > limits.trailer_bytes_max || count > limits.fields_max;
         if !self.is_taken(head, cx)? {
             return Ok(());
         }
@@ -515,7 +443,7 @@ impl Http2Session {
             return Ok(()); // those that take trailers are there
         };
         let is_early = stream.announced_left.is_some_and(|left| left > 0);
-        let code = match bytes > bytes_max {
+        let code = match is_large {
             _ if is_wrong || is_early => Some(ErrorCode::Protocol),
             true => Some(ErrorCode::EnhanceYourCalm),
             false => None,
@@ -524,6 +452,10 @@ impl Http2Session {
             return self.refuse_stream(id, code, cx);
         }
         stream.has_all = true;
+        let is_awaited = !matches!(stream.phase, Phase::Answering | Phase::Discarding);
+        if is_awaited && !trailers.is_empty() {
+            stream.app.keep_trailers(Some(Box::new(trailers)));
+        }
         self.content(id, &[], cx);
         Ok(())
     }

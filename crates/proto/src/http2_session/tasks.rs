@@ -173,6 +173,7 @@ impl Http2Session {
                 let content = std::mem::take(&mut stream.app.offer);
                 if let Some(exchange) = &mut stream.exchange {
                     exchange.request.body = RequestBody::Whole(content.to_vec());
+                    exchange.request.trailers = stream.app.take_trailers();
                 }
                 cx.pool.buffers.give(content);
                 stream.await_turn(Phase::Run, cx.now);

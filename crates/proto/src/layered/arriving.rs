@@ -8,8 +8,12 @@ use crate::{Action, FIRST_REQUEST_GRACE_MS, Layer, Session};
 /// What is on its way, as far as is known.
 #[derive(Debug, Default)]
 pub(super) struct Arriving {
-    /// Since when the rest of a record is awaited.
-    record_since: Option<Millis>,
+    /// The rest of a record is awaited.
+    is_partial: bool,
+    /// Since when; in a drain since the first one behind a request.
+    since: Option<Millis>,
+    /// Bytes for the session that have come since.
+    bytes: u64,
     /// When the layer was open; `None` once a request has come, or the time for it in a drain is up.
     open_since: Option<Millis>,
     is_draining: bool,
@@ -23,14 +27,23 @@ impl Arriving {
     /// The handshake is done.
     pub(super) fn opened(&mut self, now: Millis) {
         self.open_since = Some(now);
-        self.record_since = None; // it was of the handshake
+        self.begin(None); // what has come was of the handshake
+        self.is_partial = false;
     }
 
-    /// The layer has understood what was received, but for a part of a record perhaps. In a drain only a
-    /// request begins the time for a record anew: pings with half a record behind each would hold it.
-    pub(super) fn received(&mut self, is_partial: bool, has_plain: bool, now: Millis) {
-        let since = self.record_since.filter(|_| self.is_draining || !has_plain);
-        self.record_since = is_partial.then(|| since.unwrap_or(now));
+    /// The layer has understood what was received, so many bytes of it for the session, but for a part of a
+    /// record perhaps. In a drain only a request begins the time for a record anew: pings would hold it, in
+    /// whatever pieces they come. The bytes of a large head buy time, as they do elsewhere.
+    pub(super) fn received(&mut self, is_partial: bool, plain_bytes: usize, now: Millis) {
+        let is_over = plain_bytes > 0 || !is_partial;
+        if is_over && !self.is_draining {
+            self.begin(None);
+        }
+        match self.since {
+            Some(_) => self.bytes += plain_bytes as u64,
+            None => self.begin(is_partial.then_some(now)),
+        }
+        self.is_partial = is_partial;
     }
 
     /// A request has come.
@@ -42,8 +55,13 @@ impl Arriving {
     /// The session has nothing to do. What has come behind a request has its time from then on.
     fn rested(&mut self, now: Millis) {
         if std::mem::take(&mut self.is_serving) {
-            self.record_since = self.record_since.map(|_| now);
+            self.begin(self.is_partial.then_some(now));
         }
+    }
+
+    /// The time for a record begins.
+    fn begin(&mut self, since: Option<Millis>) {
+        (self.since, self.bytes) = (since, 0);
     }
 
     pub(super) fn draining(&mut self) {
@@ -59,7 +77,7 @@ impl Arriving {
 
     /// Since when the rest of a record is awaited.
     pub(super) fn record_since(&self) -> Option<Millis> {
-        self.record_since
+        self.since.filter(|_| self.is_partial)
     }
 
     /// In a drain: until when the first request may come.
@@ -124,7 +142,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
 
     fn record_deadline(&self) -> Option<Millis> {
         let since = self.record_awaited_since()?;
-        let bytes = self.layer.partial_bytes() as u64;
+        let bytes = self.arriving.bytes + self.layer.partial_bytes() as u64;
         Some(self.config.limits.head_pace.deadline(since, bytes))
     }
 }

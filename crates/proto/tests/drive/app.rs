@@ -1,7 +1,7 @@
 //! The task of an app, moved by the test: what it was given, and what it says.
 
 use loadline_base::{Buffer, Millis};
-use loadline_proto::{Body, Context, Exchange, Piece, RequestBody, StreamId};
+use loadline_proto::{Body, Context, Exchange, Fields, Piece, RequestBody, StreamId};
 
 use super::{Driver, Event};
 
@@ -14,6 +14,8 @@ pub struct App {
     pub content: Vec<u8>,
     /// How much of that it has consumed.
     pub consumed: usize,
+    /// The fields behind it.
+    pub trailers: Option<Fields>,
     /// All content was offered.
     pub has_end: bool,
     /// Bytes that it may produce.
@@ -24,14 +26,18 @@ impl App {
     pub(super) fn offered(&mut self, piece: Piece) {
         match piece {
             Piece::Data(bytes) => {
-                assert!(!bytes.is_empty() && !self.has_end);
+                assert!(!bytes.is_empty() && !self.has_end && self.trailers.is_none());
                 self.content.extend_from_slice(&bytes);
             }
             Piece::End => {
                 assert!(!self.has_end, "the end twice");
                 self.has_end = true;
             }
-            Piece::Trailers(_) | Piece::Abort => panic!("not offered"),
+            Piece::Trailers(fields) => {
+                assert!(!fields.is_empty() && !self.has_end);
+                assert!(self.trailers.replace(fields).is_none(), "trailers twice");
+            }
+            Piece::Abort => panic!("not offered"),
         }
     }
 }

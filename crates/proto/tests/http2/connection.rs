@@ -26,6 +26,7 @@ pub struct Frame {
 pub struct App {
     pub exchange: Option<Box<Exchange>>,
     pub content: Vec<u8>,
+    pub trailers: Option<Fields>,
     pub has_end: bool,
     pub room: usize,
 }
@@ -96,6 +97,9 @@ pub fn echo(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
             let mut body = format!("{} {target} ", exchange.request.method.as_str()).into_bytes();
             if let RequestBody::Whole(content) = &exchange.request.body {
                 body.extend_from_slice(content);
+            }
+            if let Some(trailers) = &exchange.request.trailers {
+                body.extend_from_slice(trailers.http1_lines());
             }
             body
         }
@@ -500,6 +504,7 @@ impl Connection {
                     assert!(!app.has_end, "the end twice");
                     match piece {
                         Piece::Data(bytes) => app.content.extend_from_slice(&bytes),
+                        Piece::Trailers(fields) => app.trailers = Some(fields),
                         Piece::End => app.has_end = true,
                         other => panic!("{other:?}"),
                     }

@@ -6,6 +6,7 @@ mod connection;
 mod faults;
 mod floods;
 mod kept;
+mod proxy_floods;
 mod requests;
 mod shutdown;
 mod states;

@@ -1,9 +1,11 @@
 //! Requests and responses.
 
-use loadline_proto::http2::frame::{Kind, PREFACE, flags, frame, number};
-use loadline_proto::{Body, Limits, Security, Session, Then};
+use loadline_proto::http2::frame::{ErrorCode, Kind, PREFACE, flags, frame, number};
+use loadline_proto::{Body, Fields, Limits, Piece, Security, Session, Then};
 
 use crate::connection::{Connection, Frame};
+
+const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
 
 #[test]
 fn a_request_has_its_response() {
@@ -166,13 +168,85 @@ fn trailers_end_the_content_of_a_request() {
     connection
         .post(1, "/p", &[])
         .frame(Kind::Data, 0, 1, b"content");
-    let block = connection.block(&[("checksum", "1")]);
-    let flags_ = flags::END_HEADERS | flags::END_STREAM;
-    connection.frame(Kind::Headers, flags_, 1, &block);
+    let block = connection.block(&[("checksum", "1"), ("x-empty", ""), ("checksum", "2")]);
+    connection.frame(Kind::Headers, WHOLE, 1, &block);
     assert_eq!(
         Connection::content(&connection.take(), 1).0,
-        b"POST /p content"
+        b"POST /p contentchecksum: 1\r\nx-empty: \r\nchecksum: 2\r\n"
     );
+}
+
+/// What they come to, and what the stream is reset for otherwise.
+fn with_trailers(trailers: &[(&str, &str)]) -> Result<usize, ErrorCode> {
+    let mut connection = Connection::new();
+    connection.post(1, "/task", &[]);
+    let block = connection.block(trailers);
+    connection.frame(Kind::Headers, WHOLE, 1, &block);
+    let errors = Connection::errors(&connection.take());
+    let app = &connection.apps[&1];
+    assert_eq!(app.has_end, errors.is_empty());
+    match errors[..] {
+        [] => Ok(app.trailers.as_ref().map_or(0, Fields::len)),
+        [(1, code)] if code == ErrorCode::Protocol as u32 => Err(ErrorCode::Protocol),
+        [(1, code)] if code == ErrorCode::EnhanceYourCalm as u32 => Err(ErrorCode::EnhanceYourCalm),
+        _ => panic!("{errors:?}"),
+    }
+}
+
+#[test]
+fn trailers_have_limits_and_may_not_be_fields_of_the_head() {
+    assert_eq!(with_trailers(&[]), Ok(0));
+    assert_eq!(with_trailers(&[("checksum", "1"); 100]), Ok(100));
+    let too_large = Err(ErrorCode::EnhanceYourCalm);
+    assert_eq!(with_trailers(&[("checksum", "1"); 101]), too_large);
+    let long = "x".repeat(8_000);
+    assert_eq!(with_trailers(&[("checksum", &long)]), Ok(1));
+    assert_eq!(with_trailers(&[("checksum", &long); 2]), too_large);
+    for (name, value) in [
+        ("host", "h"),
+        ("content-length", "0"),
+        ("authorization", "x"),
+        ("x-forwarded-proto", "https"),
+        (":path", "/"),
+        ("checksum", "a\u{1}b"),
+    ] {
+        let trailers = [("checksum", "1"), (name, value)];
+        assert_eq!(with_trailers(&trailers), Err(ErrorCode::Protocol), "{name}");
+    }
+}
+
+/// They were dropped.
+#[test]
+fn an_app_gets_trailers_behind_the_content() {
+    for fields in [&[][..], &[("content-length", "7")]] {
+        let mut connection = Connection::new();
+        connection.post(1, "/task", fields);
+        connection.frame(Kind::Data, 0, 1, b"content");
+        let before = connection.session().held_bytes();
+        let sum = "7".repeat(6_000); // more than the dynamic table holds
+        let block = connection.block(&[("x-sum", &sum)]);
+        connection.frame(Kind::Headers, WHOLE, 1, &block);
+        let held = connection.session().held_bytes();
+        assert!(held > before + 5_000, "{held} and {before}");
+        let app = &connection.apps[&1];
+        assert_eq!((&app.content[..], app.has_end), (&b"content"[..], true));
+        let trailers = app.trailers.as_ref().unwrap();
+        assert_eq!(trailers.get("X-Sum"), Some(sum.as_bytes()));
+        connection.answer(1, Some(0)).produce(1, Piece::End);
+        assert!(connection.session().is_idle());
+    }
+}
+
+/// Of a request that is answered already they are looked at, and dropped.
+#[test]
+fn trailers_that_nobody_awaits_are_dropped() {
+    let mut connection = Connection::new();
+    connection.post(1, "/deaf", &[]);
+    assert!(Connection::content(&connection.take(), 1).1);
+    let block = connection.block(&[("x-sum", "7")]);
+    connection.frame(Kind::Headers, WHOLE, 1, &block);
+    assert_eq!(Connection::errors(&connection.take()), []);
+    assert!(connection.session().is_idle());
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn content_is_framed_by_its_head() {
             "Transfer-Encoding: chunked\r\n\r\na\r\n0123456789\r\n0\r\n\r\n",
             Some("0123456789"),
         ),
-        // Extensions and trailers are read and ignored.
+        // Extensions are read and ignored; trailers are no content.
         (
             "Transfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0;c\r\n\r\n",
             Some("hello"),

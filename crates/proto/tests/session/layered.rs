@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-use loadline_base::{ContentVersion, OpenFile};
+use loadline_base::{ContentVersion, Millis, OpenFile};
 use loadline_proto::http2::frame::{HEAD_BYTES, Kind, flags, frame};
 use loadline_proto::{
     Body, CloseReason, Context, Exchange, FIRST_REQUEST_GRACE_MS, Http1Session, Http2Session,
@@ -446,6 +446,44 @@ fn pings_that_are_cut_into_records_hold_no_drain() {
     assert!(!driver.is_lingering() && !driver.is_closed());
     driver.pass(grace_ms / 2 + 100);
     assert_eq!(driver.closes(CloseReason::Slow), 1);
+}
+
+/// Each in a write of its own, so that for a moment no part of a record is there.
+#[test]
+fn pings_in_several_writes_hold_no_drain() {
+    let grace_ms = Limits::default().head_pace.grace_ms;
+    let ping = records(&frame(Kind::Ping, 0, 0, &[0; 8]));
+    let (half, rest) = ping.split_at(2);
+    let mut driver = http2_driver();
+    let (mut client, opening) = Http2Bytes::begin();
+    let request = client.request(1, ("GET", "/"), &[], true);
+    driver.feed(&[hello(), records(&opening), records(&request)].concat());
+    driver.feed(half).draining().pass(grace_ms / 2);
+    driver.reading = Some(false);
+    driver.feed(half).receive_anyway(rest);
+    assert!(!driver.is_lingering() && !driver.is_closed());
+    driver.pass(grace_ms / 2 + 100);
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+}
+
+/// The bytes of one record bought time for that record alone.
+#[test]
+fn a_large_head_in_several_records_has_the_time_of_a_head_in_a_drain() {
+    let (mut client, opening) = Http2Bytes::begin();
+    let first = client.request(1, ("GET", "/"), &[], true);
+    let large = "x".repeat(16_000);
+    let head = client.request(3, ("GET", "/"), &[("x-large", &large)], true);
+    let head: Vec<u8> = head.chunks(1_000).flat_map(records).collect();
+    let mut driver = http2_driver();
+    driver.feed(&[hello(), records(&opening), records(&first)].concat());
+    let (begun, rest) = head.split_at(501);
+    driver.feed(begun).draining();
+    for piece in rest.chunks(700) {
+        driver.pass(1_000).feed(piece);
+    }
+    assert!(driver.now.since(Millis(1_000_000)) > 15_000);
+    assert_eq!(driver.seen.len(), 2);
+    assert!(driver.is_lingering());
 }
 
 /// Some part of a record is there all the time, which is longer than one may take.

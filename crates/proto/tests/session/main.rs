@@ -23,6 +23,7 @@ mod layered;
 mod malformed_table;
 mod pair;
 mod persistence_table;
+mod request_trailers;
 mod smuggling_table;
 mod started_over;
 mod streaming;

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use loadline_base::{Buffer, Token};
-use loadline_proto::{Body, Courier, Exchange, Gone, Piece, RequestBody, StreamId, Task};
+use loadline_proto::{
+    Body, Courier, Exchange, Fields, Gone, Piece, RequestBody, StreamId, Task,
+};
 
 use crate::fairness::ClientKey;
 use crate::site;
@@ -77,6 +79,8 @@ pub(crate) struct Channel {
 pub(super) struct State {
     pub(super) content: VecDeque<Buffer>,
     pub(super) content_ended: bool,
+    /// Fields behind the content.
+    pub(super) trailers: Option<Box<Fields>>,
     asked: bool,
     pub(super) room: usize,
     /// The answer is complete, or never will be.
@@ -244,6 +248,7 @@ impl Channel {
         let mut state = self.lock();
         state.gone = true;
         state.content.clear();
+        state.trailers = None;
         state.first = None;
         state.more.clear();
         let wakers = [state.reader.take(), state.writer.take()];
@@ -291,6 +296,10 @@ impl Courier for Channel {
             self.report(state, TaskEvent::Consumed(0));
         }
         Poll::Pending
+    }
+
+    fn take_trailers(&self) -> Option<Fields> {
+        self.lock().trailers.take().map(|fields| *fields)
     }
 
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, Gone>> {

@@ -220,7 +220,11 @@ impl TaskHandle {
         match piece {
             Piece::Data(bytes) => state.content.push_back(bytes),
             Piece::End => state.content_ended = true,
-            Piece::Trailers(_) | Piece::Abort => return,
+            Piece::Trailers(fields) => {
+                state.trailers = Some(Box::new(fields));
+                return; // the end is right behind them
+            }
+            Piece::Abort => return,
         }
         let reader = state.reader.take();
         drop(state);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::Buffer;
 use loadline_proto::{
-    Body, Context, Exchange, Handler, Http2, Limits, Outcome, Pace, Port, Protocol, RequestBody,
-    SessionConfig, Task,
+    Body, Context, Exchange, Fields, Handler, Http2, Limits, Outcome, Pace, Port, Protocol,
+    RequestBody, SessionConfig, Task,
 };
 use loadline_server::{
     Config, ConnectionLogging, Control, ListenAddr, ListenerConfig, ServerConfig, ServerHandle,
@@ -74,8 +74,20 @@ impl TestSite {
             body.push(b' ');
             body.extend_from_slice(content);
         }
+        if let Some(trailers) = &exchange.request.trailers {
+            body.extend(trailers_of(trailers));
+        }
         exchange.response.body = Body::Bytes(body);
     }
+}
+
+/// How trailers are said, behind content that is sent back.
+pub fn trailers_of(trailers: &Fields) -> Vec<u8> {
+    let lines = trailers.iter().map(|(name, value)| {
+        let name = name.to_ascii_lowercase();
+        [&b"\n"[..], &name, b"=", value].concat()
+    });
+    lines.collect::<Vec<_>>().concat()
 }
 
 impl Handler for TestSite {

@@ -15,6 +15,7 @@ every_model! {
     cuts_at_every_byte,
     pipelined_requests_are_answered_in_order,
     bodies_of_every_framing,
+    trailers_of_a_request,
     a_body_is_waited_for_with_100_continue,
     content_beyond_the_limit,
     heads_beyond_the_limits,
@@ -317,6 +318,25 @@ pub fn bodies_of_every_framing(model: Model) {
     client.send("POST /index.html HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.answer().status, 405);
     assert_eq!(client.get("/-/echo", "").status, 200);
+}
+
+pub fn trailers_of_a_request(model: Model) {
+    let server = Server::start(model);
+    let mut client = server.connect();
+    for path in ["/-/echo", "/-/echo-blocking", "/-/later/echo"] {
+        for count in [0, 1, 50] {
+            client.send(format!(
+                "POST {path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n"
+            ));
+            let trailers = (0..count).map(|n| format!("X-{n}:  {n} \r\n"));
+            client.send(trailers.collect::<String>() + "\r\n");
+            let expected = (0..count).map(|n| format!("\nx-{n}={n}"));
+            let expected = "hello".to_owned() + &expected.collect::<String>();
+            let answer = client.answer();
+            let body = String::from_utf8_lossy(&answer.body);
+            assert!(body.ends_with(&expected), "{path}: {body}");
+        }
+    }
 }
 
 pub fn a_body_is_waited_for_with_100_continue(model: Model) {

@@ -69,6 +69,7 @@ every_model_over_http2! {
     compression::files_are_compressed_for_those_who_accept_it,
     framing::pipelined_requests_are_answered_in_order,
     framing::bodies_of_every_framing,
+    framing::trailers_of_a_request,
     framing::a_body_is_waited_for_with_100_continue,
     framing::content_beyond_the_limit,
     framing::content_of_a_file_beyond_the_limit,

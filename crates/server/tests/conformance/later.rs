@@ -13,7 +13,7 @@ use loadline_base::Buffer;
 use loadline_proto::{Body, Exchange, Limits, Piece, Port, Task, TaskOptions};
 
 use crate::client::Client;
-use crate::fixture::{Model, Server, eventually, impatient, pattern};
+use crate::fixture::{Model, Server, eventually, impatient, pattern, trailers_of};
 
 every_model! {
     an_answer_of_a_task,
@@ -77,6 +77,9 @@ pub fn task(mut exchange: Box<Exchange>, port: Port, at_work: &Arc<AtomicU64>) -
                     if write(&port, &content).await.is_none() {
                         return;
                     }
+                }
+                if let Some(trailers) = port.take_trailers() {
+                    write(&port, &trailers_of(&trailers)).await;
                 }
                 port.produce(Piece::End);
             }

@@ -58,6 +58,8 @@ struct Stream {
     /// Content that waits for the window, and whether it is all.
     waiting: VecDeque<u8>,
     is_all: bool,
+    /// Fields behind it.
+    sent_trailers: Vec<(Vec<u8>, Vec<u8>)>,
     is_end_sent: bool,
     /// The response, as HTTP/1.
     response: Vec<u8>,
@@ -214,13 +216,20 @@ impl Translated {
             }
             Content::Trailers => match line_len {
                 None => return false,
+                Some(0) => {
+                    self.used += 2;
+                    Content::None
+                }
                 Some(len) => {
                     self.used += len + 2;
-                    if len == 0 {
-                        Content::None
-                    } else {
-                        Content::Trailers
+                    let line = &rest[..len];
+                    let colon = line.iter().position(|byte| *byte == b':').unwrap();
+                    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+                    let field = (name.to_ascii_lowercase(), value.to_vec());
+                    if let Some(mut last) = self.streams.last_entry() {
+                        last.get_mut().sent_trailers.push(field);
                     }
+                    Content::Trailers
                 }
             },
         };
@@ -256,8 +265,24 @@ impl Translated {
                     break;
                 }
                 let piece: Vec<u8> = stream.waiting.drain(..len).collect();
-                let flag = if is_end { flags::END_STREAM } else { 0 };
-                write_frame(Kind::Data, flag, *id, &piece, out);
+                let trailers = match is_end {
+                    true => std::mem::take(&mut stream.sent_trailers),
+                    false => Vec::new(),
+                };
+                let is_last = is_end && trailers.is_empty();
+                let flag = if is_last { flags::END_STREAM } else { 0 };
+                if !piece.is_empty() || is_last {
+                    write_frame(Kind::Data, flag, *id, &piece, out);
+                }
+                if !trailers.is_empty() {
+                    let mut block = Vec::new();
+                    self.encoder.begin(&mut block);
+                    for (name, value) in &trailers {
+                        self.encoder.field(name, value, Indexing::Kept, &mut block);
+                    }
+                    let flag = flags::END_HEADERS | flags::END_STREAM;
+                    write_frame(Kind::Headers, flag, *id, &block, out);
+                }
                 self.window -= len as i64;
                 stream.window -= len as i64;
                 stream.is_end_sent = is_end;

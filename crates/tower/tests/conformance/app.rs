@@ -105,8 +105,12 @@ async fn saw(request: Request) -> String {
     writeln!(said, "local {:?}", addresses.local).unwrap();
     let hint = http_body::Body::size_hint(&body).exact();
     writeln!(said, "length {hint:?}").unwrap();
-    let content = body.collect().await.unwrap().to_bytes();
-    writeln!(said, "content {}", content.escape_ascii()).unwrap();
+    let collected = body.collect().await.unwrap();
+    let trailers = collected.trailers().cloned().unwrap_or_default();
+    writeln!(said, "content {}", collected.to_bytes().escape_ascii()).unwrap();
+    for (name, value) in &trailers {
+        writeln!(said, "trailer {name}: {}", value.as_bytes().escape_ascii()).unwrap();
+    }
     said
 }
 

@@ -29,6 +29,7 @@ macro_rules! some_models_over_http2 {
 // socket buffers, events without chunks), or brings its own connections (TLS, Unix sockets).
 some_models_over_http2! {
     seen::content_in_every_framing,
+    seen::trailers_behind_content,
     seen::content_that_nobody_reads,
     seen::content_beyond_the_apps_limit,
     seen::what_the_http_types_cannot_hold,

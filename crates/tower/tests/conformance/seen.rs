@@ -9,6 +9,7 @@ use crate::model::Model;
 every_model! {
     a_request_as_it_was_sent,
     content_in_every_framing,
+    trailers_behind_content,
     content_that_nobody_reads,
     content_beyond_the_apps_limit,
     what_the_http_types_cannot_hold,
@@ -80,13 +81,45 @@ pub fn content_in_every_framing(model: Model) {
             .send("3\r\nhel\r\n2\r\nlo\r\n")
             .send("0\r\nX-Trailer: 1\r\n\r\n");
         let said = String::from_utf8(client.answer().body).unwrap();
-        assert!(said.ends_with("length None\ncontent hello\n"), "{said}");
+        let end = "length None\ncontent hello\ntrailer x-trailer: 1\n";
+        assert!(said.ends_with(end), "{said}");
     }
     client.send("POST /saw HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n");
     client.send("Expect: 100-continue\r\n\r\n");
     assert_eq!(client.answer().status, 100);
     client.send("ok");
     assert!(client.answer().body.ends_with(b"content ok\n"));
+}
+
+/// Those that belong into the head are refused: an app that merges the two is not deceived.
+pub fn trailers_behind_content(model: Model) {
+    let server = Running::start(model);
+    let chunked = "POST /saw HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut client = server.connect();
+    for content in ["", "5\r\nhello\r\n"] {
+        client.send(format!("{chunked}{content}0\r\n"));
+        client.send("X-Sum: 1\r\nx-opaque: \u{e9}\tx\r\nx-sum:  2 \r\nX-Empty:\r\n\r\n");
+        let said = String::from_utf8(client.answer().body).unwrap();
+        let (_, trailers) = said.split_once("\ntrailer ").unwrap();
+        let mut trailers: Vec<_> = trailers.lines().collect();
+        // A map may keep names in an order of its own; values of one name stay in theirs.
+        trailers.sort_by_key(|line| line.trim_start_matches("trailer ").split(' ').next());
+        let trailers = trailers.join("\n").replace("trailer ", "");
+        let expected = "x-empty: \nx-opaque: \\xc3\\xa9\\tx\nx-sum: 1\nx-sum: 2";
+        assert_eq!(trailers, expected);
+        client.send(format!("{chunked}{content}0\r\n\r\n"));
+        let said = String::from_utf8(client.answer().body).unwrap();
+        assert!(!said.contains("trailer"), "{said}");
+    }
+    for name in ["Content-Length", "Host", "Authorization", "Cookie", "Trailer"] {
+        let mut client = server.connect();
+        client.send(format!("{chunked}5\r\nhello\r\n"));
+        client.send(format!("0\r\n{name}: 1\r\n\r\n"));
+        match client.is_http2 {
+            true => assert!(client.rest().is_empty(), "{name}: reset"),
+            false => assert_eq!(client.answer().status, 400, "{name}"),
+        }
+    }
 }
 
 pub fn content_that_nobody_reads(model: Model) {

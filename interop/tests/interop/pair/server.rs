@@ -221,6 +221,9 @@ impl Server {
                             app.len += bytes.len();
                             app.unsent.extend_from_slice(&bytes);
                         }
+                        Piece::Trailers(fields) => {
+                            assert_eq!(fields.http1_lines(), b"x-end: 1\r\n");
+                        }
                         Piece::End => app.has_end = true,
                         other => panic!("{other:?}"),
                     }

@@ -1,0 +1,149 @@
+//! What costs the server more than the client, and what follows if there is too much of it: resets, faults that
+//! make the server reset, frames without use, requests that were given up while a worker has them.
+//!
+//! On a client's own connection the connection ends. Behind a trusted proxy one client's doings must not end
+//! the requests of others: what can be told apart counts for the client, whose further requests are answered
+//! with 429.
+
+use super::ending::{Failure, Parsed};
+use super::{Http2Session, Stage};
+use crate::http2::frame::ErrorCode;
+use crate::http2::stream::{Phase, Stream};
+use crate::{ClientKey, Context, Exchange, Fault, Http2Count, Status, StreamId};
+
+/// Of a proxy's streams, one client may hold a quarter by requests that it has reset while workers have their
+/// steps: so it needs several clients to leave no place for others.
+const CLIENT_SHARES: usize = 4;
+/// Streams of a connection in all, those that take no place included, in multiples of what it may have.
+const STREAMS_TIMES_MAX: usize = 4;
+
+impl Http2Session {
+    /// Something that costs the server more than the client.
+    pub(super) fn spend(&mut self, cx: &Context<'_>) -> Parsed {
+        if self.budget.spend(cx.now) {
+            return Ok(());
+        }
+        self.count_end(Http2Count::Floods, cx);
+        Err(Failure(
+            ErrorCode::EnhanceYourCalm,
+            "too many resets, settings, priorities or empty frames",
+        ))
+    }
+
+    /// The same for a stream. Behind a trusted proxy it counts for the client whose request that is: no more of
+    /// its requests are begun then, and those of others go on.
+    fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
+        match self.streams.get(id).map(|stream| stream.client) {
+            Some(client) if self.peer_is_trusted() => {
+                self.client_budgets.spend(client, cx.now);
+                Ok(())
+            }
+            _ => self.spend(cx),
+        }
+    }
+
+    /// The client wants no more of a stream. Behind a complete response that wastes no work.
+    pub(super) fn reset_by_client(&mut self, id: StreamId, cx: &mut Context<'_>) -> Parsed {
+        let phase = self.streams.get(id).map(|stream| stream.phase);
+        if phase != Some(Phase::Discarding) {
+            self.spend_for(id, cx)?;
+        }
+        self.end_stream(id, cx);
+        Ok(())
+    }
+
+    /// More bytes that bring nobody anything than are allowed.
+    #[cold]
+    pub(super) fn fail_of_flood(&mut self, cx: &mut Context<'_>) {
+        self.count_end(Http2Count::Floods, cx);
+        let text = "too many frames that are hardly more than their heads";
+        self.fail(ErrorCode::EnhanceYourCalm, text, cx);
+    }
+
+    /// The connection ends for what its client has done. It counts once: frames are read until the client has
+    /// taken its GOAWAY.
+    pub(super) fn count_end(&self, what: Http2Count, cx: &Context<'_>) {
+        if self.stage < Stage::Ending {
+            cx.counters.http2(what);
+        }
+    }
+
+    /// A stream error of the client's.
+    pub(super) fn refuse_stream(
+        &mut self,
+        id: StreamId,
+        code: ErrorCode,
+        cx: &mut Context<'_>,
+    ) -> Parsed {
+        self.spend_for(id, cx)?;
+        self.reset(id, code, cx);
+        Ok(())
+    }
+
+    /// Answers a request that is not begun. A head that is too large was decoded all the same; a proxy has
+    /// such heads of all its clients, and which one it was is not known.
+    pub(super) fn refuse_request(
+        &mut self,
+        exchange: Box<Exchange>,
+        fault: Fault,
+        cx: &mut Context<'_>,
+    ) -> Parsed {
+        let is_large = fault.status == Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        if is_large {
+            cx.counters.http2(Http2Count::LargeHeads);
+        }
+        self.answer_fault(exchange, fault, cx);
+        match is_large && !self.peer_is_trusted() {
+            true => self.spend(cx),
+            false => Ok(()),
+        }
+    }
+
+    /// Why a request of a proxy's client is refused, if it is.
+    pub(super) fn flood_of(&mut self, client: ClientKey, cx: &Context<'_>) -> Option<Fault> {
+        let text = match () {
+            () if !self.client_budgets.allows(client, cx.now) => {
+                "too many resets by a proxy's client, or by all of them together"
+            }
+            () if self.abandoned_by(client) >= self.abandoned_max() => {
+                "a proxy's client has reset many requests that workers still have"
+            }
+            () => return None,
+        };
+        cx.counters.http2(Http2Count::Floods);
+        Some(Fault::limit(Status::TOO_MANY_REQUESTS, text))
+    }
+
+    /// Whether one more stream may be begun.
+    pub(super) fn has_room(&self) -> bool {
+        let most = self.config.limits.streams_max as usize;
+        let len = self.streams.len();
+        let counted = || self.streams.iter().filter(|it| !it.is_uncounted).count();
+        let may_have_uncounted = self.abandoned > 0 && len < most.saturating_mul(STREAMS_TIMES_MAX);
+        len < most || may_have_uncounted && counted() < most
+    }
+
+    /// A stream was reset, and a worker has its step.
+    pub(super) fn count_abandoned(&mut self, id: StreamId) {
+        self.abandoned += 1;
+        let client = self.streams.get(id).map(|stream| stream.client);
+        let count = client.map_or(0, |client| self.abandoned_by(client));
+        let is_beyond = count > self.abandoned_max();
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.is_uncounted = is_beyond;
+        }
+    }
+
+    /// So many streams of a proxy's client were reset while workers have their steps.
+    fn abandoned_by(&self, client: ClientKey) -> usize {
+        if self.abandoned == 0 || client.is_nobody() {
+            return 0;
+        }
+        let is_its = |it: &&Stream| it.phase == Phase::Reset && it.client == client;
+        self.streams.iter().filter(is_its).count()
+    }
+
+    fn abandoned_max(&self) -> usize {
+        (self.config.limits.streams_max as usize / CLIENT_SHARES).max(1)
+    }
+}

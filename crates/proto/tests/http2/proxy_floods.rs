@@ -1,0 +1,196 @@
+//! Floods over a trusted proxy's connection: what one of its clients does must not end the requests of others.
+
+use loadline_proto::Http2Count;
+use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
+
+use crate::connection::Connection;
+
+const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+/// Before, 500 resets by one client ended the requests of all clients of the proxy.
+#[test]
+fn a_proxys_client_that_resets_too_much_is_refused_and_others_are_served() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    let (bad, good) = ("192.0.2.1", "192.0.2.2");
+    for stream in (1..4_001).step_by(2) {
+        connection.get_for(bad, stream, "/task");
+        connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    let statuses = Connection::statuses(&frames);
+    assert!(statuses.iter().all(|(_, status)| status == "429"));
+    let heads = frames.iter().filter(|frame| frame.kind == Kind::Headers);
+    for head in heads {
+        let text = String::from_utf8_lossy(&head.payload);
+        assert!(text.contains("\nretry-after: 1\n"), "{text}");
+    }
+    assert_eq!((connection.ran.len(), statuses.len()), (500, 1_500));
+    assert_eq!(connection.counted(Http2Count::Floods), 1_500);
+    connection.get_for(good, 4_001, "/a");
+    assert!(Connection::content(&connection.take(), 4_001).1);
+    assert_eq!(connection.ran.last(), Some(&4_001));
+    // It comes back.
+    connection.pass(1_000).get_for(bad, 4_003, "/a");
+    assert!(Connection::content(&connection.take(), 4_003).1);
+    assert_eq!(connection.ran.last(), Some(&4_003));
+    // Where the proxy names nobody, it stands for its clients.
+    for stream in (4_005..6_005).step_by(2) {
+        connection.get(stream, "/task");
+        connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+    assert_eq!(Connection::errors(&connection.take()), []);
+    connection.get_for(good, 6_005, "/a");
+    assert!(Connection::content(&connection.take(), 6_005).1);
+}
+
+/// They may be of any of its clients: who made a head too large, or has reset the streams that still count, is
+/// not known.
+#[test]
+fn requests_of_a_proxy_that_are_refused_are_no_flood() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    for stream in (1..2_001).step_by(2) {
+        let mut block = connection.request("GET", "/", &[("a", &"x".repeat(3_000))]);
+        block.extend([0xbe; 30]); // 30 times the newest entry
+        connection.frame(Kind::Headers, WHOLE, stream, &block);
+    }
+    connection.hold_blocking = true;
+    for stream in (2_001..2_257).step_by(2) {
+        let client = format!("192.0.2.{}", 1 + stream / 2 % 4);
+        connection.get_for(&client, stream, "/block");
+        connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+    assert_eq!(connection.parked.len(), 128);
+    let refused = || (2_257..4_257).step_by(2);
+    for stream in refused() {
+        connection.get_for("192.0.2.9", stream, "/a");
+    }
+    let frames = connection.take();
+    let statuses = Connection::statuses(&frames);
+    assert!(statuses.iter().all(|(_, status)| status == "431"));
+    assert_eq!(statuses.len(), 1_000);
+    let code = ErrorCode::RefusedStream as u32;
+    let expected: Vec<(u32, u32)> = refused().map(|stream| (stream, code)).collect();
+    assert_eq!(Connection::errors(&frames), expected);
+    assert_eq!(connection.counted(Http2Count::Floods), 0);
+}
+
+/// An attacker has many addresses: a /56 of IPv6 has 256 networks. Before, the 129th client of a connection ended
+/// it, and all of them together could reset 64,000 requests at once.
+#[test]
+fn many_clients_of_a_proxy_do_not_end_its_connection() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    for number in 0..7_000 {
+        let (client, stream) = (format!("2001:db8:0:{number:x}::1"), 2 * number + 1);
+        connection.get_for(&client, stream, "/task");
+        connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    let statuses = Connection::statuses(&frames);
+    assert!(statuses.iter().all(|(_, status)| status == "429"));
+    assert_eq!((connection.ran.len(), statuses.len()), (5_000, 2_000));
+    // It comes back, for all of them.
+    connection.pass(100).get_for("192.0.2.1", 20_001, "/a");
+    assert!(Connection::content(&connection.take(), 20_001).1);
+    assert_eq!(connection.ran.last(), Some(&20_001));
+}
+
+/// Its client had all streams of the connection until the workers were done with the last of these.
+#[test]
+fn a_client_that_gives_up_all_of_its_requests_leaves_places_for_others() {
+    let mut connection = Connection::of_proxy();
+    connection.hold_blocking = true;
+    let abandoned = || (1..257_u32).step_by(2);
+    for stream in abandoned() {
+        connection.get_for("192.0.2.1", stream, "/block");
+    }
+    for stream in abandoned() {
+        connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+    assert_eq!(connection.parked.len(), 128);
+    connection.get_for("192.0.2.1", 257, "/a");
+    connection.get_for("192.0.2.2", 259, "/a");
+    let expected = [(257, "429".to_owned()), (259, "200".to_owned())];
+    assert_eq!(Connection::statuses(&connection.take()), expected);
+    // Its share is a quarter; the rest is the others'.
+    for stream in (261..455).step_by(2) {
+        connection.get_for("192.0.2.2", stream, "/block");
+    }
+    let refused = [(453, ErrorCode::RefusedStream as u32)];
+    assert_eq!(Connection::errors(&connection.take()), refused);
+    assert_eq!(connection.parked.len(), 128 + 96);
+    for stream in abandoned() {
+        connection.complete(stream);
+    }
+    connection.get_for("192.0.2.1", 455, "/a");
+    assert!(Connection::content(&connection.take(), 455).1);
+    assert_eq!(connection.ran.last(), Some(&455));
+}
+
+/// However many clients do the same.
+#[test]
+fn what_clients_give_up_is_bounded() {
+    let mut connection = Connection::of_proxy();
+    connection.hold_blocking = true;
+    let mut streams = (1..).step_by(2);
+    for client in 1..=100 {
+        let client = format!("192.0.2.{client}");
+        let own: Vec<u32> = streams.by_ref().take(128).collect();
+        for stream in &own {
+            connection.get_for(&client, *stream, "/block");
+        }
+        for stream in &own {
+            connection.frame(Kind::RstStream, 0, *stream, &CANCEL);
+        }
+    }
+    let most = connection.parked.len();
+    assert!((129..=4 * 128).contains(&most), "{most}");
+    let errors = Connection::errors(&connection.take());
+    assert!(errors.iter().all(|(stream, _)| *stream != 0));
+}
+
+/// It has sent their content before it could know that they were refused. Before, that of all but the last 64 ended
+/// the connection.
+#[test]
+fn what_comes_for_uploads_that_were_refused_costs_a_proxy_nothing() {
+    let mut connection = Connection::of_proxy();
+    connection.hold_blocking = true;
+    for stream in (1..257).step_by(2) {
+        connection.get_for("192.0.2.1", stream, "/block");
+    }
+    let begin = |connection: &mut Connection, streams: &[u32]| {
+        for stream in streams {
+            connection.post(*stream, "/p", &[]);
+        }
+        assert_eq!(Connection::errors(&connection.take()).len(), streams.len());
+    };
+    let send = |connection: &mut Connection, streams: &[u32]| {
+        for stream in streams.repeat(10) {
+            connection.frame(Kind::Data, 0, stream, b"content");
+        }
+    };
+    let uploads: Vec<u32> = (257..513).step_by(2).collect();
+    begin(&mut connection, &uploads);
+    send(&mut connection, &uploads);
+    for stream in &uploads {
+        let trailers = connection.block(&[("x-sum", "7")]);
+        connection.frame(Kind::Headers, WHOLE, *stream, &trailers);
+    }
+    assert_eq!(Connection::errors(&connection.take()), []);
+    // More of them than it may begin, once it has the settings.
+    let uploads: Vec<u32> = (513..1_513).step_by(2).collect();
+    begin(&mut connection, &uploads);
+    send(&mut connection, &uploads);
+    let errors = Connection::errors(&connection.take());
+    let closed = ErrorCode::StreamClosed as u32;
+    assert!(errors.iter().all(|(stream, code)| *stream != 0 && *code == closed));
+    assert_eq!(connection.counted(Http2Count::Floods), 0);
+    connection.complete(1);
+    connection.get_for("192.0.2.2", 1_513, "/a");
+    assert!(Connection::content(&connection.take(), 1_513).1);
+}
