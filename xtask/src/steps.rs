@@ -380,7 +380,11 @@ mod tests {
             let ran = fs::read(folder.join("runs")).unwrap();
             assert_eq!(ran.len(), runs, "{count}, {then}");
             let others = steps.skipped.get("skipped: no ring");
-            assert_eq!(others, Some(&1), "once, however often it ran: {count}, {then}");
+            assert_eq!(
+                others,
+                Some(&1),
+                "once, however often it ran: {count}, {then}"
+            );
             fs::remove_dir_all(&folder).unwrap();
         }
     }

@@ -41,6 +41,9 @@ pub struct Exchange {
     pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
+    /// How long the server has kept its connection's handshake, waiting included, in microseconds, if this is
+    /// the first request behind it; otherwise 0.
+    pub handshake_us: u64,
     /// The request.
     pub request: Request,
     /// The answer in the making.
@@ -148,6 +151,7 @@ impl Exchange {
         self.local = None;
         self.is_polled_by_loop = false;
         self.security = None;
+        self.handshake_us = 0;
         self.forwarded = Forwarded::default();
         self.unnamed_proxy = None;
         self.inner_ready = false;

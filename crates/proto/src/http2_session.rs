@@ -344,6 +344,8 @@ impl Session for Http2Session {
         self.end_input(cx);
     }
 
+    fn delayed(&mut self, _us: u64) {}
+
     fn half_closed(&mut self) {
         for stream in self.streams.iter_mut() {
             stream.hang_up.as_ref().inspect(|it| it.half_close());
@@ -523,6 +525,10 @@ impl Session for Http2Session {
 
     fn is_before_handshake(&self) -> bool {
         false // a layer below says when its own is over
+    }
+
+    fn handshake_us(&self) -> u64 {
+        0
     }
 
     fn is_multiplexed(&self) -> bool {

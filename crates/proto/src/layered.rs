@@ -20,7 +20,7 @@ use crate::{
     Action, Blame, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault,
     Fill, Layer, Outcome, Piece, Security, Session, SessionConfig, Status, StreamId, Then,
 };
-use arriving::Arriving;
+use arriving::{Arriving, is_too_early};
 
 /// Plain bytes that are changed at once: 64 KiB fit into a core's caches, in both forms.
 const PIECE_BYTES: usize = 64 << 10;
@@ -169,8 +169,7 @@ impl<L: Layer, S: Session> Layered<L, S> {
             }
         }
         let is_partial = self.layer.partial_bytes() > 0;
-        self.arriving
-            .received(is_partial, plain.len(), cx.now);
+        self.arriving.received(is_partial, plain.len(), cx.now);
         if !plain.is_empty() {
             self.session.received(&mut plain, cx);
         }
@@ -283,12 +282,6 @@ impl<L: Layer, S: Session> Layered<L, S> {
     }
 }
 
-/// Whether a request may be a copy of one that was recorded, and might do something twice (RFC 8470).
-fn is_too_early(exchange: &Exchange) -> bool {
-    let is_early = exchange.security.as_ref().is_some_and(|it| it.is_early);
-    is_early && !exchange.request.method.is_safe()
-}
-
 impl<L: Layer, S: Session> Session for Layered<L, S> {
     fn next_action(&mut self, cx: &mut Context<'_>) -> Action {
         loop {
@@ -300,13 +293,14 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
                 && let Some(computation) = self.layer.take_computation()
             {
                 self.computing = Computing::Ordered;
+                self.arriving.computes(cx.now);
                 return Action::Compute(computation);
             }
             let action = self.session.next_action(cx);
             self.note_rest(&action, cx.now);
             match action {
                 Action::Run(mut exchange) => {
-                    self.arriving.requested();
+                    exchange.handshake_us = self.arriving.requested();
                     exchange.security = self.layer.security().cloned();
                     if !is_too_early(&exchange) {
                         return Action::Run(exchange);
@@ -363,6 +357,12 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn layer_opened(&mut self, _security: &Arc<Security>, _cx: &mut Context<'_>) {}
+
+    fn delayed(&mut self, us: u64) {
+        if !self.is_open {
+            self.arriving.delayed(us);
+        }
+    }
 
     fn received_eof(&mut self, cx: &mut Context<'_>) {
         if self.computing != Computing::No {
@@ -449,6 +449,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn computed(&mut self, computation: Box<dyn Computation>, cx: &mut Context<'_>) {
         let computing = std::mem::replace(&mut self.computing, Computing::No);
+        self.arriving.computed(cx.now);
         if self.is_ending() {
             return;
         }
@@ -561,6 +562,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn is_before_handshake(&self) -> bool {
         !self.layer.has_begun()
+    }
+
+    fn handshake_us(&self) -> u64 {
+        self.arriving.handshake_us()
     }
 
     fn is_multiplexed(&self) -> bool {

@@ -28,6 +28,10 @@ macro_rules! session {
                 /// The next order. To be asked after every event until it says `Wait` or `Close`.
                 fn next_action(cx: &mut Context<'_>) -> Action;
 
+                /// What is received next has waited for its thread for so long, in microseconds. It counts for a
+                /// handshake, until that is done.
+                fn delayed(us: u64);
+
                 /// The peer will send no more (a half-close): answers still go out, but for those of apps
                 /// that do not work for a client which may have left.
                 fn received_eof(cx: &mut Context<'_>);
@@ -117,6 +121,10 @@ macro_rules! session {
 
                 /// Whether a handshake comes before its requests, of which nothing was understood yet.
                 fn is_before_handshake() -> bool;
+
+                /// How long the server has kept its handshake, waiting included, in microseconds, until the first
+                /// request behind it is run; otherwise 0.
+                fn handshake_us() -> u64;
 
                 /// Whether many requests of it may be in progress, as far as is known (HTTP/2).
                 fn is_multiplexed() -> bool;

@@ -4,6 +4,7 @@
 use loadline_sys::Accepted;
 
 use crate::fairness::{ClientKey, Share};
+use crate::telemetry::counters::ThreadStats;
 
 /// Connections that are answered with 503 at the same time, beside those that the cap counts. Each
 /// needs a descriptor (or a thread) until its client has read the answer.
@@ -99,6 +100,14 @@ impl Refusing {
         Self {
             retry_after_s,
             is_queue_full: false,
+        }
+    }
+
+    /// A request is refused, or the handshake before it.
+    pub(crate) fn count(self, stats: &ThreadStats) {
+        match self.is_queue_full {
+            true => stats.queue_full.add(1),
+            false => stats.refused_late.add(1),
         }
     }
 }

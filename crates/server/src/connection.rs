@@ -362,8 +362,8 @@ impl<T> Connection<T> {
         drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) {
-        let client = self.holder();
-        let done = placement.compute(computation, client, drive.thread);
+        let (client, before_us) = (self.holder(), self.session.handshake_us());
+        let done = placement.compute(computation, client, before_us, drive.thread);
         if let Some(computation) = done {
             self.computed(computation, &mut drive.thread.cx());
             drive.blocked += 1;
@@ -497,6 +497,16 @@ impl<T> Connection<T> {
     /// Whether a handshake comes before its requests, of which nothing was understood yet.
     pub(crate) fn is_before_handshake(&self) -> bool {
         self.session.is_before_handshake()
+    }
+
+    /// What it receives next has waited for its thread for so long, in microseconds.
+    pub(crate) fn delayed(&mut self, us: u64) {
+        self.session.delayed(us);
+    }
+
+    /// How long its handshake was kept, in microseconds, while its first request is awaited; otherwise 0.
+    pub(crate) fn handshake_us(&self) -> u64 {
+        self.session.handshake_us()
     }
 
     /// Since when it waits for its client in the middle of a request or a response.

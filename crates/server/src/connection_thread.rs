@@ -25,6 +25,7 @@ use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::config::Steps;
 use crate::connection::{Connection, Step};
+use crate::fairness::lanes::Lane;
 use crate::fairness::{ClientKey, Occupation};
 use crate::memory::Footprint;
 use crate::overload::Permit;
@@ -140,6 +141,25 @@ pub(crate) struct BusyTime {
     /// Times that it had something to do.
     pub(crate) periods: u64,
     pub(crate) us: u64,
+    /// Of them, those that began before a handshake.
+    handshake_periods: u64,
+    pub(crate) handshake_us: u64,
+}
+
+impl BusyTime {
+    /// Of a connection that was taken from this lane: what counts for that.
+    pub(crate) fn of(self, lane: Lane) -> u64 {
+        match lane {
+            Lane::Handshakes => self.handshake_us,
+            Lane::Files | Lane::Apps => self.us,
+        }
+    }
+
+    /// Periods that came behind a handshake, and how long they were.
+    pub(crate) fn behind_handshake(self) -> (u64, u64) {
+        let periods = self.periods.saturating_sub(self.handshake_periods);
+        (periods, self.us.saturating_sub(self.handshake_us))
+    }
 }
 
 /// Waits for the next connection; `None` at the end of a drain.
@@ -220,6 +240,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     let streams = StreamQueue::new(thread.site.options.latency_goal);
     let mut footprint = Footprint::default();
     thread.note_memory(&mut footprint, connection.held_bytes());
+    let is_before_handshake = connection.is_before_handshake();
     let mut thread = Thread {
         thread,
         hold,
@@ -230,6 +251,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         waker: None,
         permit: None,
         busy: BusyTime::default(),
+        is_before_handshake,
         driven_since_us,
         footprint,
         streams,
@@ -298,6 +320,8 @@ struct Thread<'c, H: Handler, T, F> {
     /// Of the app's task that it polls, until it waits.
     permit: Option<Permit>,
     busy: BusyTime,
+    /// No message of its handshake had been understood when it was driven first, or had waited last.
+    is_before_handshake: bool,
     /// Since when the connection is driven, in microseconds; `None` while it waits.
     driven_since_us: Option<u64>,
     footprint: Footprint,
@@ -401,6 +425,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             return Some(Left::Waiting);
         }
         self.driven_since_us = Some(self.thread.now_us());
+        if self.is_before_handshake && ready.readable {
+            let (placement, connection, thread) = self.parts();
+            connection.delayed(placement.waited_if_wanted(thread).for_cpu_us);
+        }
         if self.thread.site.shutdown.is_cut(self.thread.now()) {
             return self.cut();
         }
@@ -492,8 +520,14 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     fn end_busy(&mut self) -> u64 {
         let now_us = self.thread.end_busy();
         if let Some(began_us) = self.driven_since_us.take() {
+            let took_us = now_us.saturating_sub(began_us);
             self.busy.periods += 1;
-            self.busy.us += now_us.saturating_sub(began_us);
+            self.busy.us += took_us;
+            if self.is_before_handshake {
+                self.busy.handshake_periods += 1;
+                self.busy.handshake_us += took_us;
+                self.is_before_handshake = self.connection.is_before_handshake();
+            }
         }
         on_thread::end(&mut self.permit, &self.thread.site, now_us);
         now_us

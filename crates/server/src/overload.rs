@@ -18,7 +18,7 @@ mod turn;
 mod simulation;
 
 pub(crate) use in_progress::{InProgress, Permit, Waited};
-pub(crate) use lanes::{LaneControl, Refusal};
+pub(crate) use lanes::{JobWait, LaneControl, Refusal};
 pub(crate) use queue::{Beside, QueueControl};
 pub(crate) use retry_after::RETRY_AFTER_LEFT_S;
 pub(crate) use turn::{TurnBegin, TurnControl};

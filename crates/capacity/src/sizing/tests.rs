@@ -238,7 +238,11 @@ fn what_was_found_before_a_pause_keeps_no_pool_from_growing_for_a_burst() {
 #[test]
 fn a_pool_that_has_just_shrunk_in_a_pause_grows_at_once_for_a_burst() {
     let mut sizer = Sizer::new(BOUNDS, 8);
-    assert_eq!(follow(&mut sizer, 10, nothing), 7, "one step in ten seconds");
+    assert_eq!(
+        follow(&mut sizer, 10, nothing),
+        7,
+        "one step in ten seconds"
+    );
     let after_a_pause = intervals_until_it_grows(&mut sizer);
     assert!(after_a_pause <= 2, "{after_a_pause}");
 }

@@ -131,7 +131,9 @@ fn the_live_page_has_the_size_of_the_pool_and_its_bounds() {
     // A sample says what has changed since the last one, a second before.
     let event = until("a sample", || {
         let (_, events) = exchange(server.connect(), "/-/live/events");
-        let data = events.lines().find_map(|line| line.strip_prefix("data: "))?;
+        let data = events
+            .lines()
+            .find_map(|line| line.strip_prefix("data: "))?;
         Some(serde_json::from_str::<serde_json::Value>(data).expect(data))
     });
     for (name, size) in [

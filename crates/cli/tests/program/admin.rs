@@ -149,9 +149,16 @@ fn pages_are_outside_of_every_limit() {
         taken
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .unwrap();
+        until("its only thread is taken", || {
+            let (_, content) = ask(admin, "/-/status");
+            let page: serde_json::Value = serde_json::from_str(&content).expect(&content);
+            page["total"]["bytes_in"]
+                .as_u64()
+                .filter(|bytes| *bytes > 0)
+        });
         // A connection that there is no room for.
         let _second = server.connect();
-        for page in ["status", "ready", "live", "live/events"] {
+        for page in ["health", "ready", "status", "live", "live/events"] {
             let (status, _) = ask(admin, &format!("/-/{page}"));
             assert_eq!(status, 200, "{architecture}: {page}");
         }

@@ -34,6 +34,15 @@ impl Http1Session {
         self.over = Over::Layer;
     }
 
+    /// No handshake is its own.
+    pub fn delayed(&mut self, _us: u64) {}
+
+    /// No handshake is its own.
+    #[must_use]
+    pub fn handshake_us(&self) -> u64 {
+        0
+    }
+
     /// Whether HTTP/1 is not served.
     pub(crate) fn is_http2_only(&self) -> bool {
         self.config.http2 == Http2::Only

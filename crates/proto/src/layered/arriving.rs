@@ -1,9 +1,10 @@
-//! Input that the session does not know of yet: the rest of a record, the first request behind a handshake.
+//! Input that the session does not know of yet: the rest of a record, the first request behind a handshake,
+//! and how long the server has kept that handshake.
 
 use loadline_base::Millis;
 
 use super::Layered;
-use crate::{Action, FIRST_REQUEST_GRACE_MS, Layer, Session};
+use crate::{Action, Exchange, FIRST_REQUEST_GRACE_MS, Layer, Session};
 
 /// What is on its way, as far as is known.
 #[derive(Debug, Default)]
@@ -21,6 +22,17 @@ pub(super) struct Arriving {
     is_serving: bool,
     /// In a drain: the session would close but for what is on its way.
     is_last: bool,
+    /// How long the server has kept the handshake, until the first request has come. What the client has taken
+    /// between two messages is not in it.
+    handshake_us: u64,
+    /// Since when a step of it is computed, or waits for that.
+    computes_since: Option<Millis>,
+}
+
+/// Whether a request may be a copy of one that was recorded, and might do something twice (RFC 8470).
+pub(super) fn is_too_early(exchange: &Exchange) -> bool {
+    let is_early = exchange.security.as_ref().is_some_and(|it| it.is_early);
+    is_early && !exchange.request.method.is_safe()
 }
 
 impl Arriving {
@@ -46,10 +58,34 @@ impl Arriving {
         self.is_partial = is_partial;
     }
 
-    /// A request has come.
-    pub(super) fn requested(&mut self) {
+    /// A message of the handshake has waited for its thread for so long.
+    pub(super) fn delayed(&mut self, us: u64) {
+        self.handshake_us = self.handshake_us.saturating_add(us);
+    }
+
+    /// A step of the handshake is ordered.
+    pub(super) fn computes(&mut self, now: Millis) {
+        self.computes_since = Some(now);
+    }
+
+    /// It is done, or was refused. In any case there was a handshake.
+    pub(super) fn computed(&mut self, now: Millis) {
+        let took_ms = self
+            .computes_since
+            .take()
+            .map_or(0, |since| now.since(since));
+        self.delayed(took_ms.saturating_mul(1000).max(1));
+    }
+
+    pub(super) fn handshake_us(&self) -> u64 {
+        self.handshake_us
+    }
+
+    /// A request has come. How long the server has kept the handshake, if it is the first one behind that.
+    pub(super) fn requested(&mut self) -> u64 {
         self.open_since = None;
         self.is_serving = true;
+        std::mem::take(&mut self.handshake_us)
     }
 
     /// The session has nothing to do. What has come behind a request has its time from then on.

@@ -188,7 +188,11 @@ fn what_comes_for_uploads_that_were_refused_costs_a_proxy_nothing() {
     send(&mut connection, &uploads);
     let errors = Connection::errors(&connection.take());
     let closed = ErrorCode::StreamClosed as u32;
-    assert!(errors.iter().all(|(stream, code)| *stream != 0 && *code == closed));
+    assert!(
+        errors
+            .iter()
+            .all(|(stream, code)| *stream != 0 && *code == closed)
+    );
     assert_eq!(connection.counted(Http2Count::Floods), 0);
     connection.complete(1);
     connection.get_for("192.0.2.2", 1_513, "/a");

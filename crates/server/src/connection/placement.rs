@@ -28,16 +28,19 @@ pub(crate) trait Placement<H: Handler> {
         true
     }
 
-    /// Carries out work that takes a processor for a while. `Some`: done, or refused; `None`: it comes
-    /// back by `computed`.
+    /// Carries out work that takes a processor for a while, of a handshake that was kept for `before_us`.
+    /// `Some`: done, or refused; `None`: it comes back by `computed`.
     fn compute(
         &mut self,
         mut computation: Box<dyn Computation>,
         _client: ClientKey,
+        _before_us: u64,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<dyn Computation>> {
-        computation.carry_out();
-        thread.tick();
+        if !thread.refuses_handshake() {
+            computation.carry_out();
+            thread.tick();
+        }
         Some(computation)
     }
 

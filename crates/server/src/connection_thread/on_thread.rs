@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use loadline_base::{LogLimit, Token};
-use loadline_proto::{Exchange, Handler, StreamId};
+use loadline_proto::{Computation, Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
 use super::stream_queue::StreamQueue;
@@ -124,8 +124,17 @@ impl OnThread<'_> {
         socket.is_some_and(|socket| is_gone(socket) || (waited_long && has_hung_up(socket)))
     }
 
-    /// How long a request has waited for a CPU, as far as that is to be found out.
-    fn waited_if_wanted<H: Handler>(&self, thread: &ThreadContext<H>) -> Waited {
+    /// How long a request has waited that is none of a stream's. In a pool the queue has looked at that.
+    fn waited_by<H: Handler>(&self, exchange: &Exchange, thread: &ThreadContext<H>) -> Waited {
+        let waited = self.waited_if_wanted(thread);
+        match self.socket {
+            Some(_) => waited.behind_handshake(exchange.handshake_us),
+            None => waited,
+        }
+    }
+
+    /// How long what was received has waited for a CPU, as far as that is to be found out.
+    pub(super) fn waited_if_wanted<H: Handler>(&self, thread: &ThreadContext<H>) -> Waited {
         let in_progress = thread.site.in_progress.as_ref();
         let us = match in_progress.is_some_and(|it| it.wants_waits(thread.now_us())) {
             true => self.waited(thread.site.clock.now_us()).for_cpu_us,
@@ -143,6 +152,7 @@ impl OnThread<'_> {
             in_all_us,
             // Until the connection was driven. What a client has pipelined waits for itself since then.
             for_cpu_us: in_all_us.saturating_sub(driven_us),
+            handshake_us: 0,
         }
     }
 
@@ -185,6 +195,7 @@ impl OnThread<'_> {
         thread: &ThreadContext<H>,
     ) -> Blocked {
         let waited = self.waited(thread.site.clock.now_us());
+        let waited = waited.behind_handshake(exchange.handshake_us);
         // By its turn there may be another configuration.
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let Some(streams) = &mut self.streams else {
@@ -203,6 +214,7 @@ impl OnThread<'_> {
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
         let waited = self.waited_in_stream(thread);
+        let waited = waited.behind_handshake(exchange.handshake_us);
         let Some(notify) = self.notify(thread) else {
             exchange.refuse(1);
             return TaskStart::Refused(exchange);
@@ -245,16 +257,35 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if exchange.is_multiplexed() {
             return self.queue_step(exchange, thread);
         }
-        let waited = self.waited_if_wanted(thread);
+        let waited = self.waited_by(&exchange, thread);
         self.run(&mut exchange, None, waited, thread);
         Blocked::Done(exchange) // also if it was refused: it may have waited for that
+    }
+
+    /// Unless it has waited too long for a CPU: the request behind it would come too late.
+    fn compute(
+        &mut self,
+        mut computation: Box<dyn Computation>,
+        _client: ClientKey,
+        before_us: u64,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<dyn Computation>> {
+        if let (Some(in_progress), Some(_)) = (&thread.site.in_progress, self.socket)
+            && !in_progress.offer_handshake(before_us, thread.now_us())
+        {
+            thread.stats.refused_late.add(1);
+        } else if !thread.refuses_handshake() {
+            computation.carry_out();
+            thread.tick();
+        }
+        Some(computation)
     }
 
     fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
         if exchange.is_multiplexed() && self.streams.is_some() {
             return self.queue_task(exchange, thread);
         }
-        let waited = self.waited_if_wanted(thread);
+        let waited = self.waited_by(&exchange, thread);
         let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
             return TaskStart::Refused(exchange);

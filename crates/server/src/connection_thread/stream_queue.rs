@@ -154,6 +154,7 @@ impl<W> StreamQueue<W> {
         let waited = Waited {
             in_all_us: wait_us + self.reserve_us,
             for_cpu_us,
+            handshake_us: 0, // it is part of the wait
         };
         let Some(control) = &mut self.control else {
             return Some(Next::Run {
@@ -204,6 +205,7 @@ mod tests {
     const NOT_KNOWN: Waited = Waited {
         in_all_us: 0,
         for_cpu_us: 0,
+        handshake_us: 0,
     };
 
     fn offer(queue: &mut StreamQueue, now_us: u64) -> bool {
@@ -267,6 +269,7 @@ mod tests {
         let waited = Waited {
             in_all_us: 995_000,
             for_cpu_us: 7,
+            handshake_us: 0,
         };
         for _ in 0..2 {
             assert!(queue.offer(Box::default(), (), 2_000_000, waited).is_none());
@@ -400,7 +403,7 @@ mod tests {
                 came_us.push(*at_us);
                 let waited = Waited {
                     in_all_us: now_us - new[new.len() - 1],
-                    for_cpu_us: 0,
+                    ..Waited::default()
                 };
                 if queue.offer(exchange, (), now_us, waited).is_some() {
                     seen.refused += 1;

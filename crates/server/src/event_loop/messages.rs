@@ -90,11 +90,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             (Work::Prefetch(_), Some(connection)) => {
                 connection.prefetched::<D>(&mut self.thread.cx());
             }
-            (Work::Compute(computation), Some(connection)) => {
+            (Work::Compute(computation, _), Some(connection)) => {
                 connection.computed(computation, &mut self.thread.cx());
             }
             // Of a connection that is closed: no worker has one with work out (`stays_here`).
-            (Work::Prefetch(_) | Work::Compute(_) | Work::Task(_), _) => {}
+            (Work::Prefetch(_) | Work::Compute(..) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
         }
     }
@@ -145,7 +145,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn on_done(&mut self, token: Token, mut work: Work) {
         let after = match &mut work {
             Work::Serve(served) => Some(std::mem::take(&mut served.after)),
-            Work::Block(..) | Work::Prefetch(_) | Work::Compute(_) => None,
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => None,
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);

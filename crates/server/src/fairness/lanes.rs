@@ -99,6 +99,8 @@ pub(crate) struct Ahead {
     pub(crate) beside: [usize; LANES],
     /// Other clients have jobs there, and its own has none.
     pub(crate) is_only: bool,
+    /// How long its connection was kept before it came, in microseconds. Not known here.
+    pub(crate) before_us: u64,
 }
 
 /// One job in so many counts for the mean.
@@ -291,6 +293,7 @@ impl<J> Lanes<J> {
             jobs_of_others: lane.waiting.min(lane.jobs),
             beside,
             is_only: own == 0 && lane.waiting > 0,
+            before_us: 0,
         }
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Waited {
     pub(crate) in_all_us: u64,
     /// Of it, until its thread had a CPU. What waits for others of its connection says nothing of the CPUs.
     pub(crate) for_cpu_us: u64,
+    /// Of it, while its connection's handshake waited for a CPU, and was computed.
+    pub(crate) handshake_us: u64,
 }
 
 impl Waited {
@@ -56,6 +58,16 @@ impl Waited {
         Self {
             in_all_us: us,
             for_cpu_us: us,
+            handshake_us: 0,
+        }
+    }
+
+    /// Its connection's handshake has taken so long before.
+    pub(crate) fn behind_handshake(self, us: u64) -> Self {
+        Self {
+            in_all_us: self.in_all_us.saturating_add(us),
+            handshake_us: us,
+            ..self
         }
     }
 }
@@ -85,6 +97,21 @@ impl InProgress {
     pub(crate) fn wants_waits(&self, now_us: u64) -> bool {
         let asked = self.asked.fetch_add(1, Relaxed);
         asked.is_multiple_of(WAITS_APART) || now_us < self.pressed_until_us.load(Relaxed)
+    }
+
+    /// Whether a handshake is to be computed that has waited for a CPU for so long.
+    pub(crate) fn offer_handshake(&self, waited_us: u64, now_us: u64) -> bool {
+        if waited_us == 0 {
+            return true; // as far as is known
+        }
+        let mut state = self.lock();
+        let is_wait = state.all.delay.is_wait(waited_us);
+        let is_in_time = state.offer_handshake(waited_us, now_us);
+        drop(state);
+        if is_wait || !is_in_time {
+            self.press(now_us);
+        }
+        is_in_time
     }
 
     /// A request would begin that has waited for so long. This thread waits until it may.
@@ -368,13 +395,40 @@ mod tests {
         assert_eq!(asked.count(), 10);
     }
 
+    /// It was computed, and the request behind it came as if it had not waited.
+    #[test]
+    fn a_handshake_that_has_waited_too_long_for_a_cpu_is_refused() {
+        let in_progress = InProgress::new(GOAL, None);
+        assert!(in_progress.wants_waits(0), "the first one");
+        assert!(in_progress.offer_handshake(0, 1_000_000), "it is not known");
+        assert!(!in_progress.wants_waits(1_000_000));
+        assert!(in_progress.offer_handshake(900_000, 1_000_000));
+        assert!(in_progress.wants_waits(1_900_000), "others may wait, too");
+        assert!(!in_progress.offer_handshake(1_000_001, 2_000_000));
+        assert!(!in_progress.offer_handshake(1_000_001, 2_250_000));
+        assert!(!in_progress.offer_handshake(100_001, 2_300_000), "it lasts");
+        assert!(in_progress.offer_handshake(99_000, 2_300_000));
+    }
+
+    #[test]
+    fn a_request_has_waited_for_as_long_as_its_handshake_was_kept() {
+        let in_progress = InProgress::new(GOAL, None);
+        let begin = |handshake_us| {
+            let waited = Waited::for_cpu(500_000).behind_handshake(handshake_us);
+            in_progress.begin(flow(CLIENT), waited, || 2_000_000)
+        };
+        let permit = begin(490_000).unwrap();
+        in_progress.end(2_000_000, &permit);
+        assert!(begin(510_000).is_err());
+    }
+
     #[test]
     fn what_its_connection_has_kept_too_long_is_refused_and_is_no_overload() {
         let in_progress = InProgress::new(GOAL, None);
         let begin = |in_all_us, now_us| {
             let waited = Waited {
                 in_all_us,
-                for_cpu_us: 0,
+                ..Waited::default()
             };
             in_progress.begin(flow(CLIENT), waited, || now_us)
         };

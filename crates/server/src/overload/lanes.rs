@@ -2,6 +2,12 @@
 //!
 //! Each lane has its own mean and its own overload: a slow app is refused, and
 //! files that have to be read from the disk are still served.
+//!
+//! Handshakes are different: each brings a request to another lane. What waits for a handshake waits for the
+//! requests behind those before it, too, and a request has waited for as long as its handshake has.
+
+#[cfg(test)]
+mod simulation;
 
 use std::time::Duration;
 
@@ -12,6 +18,13 @@ use crate::fairness::lanes::{Ahead, Charge, LANES, Lane};
 /// some milliseconds late, which no queue sees.
 const RESERVE_DIVISOR: u32 = 128;
 
+/// One handshake in so many counts for what the request behind it takes.
+const FOLLOW_UP_WEIGHT: f64 = 64.0;
+
+/// So much more of it is kept in reserve at a handshake: its client has its own part of it, and its request
+/// waits in another lane then. Without it the last ones of a burst would be refused after their handshakes.
+const HANDSHAKE_RESERVE_DIVISOR: u64 = 16;
+
 /// Decides for each lane whether a job would be done in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneControl {
@@ -21,6 +34,24 @@ pub(crate) struct LaneControl {
     /// When one of those was last done, or taken to see how long they take now.
     single_tried_us: [u64; LANES],
     goal_us: u64,
+    /// What requests take that come behind a handshake, for each handshake: less than one of them if some
+    /// clients ask for nothing, or for what takes no worker.
+    follow_up_us: f64,
+}
+
+/// How long a job has waited, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JobWait {
+    /// In the queue.
+    pub(crate) here_us: u64,
+    /// Its connection, before: while its handshake waited, and was computed.
+    pub(crate) before_us: u64,
+}
+
+impl JobWait {
+    pub(crate) fn in_all_us(self) -> u64 {
+        self.here_us.saturating_add(self.before_us)
+    }
 }
 
 /// A job is refused.
@@ -41,6 +72,7 @@ impl LaneControl {
             single: new(),
             single_tried_us: [0; LANES],
             goal_us: u64::try_from(goal.as_micros()).unwrap_or(u64::MAX),
+            follow_up_us: 0.0,
         }
     }
 
@@ -90,27 +122,30 @@ impl LaneControl {
         control.is_in_time(now_us, ahead.jobs, beside)
     }
 
-    /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
+    /// A worker takes a job that has waited for `waited`; `depth` others still wait. `Err`: it is too
     /// late for it.
     pub(crate) fn take(
         &mut self,
         now_us: u64,
         charge: &Charge,
-        wait_us: u64,
+        waited: JobWait,
         depth: usize,
     ) -> Result<(), u32> {
         let index = charge.flow.lane as usize;
+        let wait_us = waited.here_us;
+        let beside = self.alone(charge.flow.lane, waited.before_us);
         if charge.is_only {
             // Judged by its like alone: the others' overload is not its own.
             self.lanes[index].moved_after(now_us, wait_us, depth);
-            return self.single[index].take(now_us, wait_us, depth);
+            return self.single[index].take_beside(now_us, wait_us, depth, beside);
         }
         self.single[index].moved(now_us);
-        self.lanes[index].take(now_us, wait_us, depth)
+        self.lanes[index].take_beside(now_us, wait_us, depth, beside)
     }
 
-    /// A worker has done a job in `took_us`.
-    pub(crate) fn done(&mut self, now_us: u64, charge: &Charge, took_us: u64) {
+    /// A worker has done a job in `took_us`, whose connection was kept for `before_us` by its handshake.
+    pub(crate) fn done(&mut self, now_us: u64, charge: &Charge, before_us: u64, took_us: u64) {
+        self.followed(charge.flow.lane, before_us, took_us);
         let index = charge.flow.lane as usize;
         self.lanes[index].done(now_us, took_us);
         match charge.is_only {
@@ -122,13 +157,32 @@ impl LaneControl {
         }
     }
 
-    /// A worker was busy with `jobs` of a connection for `took_us` in all.
-    pub(crate) fn done_many(&mut self, now_us: u64, charge: &Charge, jobs: u64, took_us: u64) {
+    /// The same of so many jobs of a connection, which took so long in all. One was the first behind the
+    /// handshake; what it took is not known.
+    pub(crate) fn done_many(
+        &mut self,
+        now_us: u64,
+        charge: &Charge,
+        before_us: u64,
+        (jobs, took_us): (u64, u64),
+    ) {
+        self.followed(charge.flow.lane, before_us, took_us / jobs.max(1));
         let index = charge.flow.lane as usize;
         self.lanes[index].done_many(now_us, jobs, took_us);
         if charge.is_only {
             self.single_tried_us[index] = now_us;
             self.single[index].done_many(now_us, jobs, took_us);
+        }
+    }
+
+    /// A handshake was done, or the first request behind one, or another step of it, where that is not known.
+    fn followed(&mut self, lane: Lane, before_us: u64, took_us: u64) {
+        match lane {
+            Lane::Handshakes => self.follow_up_us -= self.follow_up_us / FOLLOW_UP_WEIGHT,
+            Lane::Files | Lane::Apps if before_us > 0 => {
+                self.follow_up_us += took_us as f64 / FOLLOW_UP_WEIGHT;
+            }
+            Lane::Files | Lane::Apps => {}
         }
     }
 
@@ -149,9 +203,22 @@ impl LaneControl {
         &mut self.lanes[lane as usize]
     }
 
-    /// What the other lanes have to do.
-    fn beside(&self, lane: Lane, ahead: Ahead) -> Beside {
+    /// What counts towards the goal besides what waits.
+    fn alone(&self, lane: Lane, before_us: u64) -> Beside {
         let mut beside = Beside::of(lane);
+        match lane {
+            Lane::Handshakes => {
+                beside.is_after(before_us.saturating_add(self.goal_us / HANDSHAKE_RESERVE_DIVISOR));
+                beside.brings(self.follow_up_us as u64);
+            }
+            Lane::Files | Lane::Apps => beside.is_after(before_us),
+        }
+        beside
+    }
+
+    /// The same, and what the other lanes have to do.
+    fn beside(&self, lane: Lane, ahead: Ahead) -> Beside {
+        let mut beside = self.alone(lane, ahead.before_us);
         if self.is_single(lane, ahead) {
             // All workers may be busy with the long jobs of one client, which is no stall.
             beside.takes_up_to(self.lanes[lane as usize].mean_us());
@@ -179,6 +246,14 @@ mod tests {
             jobs_of_others: 1,
             beside: [0, beside, 0], // apps
             is_only: false,
+            before_us: 0,
+        }
+    }
+
+    fn waited(here_us: u64) -> JobWait {
+        JobWait {
+            here_us,
+            before_us: 0,
         }
     }
 
@@ -244,8 +319,52 @@ mod tests {
         // While apps wait they have 16 times as much time: 500 take 50 and 800 ms.
         assert!(offer(500, 1_000));
         assert!(!offer(700, 1_000));
-        // Three that wait need 75 ms.
-        assert!(offer(8_000, 3));
+        // Three that wait need 150 ms.
+        assert!(offer(7_000, 3));
+    }
+
+    /// Few handshakes that take little time themselves promised a short wait.
+    #[test]
+    fn a_handshake_waits_for_the_requests_behind_those_before_it() {
+        let mut control = LaneControl::new(GOAL, 2);
+        let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
+        for index in 0..400 {
+            control.done(index * 5_000, &first, 0, 500);
+            control.done(index * 5_000, &then, 700, 9_500);
+        }
+        let now_us = 2_000_000;
+        assert_eq!(control.take(now_us, &first, waited(0), 0), Ok(()));
+        let mut offer = |jobs| control.offer(now_us, Lane::Handshakes, ahead(jobs, 0));
+        // 5 ms each. Of the goal a sixteenth is kept in reserve, and 10 ms are for its own.
+        assert_eq!(offer(182), Ok(()));
+        assert!(offer(188).is_err());
+        let mut take = |wait_us| control.take(now_us, &first, waited(wait_us), 5);
+        assert_eq!(take(915_000), Ok(()));
+        assert!(take(930_000).is_err());
+    }
+
+    /// It was judged as if it had just come.
+    #[test]
+    fn a_request_has_waited_for_as_long_as_its_handshake_was_kept() {
+        let mut control = after_some_jobs();
+        let now_us = 500_000;
+        let mut offer = |before_us| {
+            let ahead = Ahead {
+                before_us,
+                ..ahead(800, 0) // 400 ms
+            };
+            control.offer(now_us, Lane::Files, ahead)
+        };
+        assert_eq!(offer(590_000), Ok(()));
+        assert!(offer(610_000).is_err());
+        let mut take = |before_us, depth| {
+            let here_us = 500_000;
+            let waited = JobWait { here_us, before_us };
+            control.take(now_us, &Charge::of(Lane::Files), waited, depth)
+        };
+        assert_eq!(take(490_000, 5), Ok(()));
+        assert!(take(510_000, 5).is_err());
+        assert_eq!(take(510_000, 0), Ok(()), "nothing else waits");
     }
 
     /// Long jobs of one client, which is refused what is more for some time, are nothing to a client with one.
@@ -257,10 +376,11 @@ mod tests {
             charge.is_only = is_only;
             charge
         };
-        (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 10_000));
-        (0..64).for_each(|index| control.done(400_000 + index * 30_000, &charge(false), 500_000));
+        (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 0, 10_000));
+        (0..64)
+            .for_each(|index| control.done(400_000 + index * 30_000, &charge(false), 0, 500_000));
         let now_us = 2_400_000;
-        assert_eq!(control.take(now_us, &charge(false), 0, 0), Ok(()));
+        assert_eq!(control.take(now_us, &charge(false), waited(0), 0), Ok(()));
         let many = |jobs| ahead(jobs, 0);
         for later_us in (0..300_000).step_by(10_000) {
             assert!(
@@ -280,7 +400,7 @@ mod tests {
         assert!(control.offer(now_us, Lane::Files, many(10)).is_err());
         // Where nothing is known of those that come alone, all count.
         let mut new = LaneControl::new(GOAL, 8);
-        (0..64).for_each(|index| new.done(index * 30_000, &charge(false), 500_000));
+        (0..64).for_each(|index| new.done(index * 30_000, &charge(false), 0, 500_000));
         assert!(new.offer(1_900_000, Lane::Files, alone(600)).is_err());
     }
 
@@ -289,7 +409,7 @@ mod tests {
         let mut control = LaneControl::new(GOAL, 2);
         let mut charge = Charge::of(Lane::Files);
         charge.is_only = true;
-        (0..64).for_each(|index| control.done(index * 5_000, &charge, 1_000));
+        (0..64).for_each(|index| control.done(index * 5_000, &charge, 0, 1_000));
         control
     }
 
@@ -328,7 +448,7 @@ mod tests {
         let mut control = LaneControl::new(GOAL, 1);
         let mut charge = Charge::of(Lane::Files);
         charge.is_only = true;
-        control.done(0, &charge, 700_000);
+        control.done(0, &charge, 0, 700_000);
         let alone = Ahead {
             is_only: true,
             ..ahead(2, 0)
@@ -346,21 +466,34 @@ mod tests {
             charge.is_only = is_only;
             charge
         };
-        (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 1_000));
-        (0..64).for_each(|index| control.done(400_000 + index * 5_000, &charge(false), 600_000));
+        (0..64).for_each(|index| control.done(index * 5_000, &charge(true), 0, 1_000));
+        (0..64).for_each(|index| control.done(400_000 + index * 5_000, &charge(false), 0, 600_000));
         // In time for a short one, too late for a long one.
         for now_us in (1_000_000..2_000_000).step_by(50_000) {
-            assert_eq!(control.take(now_us, &charge(true), 900_000, 10), Ok(()));
+            assert_eq!(
+                control.take(now_us, &charge(true), waited(900_000), 10),
+                Ok(())
+            );
         }
         assert!(!control.of(Lane::Files).is_lasting());
         for now_us in (2_000_000..3_000_000).step_by(50_000) {
-            assert!(control.take(now_us, &charge(false), 900_000, 10).is_err());
+            assert!(
+                control
+                    .take(now_us, &charge(false), waited(900_000), 10)
+                    .is_err()
+            );
         }
         assert!(control.of(Lane::Files).is_lasting());
         // One that came alone, and has hardly waited, says that it is over if no other waits.
-        assert_eq!(control.take(3_000_000, &charge(true), 1_000, 10), Ok(()));
+        assert_eq!(
+            control.take(3_000_000, &charge(true), waited(1_000), 10),
+            Ok(())
+        );
         assert!(control.of(Lane::Files).is_lasting());
-        assert_eq!(control.take(3_000_000, &charge(true), 1_000, 0), Ok(()));
+        assert_eq!(
+            control.take(3_000_000, &charge(true), waited(1_000), 0),
+            Ok(())
+        );
         assert!(!control.of(Lane::Files).is_lasting());
     }
 

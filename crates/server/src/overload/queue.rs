@@ -19,7 +19,7 @@ const TIME_OF_A_MEAN_US: u64 = 250_000;
 /// before. Intervals four times the mean are common (one in 55, if they are exponential).
 const STALL_INTERVALS: u64 = 4;
 
-/// Other work of the same workers, which comes in turn with this.
+/// Other work of the same workers, which comes in turn with this, and what else counts towards the goal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
     /// Whose it is.
@@ -30,6 +30,10 @@ pub(crate) struct Beside {
     service_us: u64,
     /// Its overload lasts.
     is_lasting: bool,
+    /// How long the job's connection was kept before, by its handshake.
+    before_us: u64,
+    /// What each job of this lane brings to the others once it is done: a handshake its request, in the mean.
+    follow_up_us: u64,
 }
 
 impl Beside {
@@ -47,6 +51,16 @@ impl Beside {
             most_us.min(self.work_us[other as usize] / workers)
         };
         (self.lane.others().map(of_lane)).fold(0, u64::saturating_add)
+    }
+
+    /// The job's connection was kept for so long before.
+    pub(super) fn is_after(&mut self, before_us: u64) {
+        self.before_us = before_us;
+    }
+
+    /// Each job of this lane brings so much to the others.
+    pub(super) fn brings(&mut self, follow_up_us: u64) {
+        self.follow_up_us = follow_up_us;
     }
 
     /// Jobs of the same lane keep a worker for so long.
@@ -108,13 +122,17 @@ impl QueueControl {
         Err(self.refuse(now_us, interval_us))
     }
 
-    /// Whether a job would be done in time that finds so many before it.
+    /// Whether a job would be done in time that finds so many before it. What those bring to other lanes is done
+    /// before what this one brings.
     pub(crate) fn is_in_time(&self, now_us: u64, depth: usize, beside: Beside) -> bool {
         let Some(service_us) = self.service.mean_us().filter(|_| depth > 0) else {
             return true;
         };
         let own_us = (self.interval_us(now_us, beside)).saturating_mul(depth as u64);
-        let others_us = beside.others_us(own_us, self.workers);
+        let brought_us = beside.follow_up_us.saturating_mul(depth as u64) / self.workers;
+        let others_us = beside
+            .others_us(own_us, self.workers)
+            .saturating_add(brought_us);
         own_us.saturating_add(others_us) <= self.wait_max_us(service_us, beside)
     }
 
@@ -139,10 +157,21 @@ impl QueueControl {
     /// A worker takes a job that has waited for `wait_us`; `depth` others still wait. `Err`: it is too
     /// late for it.
     pub(crate) fn take(&mut self, now_us: u64, wait_us: u64, depth: usize) -> Result<(), u32> {
+        self.take_beside(now_us, wait_us, depth, Beside::default())
+    }
+
+    /// The same, with what else counts towards the goal.
+    pub(super) fn take_beside(
+        &mut self,
+        now_us: u64,
+        wait_us: u64,
+        depth: usize,
+        beside: Beside,
+    ) -> Result<(), u32> {
         self.moved_after(now_us, wait_us, depth);
         let service_us = self.service.mean_us().unwrap_or(0);
         // The last one keeps nobody from being in time.
-        if depth == 0 || wait_us <= self.longest_wait_us(service_us) {
+        if depth == 0 || wait_us <= self.longest_wait_us(service_us, beside) {
             return Ok(());
         }
         Err(self.refuse(now_us, service_us / self.workers))
@@ -192,23 +221,26 @@ impl QueueControl {
 
     /// Whether a job that has waited for so long comes too late, if others wait.
     pub(crate) fn is_late(&self, wait_us: u64) -> bool {
-        wait_us > self.longest_wait_us(self.service.mean_us().unwrap_or(0))
+        wait_us > self.longest_wait_us(self.service.mean_us().unwrap_or(0), Beside::default())
     }
 
-    /// The goal, less the service itself. Jobs that take longer than the goal may wait for half of it:
-    /// they were slow before there was any queue.
-    fn longest_wait_us(&self, service_us: u64) -> u64 {
+    /// The goal, less the service itself and what comes after it and was before. Jobs that take longer than the
+    /// goal may wait for half of it: they were slow before there was any queue.
+    fn longest_wait_us(&self, service_us: u64, beside: Beside) -> u64 {
         let goal_us = self.delay.goal_us();
-        goal_us.saturating_sub(service_us).max(goal_us / 2)
+        let serves_us = service_us.saturating_add(beside.follow_up_us);
+        let longest_us = goal_us.saturating_sub(serves_us).max(goal_us / 2);
+        longest_us.saturating_sub(beside.before_us)
     }
 
     /// Under lasting overload less, but two jobs for each worker at least, so that none has to wait
     /// for the next one. A handshake's overload is that of the request that comes after it.
     fn wait_max_us(&self, service_us: u64, beside: Beside) -> u64 {
-        let longest_us = self.longest_wait_us(service_us);
+        let longest_us = self.longest_wait_us(service_us, beside);
         let is_before_overload = beside.lane == Lane::Handshakes && beside.is_lasting;
+        let two_us = 2 * service_us.saturating_add(beside.follow_up_us);
         match self.delay.is_lasting() || is_before_overload {
-            true => longest_us.min(self.delay.lasting_us().max(2 * service_us)),
+            true => longest_us.min(self.delay.lasting_us().max(two_us)),
             false => longest_us,
         }
     }
@@ -262,6 +294,8 @@ mod tests {
         work_us: [0; LANES],
         service_us: 0,
         is_lasting: false,
+        before_us: 0,
+        follow_up_us: 0,
     };
     const GOAL: Duration = Duration::from_secs(1);
 

@@ -6,9 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use loadline_base::{Buffer, Token};
-use loadline_proto::{
-    Body, Courier, Exchange, Fields, Gone, Piece, RequestBody, StreamId, Task,
-};
+use loadline_proto::{Body, Courier, Exchange, Fields, Gone, Piece, RequestBody, StreamId, Task};
 
 use crate::fairness::ClientKey;
 use crate::site;

@@ -61,6 +61,14 @@ impl WorkerTask {
         self.channel.client()
     }
 
+    /// How long its connection's handshake was kept, if it is the first request behind that and has not begun.
+    pub(crate) fn handshake_us(&self) -> u64 {
+        match &self.stage {
+            Stage::New(exchange, _) => exchange.handshake_us,
+            Stage::Begun(_) | Stage::Left => 0,
+        }
+    }
+
     /// Whether nobody awaits its answer.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.channel.is_cancelled()

@@ -97,10 +97,7 @@ impl Late<'_> {
         match self.refusing.or_else(|| is_late().map(Refusing::late)) {
             Some(refusing) if !config.is_exempt(exchange) => {
                 exchange.refuse(refusing.retry_after_s);
-                match refusing.is_queue_full {
-                    true => self.stats.queue_full.add(1),
-                    false => self.stats.refused_late.add(1),
-                }
+                refusing.count(self.stats);
                 Outcome::Ready
             }
             _ => config.handle(local, exchange, cx),
@@ -224,6 +221,12 @@ impl<H: Handler> ThreadContext<H> {
             self.date = HttpDate::at(wall.as_secs());
         }
         self.date_ends = Millis(self.now.0 + 1000 - u64::from(wall.subsec_millis()));
+    }
+
+    /// Whether what it serves now is refused, so that a handshake is not computed: the request behind it would
+    /// come as if it had not waited. It is counted.
+    pub(crate) fn refuses_handshake(&self) -> bool {
+        self.refusing.inspect(|it| it.count(&self.stats)).is_some()
     }
 
     /// What this thread serves.

@@ -86,6 +86,7 @@ impl Dispatcher {
         };
         let job = Job {
             client,
+            before_us: work.before_us(),
             work,
             token,
             reply: Arc::clone(&self.mailbox),
@@ -208,11 +209,15 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         &mut self,
         computation: Box<dyn Computation>,
         client: ClientKey,
+        before_us: u64,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<dyn Computation>> {
-        let work = Work::Compute(computation);
+        if thread.refuses_handshake() {
+            return Some(computation);
+        }
+        let work = Work::Compute(computation, before_us);
         let not_queued = self.submit(Kind::Job, work, client, &thread.site)?;
-        let Work::Compute(mut computation) = not_queued.work else {
+        let Work::Compute(mut computation, _) = not_queued.work else {
             return None;
         };
         if not_queued.verdict != Verdict::Refuse {

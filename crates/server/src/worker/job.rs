@@ -11,6 +11,7 @@ use crate::config::Steps;
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{FlowKey, Lane};
+use crate::overload::JobWait;
 use crate::task::{TaskHome, WorkerTask};
 use crate::transport::socket::Socket;
 use crate::transport::{Detached, Range};
@@ -67,6 +68,9 @@ pub(crate) struct Job {
     pub(crate) token: Token,
     pub(crate) reply: Arc<Mailbox<Message>>,
     pub(crate) queued_us: u64,
+    /// How long its connection was kept before, by its handshake, if this is for the first request or another
+    /// step of the handshake.
+    pub(crate) before_us: u64,
     /// Who has asked for it.
     pub(crate) client: ClientKey,
 }
@@ -79,6 +83,14 @@ impl Job {
             client: self.client,
         }
     }
+
+    /// How long it has waited.
+    pub(crate) fn waited(&self, now_us: u64) -> JobWait {
+        JobWait {
+            here_us: now_us.saturating_sub(self.queued_us),
+            before_us: self.before_us,
+        }
+    }
 }
 
 /// What a loop should not do itself.
@@ -88,8 +100,9 @@ pub(crate) enum Work {
     Block(Box<Exchange>, Arc<dyn Steps>),
     /// Read a range of a file into the page cache. Back for `prefetched`.
     Prefetch(Range),
-    /// Work that takes a processor for a while, of a handshake. Back for `computed`.
-    Compute(Box<dyn Computation>),
+    /// Work that takes a processor for a while, of a handshake that was kept for so long before, in
+    /// microseconds. Back for `computed`.
+    Compute(Box<dyn Computation>, u64),
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
     /// the connection, and what is to be done next.
     Serve(Box<Served>),
@@ -101,7 +114,7 @@ impl Work {
     pub(crate) fn lane(&self) -> Lane {
         match self {
             Self::Task(_) => Lane::Apps,
-            Self::Compute(_) => Lane::Handshakes,
+            Self::Compute(..) => Lane::Handshakes,
             Self::Serve(served) => {
                 let connection = served.connection.as_ref();
                 match connection.is_some_and(Connection::is_before_handshake) {
@@ -113,12 +126,35 @@ impl Work {
         }
     }
 
+    /// How long its connection was kept before, by its handshake.
+    pub(crate) fn before_us(&self) -> u64 {
+        match self {
+            Self::Block(exchange, _) => exchange.handshake_us,
+            Self::Compute(_, before_us) => *before_us,
+            Self::Serve(served) => {
+                let connection = served.connection.as_ref();
+                connection.map_or(0, Connection::handshake_us)
+            }
+            Self::Task(task) => task.handshake_us(),
+            Self::Prefetch(_) => 0,
+        }
+    }
+
+    /// It has waited for so long. A connection is to know: its handshake may not be done.
+    pub(crate) fn delayed(&mut self, us: u64) {
+        if let Self::Serve(served) = self
+            && let Some(connection) = &mut served.connection
+        {
+            connection.delayed(us);
+        }
+    }
+
     /// Whether a worker can refuse it: it is then answered with 503, or a handshake ends.
     pub(crate) fn can_be_refused(&self) -> bool {
         match self {
             Self::Block(..) => true,
             Self::Task(task) => task.is_new(),
-            Self::Serve(_) | Self::Compute(_) => true,
+            Self::Serve(_) | Self::Compute(..) => true,
             Self::Prefetch(_) => false, // its answer has begun
         }
     }
@@ -133,7 +169,7 @@ impl Work {
                 waited_long && connection.is_some_and(has_left)
             }
             Self::Task(task) => task.is_new() && task.is_cancelled(),
-            Self::Compute(computation) => computation.is_abandoned(),
+            Self::Compute(computation, _) => computation.is_abandoned(),
             Self::Prefetch(_) => false,
         }
     }
@@ -144,7 +180,7 @@ impl Work {
             Self::Block(exchange, _) => exchange.refuse(retry_after_s),
             Self::Task(task) => task.refuse(retry_after_s),
             Self::Serve(served) => served.refusing = Some(Refusing::late(retry_after_s)),
-            Self::Prefetch(_) | Self::Compute(_) => {}
+            Self::Prefetch(_) | Self::Compute(..) => {}
         }
     }
 }

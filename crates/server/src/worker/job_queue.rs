@@ -318,6 +318,7 @@ impl<J> JobQueue<J> {
                     jobs_of_others: jobs,
                     beside,
                     is_only: false,
+                    before_us: 0,
                 }
             }
         }

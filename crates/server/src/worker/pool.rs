@@ -160,7 +160,7 @@ impl Workers {
         if let Work::Prefetch(_) = job.work {
             self.note_unoffered(job.queued_us, flow); // its answer has begun
         } else if let Some(control) = &self.control
-            && let Err(refusal) = self.offer(control, job.queued_us, flow)
+            && let Err(refusal) = self.offer(control, job.queued_us, flow, job.before_us)
         {
             let is_request = !matches!(job.work, Work::Serve(_));
             self.stats.refused_late.add(u64::from(is_request));
@@ -236,6 +236,7 @@ impl Workers {
             token,
             reply: Arc::clone(reply),
             queued_us: self.clock.now_us(),
+            before_us: 0, // it has begun
         };
         let flow = self.flow(&job);
         self.note_unoffered(job.queued_us, flow);
@@ -328,6 +329,7 @@ mod tests {
                 },
                 reply: Arc::clone(&reply),
                 queued_us: 0,
+                before_us: 0,
                 client: ClientKey::NOBODY,
             };
             assert!(workers.submit(job).is_ok());
@@ -370,13 +372,14 @@ mod tests {
         let reply = Arc::new(Mailbox::new().unwrap());
         let submit = |client: u8| {
             workers.submit(Job {
-                work: Work::Compute(Box::new(Nothing)),
+                work: Work::Compute(Box::new(Nothing), 0),
                 token: Token {
                     index: 0,
                     generation: 0,
                 },
                 reply: Arc::clone(&reply),
                 queued_us: 0,
+                before_us: 0,
                 client: ClientKey::of([192, 0, 2, client].into()),
             })
         };

@@ -326,6 +326,7 @@ mod tests {
                 },
                 reply: Arc::clone(&reply),
                 queued_us: 0,
+                before_us: 0,
                 client: ClientKey::NOBODY,
             };
             assert!(workers.submit(job).is_ok());

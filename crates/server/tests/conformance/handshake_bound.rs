@@ -6,11 +6,14 @@
 //! | `sequential`; one loop without workers | in the socket, unread: the bound cannot be reached |
 //! | loops with workers | it waits for a worker |
 //! | threads; several loops without workers; workers that serve sockets | on another thread |
+//!
+//! And how long a handshake may wait before it is computed: no longer than the latency goal allows.
 
 use std::any::Any;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use loadline_base::Buffer;
 use loadline_proto::{
@@ -112,6 +115,49 @@ fn one_after_the_other(ends: &Ends, options: ServerOptions, is_concurrent: bool)
     let counts = ends.tls.counts();
     assert_eq!((counts.full + counts.resumed, counts.refused), (3, 0));
     drop(silent);
+}
+
+/// It was computed, and the request behind it was served as if it had not waited.
+#[test]
+fn a_handshake_that_has_waited_beyond_the_latency_goal_is_not_computed() {
+    // Of a pool's threads the last one that waits is served: it keeps nobody waiting.
+    for (model, served) in [(Model::ThreadPool, 1), (Model::Sequential, 0)] {
+        // On a busy machine it may take too long until the next look at how long it has waited.
+        let is_as_expected = |_| serve_late_handshakes(model) == served;
+        assert!((0..5).any(is_as_expected), "{model:?}");
+    }
+}
+
+/// Two handshakes come while the only thread has a request. How many of them are served.
+fn serve_late_handshakes(model: Model) -> u64 {
+    const GOAL: Duration = Duration::from_secs(1);
+    let ends = Ends::new();
+    let server = ends.start(ServerOptions {
+        threads: 1,
+        latency_goal: Some(GOAL),
+        ..model.options()
+    });
+    let mut first = server.connect();
+    first.send("GET /-/gate HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    server.site.gate.await_waiting(1);
+    let late = ends.begin_some(2, server.address);
+    let begun = Instant::now();
+    eventually("they have waited", || {
+        let queued = server.control.snapshot().total.queue_depth;
+        let is_queued = queued == 2 || model == Model::Sequential;
+        is_queued && begun.elapsed() > GOAL + GOAL / 2
+    });
+    server.site.gate.open();
+    assert_eq!(first.answer().status, 200);
+    // A thread that serves alone would wait for its end; elsewhere its end would be another job.
+    let _first = (model != Model::Sequential).then_some(first);
+    let served = count_served(late);
+    assert_eq!(served + ends.refused(), 2);
+    assert!(
+        is_served(ends.begin(server.address)),
+        "one that has not waited"
+    );
+    served
 }
 
 /// A server with room for one handshake, and its clients.

@@ -250,6 +250,8 @@ impl Session for ManyStreams {
         self.every(|http| http.received_eof(cx));
     }
 
+    fn delayed(&mut self, _us: u64) {}
+
     fn half_closed(&mut self) {
         self.every(Http1Session::half_closed);
     }
@@ -365,6 +367,10 @@ impl Session for ManyStreams {
 
     fn is_before_handshake(&self) -> bool {
         false
+    }
+
+    fn handshake_us(&self) -> u64 {
+        0
     }
 
     fn is_multiplexed(&self) -> bool {

@@ -111,7 +111,13 @@ pub fn trailers_behind_content(model: Model) {
         let said = String::from_utf8(client.answer().body).unwrap();
         assert!(!said.contains("trailer"), "{said}");
     }
-    for name in ["Content-Length", "Host", "Authorization", "Cookie", "Trailer"] {
+    for name in [
+        "Content-Length",
+        "Host",
+        "Authorization",
+        "Cookie",
+        "Trailer",
+    ] {
         let mut client = server.connect();
         client.send(format!("{chunked}5\r\nhello\r\n"));
         client.send(format!("0\r\n{name}: 1\r\n\r\n"));

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -24,6 +24,7 @@ use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{Architecture, ServerOptions, SocketIo};
 use crate::site::tests::{Quiet, config_of, site_of};
+use crate::site::{Clock, Site};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver as _, Transport as _};
@@ -52,10 +53,26 @@ impl<H: Handler> Server<H> {
     }
 
     fn with_options(config: Arc<SharedConfig<H>>, options: ServerOptions) -> Self {
-        let site = site_of(config, options);
+        Self::of_site(&site_of(config, options))
+    }
+
+    /// Whose clock the test moves.
+    fn at(
+        now_us: &'static AtomicU64,
+        config: Arc<SharedConfig<H>>,
+        options: ServerOptions,
+    ) -> Self {
+        let site = Arc::new(Site {
+            clock: Clock::simulated(now_us),
+            ..Arc::into_inner(site_of(config, options)).unwrap()
+        });
+        Self::of_site(&site)
+    }
+
+    fn of_site(site: &Arc<Site<H>>) -> Self {
         let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
-        let (workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
-        let event_loop = EventLoop::new(0, &site, &group, Some(workers), Vec::new()).unwrap();
+        let (workers, mut threads) = Workers::new(site, 1, 0).unwrap();
+        let event_loop = EventLoop::new(0, site, &group, Some(workers), Vec::new()).unwrap();
         Self {
             event_loop,
             worker: threads.pop().unwrap(),
@@ -68,6 +85,12 @@ impl<H: Handler> Server<H> {
         self.event_loop.begin_turn();
         while self.event_loop.next_event().is_some() {}
         self.event_loop.drive_here(token);
+    }
+
+    /// No thread keeps one that waits.
+    fn give_back_connections(&mut self) {
+        self.event_loop.is_room_short = true;
+        self.event_loop.want_connections();
     }
 
     /// The worker does what waits for it.
@@ -128,9 +151,13 @@ fn a_connection_stays_at_its_loop_until_a_file_is_read() {
 struct Slow {
     alive: Arc<()>,
     input: Buffer,
+    has_begun: bool,
     is_due: bool,
     is_open: bool,
 }
+
+/// A first message with no request behind it.
+const HELLO: &[u8] = b"hello";
 
 #[derive(Debug)]
 struct Sum {
@@ -158,7 +185,9 @@ impl Layer for Slow {
         match self.is_open {
             true => plain.extend_from_slice(bytes),
             false => {
-                self.input.extend_from_slice(bytes);
+                self.input
+                    .extend_from_slice(bytes.strip_prefix(HELLO).unwrap_or(bytes));
+                self.has_begun = true;
                 self.is_due = true;
             }
         }
@@ -173,6 +202,10 @@ impl Layer for Slow {
 
     fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     fn has_ended(&self) -> bool {
@@ -205,15 +238,20 @@ impl Layer for Slow {
     }
 }
 
-/// A server whose connections begin with a computation, and one that has begun.
-fn computing(latency_goal: Option<Duration>) -> (Server<Quiet>, UnixStream, Token) {
+/// Of connections that begin with a computation.
+fn slow<H: Handler>(handler: H) -> Arc<SharedConfig<H>> {
     let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
-    let mut config = Config::new(Arc::new(Quiet), Arc::default(), [nowhere]);
+    let mut config = Config::new(Arc::new(handler), Arc::default(), [nowhere]);
     config.listeners[0].protocol = Protocol::Other(|config, peer, cx| {
         let http = Http1Session::new(config, peer, cx);
         Box::new(Layered::new(Slow::default(), http, config, cx))
     });
-    let mut server = Server::with_goal(config.into(), latency_goal);
+    config.into()
+}
+
+/// A server of such connections, and one that has begun.
+fn computing(latency_goal: Option<Duration>) -> (Server<Quiet>, UnixStream, Token) {
+    let mut server = Server::with_goal(slow(Quiet), latency_goal);
     let mut client = connect(&mut server.event_loop);
     let token = server.event_loop.slots.token_at(0).unwrap();
     client.write_all(GET).unwrap();
@@ -246,15 +284,95 @@ fn a_handshake_whose_client_has_left_is_not_computed() {
 
 /// A pool of one thread, which gives each connection back as soon as it waits.
 fn sharing<H: Handler>(handler: H) -> Server<H> {
+    let mut server = Server::with_options(config_of(handler), one_thread());
+    server.give_back_connections();
+    server
+}
+
+fn one_thread() -> ServerOptions {
     let options = ServerOptions {
         architecture: Architecture::ThreadPool,
         threads: 1,
         ..ServerOptions::default()
     };
-    let mut server = Server::with_options(config_of(handler), options.with_parts());
-    server.event_loop.is_room_short = true;
-    server.event_loop.want_connections();
-    server
+    options.with_parts()
+}
+
+/// All of its steps may block.
+struct Blocks;
+
+impl Handler for Blocks {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Blocking
+    }
+
+    fn handle_blocking(&self, _: &mut Exchange) {}
+}
+
+fn clock() -> &'static AtomicU64 {
+    Box::leak(Box::new(AtomicU64::new(0)))
+}
+
+/// It was computed, and the request behind it came as if it had not waited.
+#[test]
+fn a_handshake_that_has_waited_too_long_for_a_thread_is_not_computed() {
+    let now_us = clock();
+    let mut server = Server::at(now_us, slow(Blocks), one_thread());
+    server.give_back_connections();
+    let clients = [0, 1].map(|_| {
+        let mut client = connect(&mut server.event_loop);
+        client.write_all(HELLO).unwrap();
+        turn(&mut server.event_loop);
+        client
+    });
+    now_us.store(1_500_000, Relaxed);
+    server.work();
+    turn(&mut server.event_loop);
+    let total = server.event_loop.site.registry.snapshot(0).total;
+    assert_eq!((total.refused_late, total.connections), (1, 1));
+    // Behind the other one nobody waited.
+    let [mut late, mut last] = clients;
+    last.write_all(GET).unwrap();
+    assert_eq!(answers(&server.answer(&mut last)), 1);
+    late.set_nonblocking(true).unwrap();
+    assert_eq!(late.read(&mut [0]).unwrap(), 0, "it is closed");
+}
+
+/// Each of both could wait for nearly the goal.
+#[test]
+fn a_request_has_waited_for_as_long_as_its_handshake() {
+    let workers = ServerOptions {
+        workers: 1,
+        ..ServerOptions::default()
+    };
+    for options in [one_thread(), workers] {
+        for (waited_us, status) in [(300_000, "200"), (500_000, "503")] {
+            let now_us = clock();
+            let mut server = Server::at(now_us, slow(Blocks), options.clone());
+            server.give_back_connections();
+            let mut client = connect(&mut server.event_loop);
+            client.write_all(HELLO).unwrap();
+            turn(&mut server.event_loop);
+            now_us.store(600_000, Relaxed);
+            server.work();
+            turn(&mut server.event_loop);
+            client.write_all(GET).unwrap();
+            turn(&mut server.event_loop);
+            // Another one waits behind it.
+            let mut other = connect(&mut server.event_loop);
+            other.write_all(HELLO).unwrap();
+            turn(&mut server.event_loop);
+            now_us.fetch_add(waited_us, Relaxed);
+            let answer = server.answer(&mut client);
+            let expected = format!("HTTP/1.1 {status} ");
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.starts_with(&expected), "{options:?}: {answer}");
+        }
+    }
 }
 
 /// The thread that keeps it counts what it holds. Beside that it counted in the loop's account, too.

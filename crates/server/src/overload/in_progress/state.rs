@@ -123,6 +123,15 @@ impl State {
         }
     }
 
+    /// Whether a handshake is to be computed that has waited for so long.
+    pub(super) fn offer_handshake(&mut self, waited_us: u64, now_us: u64) -> bool {
+        let is_in_time = waited_us <= self.all.delay.accepted_us();
+        if !is_in_time {
+            self.all.delay.refused(now_us);
+        }
+        is_in_time
+    }
+
     /// A request would begin that has waited for so long.
     pub(super) fn begin(&mut self, flow: FlowKey, waited: Waited, now_us: u64) -> Begin {
         let waited_us = waited.for_cpu_us;
@@ -150,7 +159,10 @@ impl State {
             true => (control.each_us * f64::from(shared)) as u64,
             false => 0,
         };
-        if waited_us.saturating_add(takes_us) > control.delay.accepted_us() {
+        let with_handshake_us = waited_us.saturating_add(waited.handshake_us);
+        if waited_us.saturating_add(takes_us) > control.delay.accepted_us()
+            || with_handshake_us.saturating_add(takes_us) > control.delay.goal_us()
+        {
             return Begin::Never(self.refuse(is_single, now_us));
         }
         let is_late = waited.in_all_us.saturating_add(takes_us) > control.delay.goal_us();

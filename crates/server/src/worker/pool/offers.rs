@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use super::{Workers, lock};
-use crate::fairness::lanes::{FlowKey, Lane};
+use crate::fairness::lanes::{Ahead, FlowKey, Lane};
 use crate::overload::{LaneControl, Refusal};
 use crate::worker::job::{Job, Message, Work};
 
@@ -35,13 +35,18 @@ impl Workers {
         control: &Mutex<LaneControl>,
         now_us: u64,
         flow: FlowKey,
+        before_us: u64,
     ) -> Result<(), Refusal> {
-        let mut ahead = self.queue.ahead(flow);
-        if ahead.jobs > 0 && !lock(control).is_in_time(now_us, flow.lane, ahead) {
+        let ahead = || Ahead {
+            before_us,
+            ..self.queue.ahead(flow)
+        };
+        let mut ahead_now = ahead();
+        if ahead_now.jobs > 0 && !lock(control).is_in_time(now_us, flow.lane, ahead_now) {
             self.sweep(control, now_us, flow.lane);
-            ahead = self.queue.ahead(flow);
+            ahead_now = ahead();
         }
-        lock(control).offer(now_us, flow.lane, ahead)
+        lock(control).offer(now_us, flow.lane, ahead_now)
     }
 
     /// A job is about to be queued that cannot be refused. If it is the first one, those that come after it are
@@ -98,7 +103,7 @@ impl Workers {
             if let Work::Serve(_) = job.work {
                 return Fate::Awaited; // only a system call could say more
             }
-            let waited_us = now_us.saturating_sub(job.queued_us);
+            let waited_us = job.waited(now_us).in_all_us();
             match job.work.is_abandoned(now.is_long(waited_us)) {
                 true => Fate::Abandoned,
                 false if now.is_late(waited_us) && job.work.can_be_refused() => Fate::Late,

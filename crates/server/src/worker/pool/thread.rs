@@ -13,11 +13,11 @@ use loadline_proto::{Exchange, Handler, Status};
 use super::{Control, Workers, lock};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, Step, TaskStart};
-use crate::connection_thread::{self, Left, serve_while_held};
-use crate::fairness::lanes::Charge;
+use crate::connection_thread::{self, BusyTime, Left, serve_while_held};
+use crate::fairness::lanes::{Charge, Lane};
 use crate::memory::thread_bytes;
 use crate::options::SocketIo;
-use crate::overload::RETRY_AFTER_LEFT_S;
+use crate::overload::{JobWait, RETRY_AFTER_LEFT_S};
 use crate::site::Site;
 use crate::telemetry::counters::{Registry, Role, ThreadStats};
 use crate::telemetry::log;
@@ -123,16 +123,16 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     /// Whether a job comes too late, or its client has left: then it is answered with 503.
-    fn is_in_vain(&self, work: &mut Work, charge: &Charge, now_us: u64, waited_us: u64) -> bool {
+    fn is_in_vain(&self, work: &mut Work, charge: &Charge, now_us: u64, waited: JobWait) -> bool {
         let Some(control) = &self.control else {
             // Without a goal requests are carried out, whoever waits for them; a handshake serves nobody else.
-            let is_in_vain = matches!(work, Work::Compute(_)) && work.is_abandoned(false);
+            let is_in_vain = matches!(work, Work::Compute(..)) && work.is_abandoned(false);
             self.stats.abandoned.add(u64::from(is_in_vain));
             return is_in_vain;
         };
         let mut control = lock(control);
-        let taken = control.take(now_us, charge, waited_us, self.source.depth());
-        let waited_long = control.of(charge.flow.lane).is_long(waited_us);
+        let taken = control.take(now_us, charge, waited, self.source.depth());
+        let waited_long = control.of(charge.flow.lane).is_long(waited.in_all_us());
         drop(control);
         if work.is_abandoned(waited_long) {
             work.refuse(RETRY_AFTER_LEFT_S);
@@ -167,25 +167,24 @@ impl<H: Handler> WorkerThread<H> {
         } = taken;
         let began_us = site.clock.now_us();
         self.pool_stats.queue_depth.sub(1);
-        let waited_us = began_us.saturating_sub(job.queued_us);
-        self.stats.queue_wait_us.add(waited_us);
         self.stats.steals.add(u64::from(stolen));
+        let waited = job.waited(began_us);
+        self.note_wait(waited.here_us);
         let Job {
             mut work,
             token,
             reply,
             ..
         } = job;
-        if self.meter.is_some() {
-            self.stats.job_waits().add(waited_us, 1);
-        }
-        if self.is_in_vain(&mut work, &charge, began_us, waited_us) {
+        work.delayed(waited.here_us);
+        if self.is_in_vain(&mut work, &charge, began_us, waited) {
             self.source.done(charge, 0);
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(holders)) = (&mut work, self.holders.clone()) {
-            let took_us = self.keep(served, &charge, token, &holders, &reply, site);
-            self.source.done(charge, took_us);
+            let busy = self.keep(served, token, &holders, &reply);
+            self.learn(site.clock.now_us(), &charge, waited.before_us, busy);
+            self.source.done(charge, busy.of(charge.flow.lane));
             return reply.post(Message::Done { token, work });
         }
         self.stats.job_began_us.set(began_us);
@@ -197,7 +196,7 @@ impl<H: Handler> WorkerThread<H> {
                     range.prefetch(thread.borrow().read_buffer);
                 }
                 (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
-                (Work::Compute(computation), _) => computation.carry_out(),
+                (Work::Compute(computation, _), _) => computation.carry_out(),
                 (Work::Serve(served), Some(thread)) => {
                     thread.tick();
                     serve(served, thread);
@@ -220,7 +219,7 @@ impl<H: Handler> WorkerThread<H> {
         self.stats.job_began_us.set(0);
         self.stats.busy_us.add(took_us);
         if let Some(control) = &self.control {
-            lock(control).done(ended_us, &charge, took_us);
+            lock(control).done(ended_us, &charge, waited.before_us, took_us);
         }
         self.source.done(charge, took_us);
         self.stats.job_times().add(took_us, 1);
@@ -229,25 +228,31 @@ impl<H: Handler> WorkerThread<H> {
         }
     }
 
+    fn note_wait(&self, waited_us: u64) {
+        self.stats.queue_wait_us.add(waited_us);
+        if self.meter.is_some() {
+            self.stats.job_waits().add(waited_us, 1);
+        }
+    }
+
     /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
-    /// how long it was busy.
+    /// how long it was busy; what it was refused says nothing of others.
     fn keep(
         &mut self,
         served: &mut Served,
-        charge: &Charge,
         token: Token,
         holders: &Holders,
         mailbox: &Mailbox<Message>,
-        site: &Site<H>,
-    ) -> u64 {
+    ) -> BusyTime {
         let (Some(connection), Some(thread)) = (&mut served.connection, &mut self.thread) else {
             served.after = After::Close;
-            return 0;
+            return BusyTime::default();
         };
         let (queue, index) = self.source.place();
         let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_busy();
         thread.refusing = served.refusing.take();
+        let is_refused = thread.refusing.is_some();
         if let Some(memory) = &mut served.memory {
             memory.empty();
         }
@@ -257,15 +262,13 @@ impl<H: Handler> WorkerThread<H> {
         thread.end_busy();
         thread.refusing = None;
         connection.transport_mut().move_to_loop();
-        let mut took_us = 0;
+        let mut busy_time = BusyTime::default();
         served.after = match left {
             Ok((left, busy)) => {
-                took_us = busy.us;
-                self.stats.jobs.add(1);
-                if let Some(control) = &self.control {
-                    let now_us = site.clock.now_us();
-                    lock(control).done_many(now_us, charge, busy.periods, busy.us);
+                if !is_refused {
+                    busy_time = busy;
                 }
+                self.stats.jobs.add(1);
                 match left {
                     Left::AtEnd => After::Close,
                     Left::Waiting => After::Wait,
@@ -279,7 +282,23 @@ impl<H: Handler> WorkerThread<H> {
                 After::Close
             }
         };
-        took_us
+        busy_time
+    }
+
+    /// A connection was served, and kept while no other waited. What came behind a handshake was none.
+    fn learn(&self, now_us: u64, charge: &Charge, before_us: u64, busy: BusyTime) {
+        let Some(control) = self.control.as_ref().filter(|_| busy.periods > 0) else {
+            return;
+        };
+        let mut control = lock(control);
+        if charge.flow.lane != Lane::Handshakes {
+            return control.done_many(now_us, charge, before_us, (busy.periods, busy.us));
+        }
+        control.done_many(now_us, charge, before_us, (1, busy.handshake_us));
+        let behind = busy.behind_handshake();
+        if behind != (0, 0) {
+            control.done_many(now_us, &Charge::of(Lane::Files), 1, behind);
+        }
     }
 }
 
@@ -302,7 +321,7 @@ fn give_up(work: &mut Work, text: &str) {
         Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
         Work::Task(task) => task.end(),
-        Work::Compute(_) => {}  // the session finds it undone
+        Work::Compute(..) => {} // the session finds it undone
         Work::Prefetch(_) => {} // the loop meets again what was not read
     }
 }
