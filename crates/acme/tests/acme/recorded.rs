@@ -368,10 +368,7 @@ fn an_order_that_is_never_finalized_makes_room_for_another_after_a_week() {
 fn an_order_outlasts_responses_that_say_nothing_of_it() {
     for (paths, answer) in [
         (["dir", "nonce-plz"], page(404)),
-        (
-            LOOK_AT_ORDER,
-            without("status", problem("malformed", 503)),
-        ),
+        (LOOK_AT_ORDER, without("status", problem("malformed", 503))),
     ] {
         let world = World::start();
         let folder = world.keep();
