@@ -13,7 +13,7 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use serde_json::{Value, json};
 
 use crate::challenges::{Method01, Shown};
-use crate::failed::{Failed, Why, said};
+use crate::failed::{Failed, Why, is_of_authority, said};
 use crate::https::{Http, done};
 use crate::state_dir::StateDir;
 use crate::{AcmeError, ExternalAccount, Reason, UnixTime, Window};
@@ -26,8 +26,8 @@ const LOOK_MOST: Duration = Duration::from_secs(15);
 
 const ACCOUNT: &str = "account.json";
 
-/// The status of what an authority does not know.
-const NOT_FOUND: u16 = 404;
+/// The statuses of what an authority does not know, or not any more.
+const UNKNOWN: [u16; 2] = [404, 410];
 
 /// An authority, and what is kept about it.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) name: &'a str,
     /// What it is to take the place of.
     pub(crate) before: Option<&'a Certificate>,
+    /// The authority has failed at orders of this name again and again.
+    pub(crate) has_failed_often: bool,
     /// Those that can be answered; the first that the authority offers is.
     pub(crate) methods: Vec<Method01>,
     /// Shows the response to a challenge: token, response, digest.
@@ -71,7 +73,8 @@ pub(crate) type Show<'a> = dyn Fn(Method01, &str, &str, &[u8]) -> Result<Shown, 
 
 impl Authority {
     pub(crate) fn directory(&self) -> Result<Directory, Failed> {
-        let directory = self.asked(self.http.get(&self.url))?;
+        let directory = self.http.get(&self.url);
+        let directory = directory.map_err(|error| self.failed(error.into()))?;
         Ok(Directory {
             renewal_info: text(&directory["renewalInfo"]),
             terms_of_service: text(&directory["meta"]["termsOfService"]),
@@ -136,7 +139,12 @@ impl Authority {
                 }
                 OrderStatus::Pending => {}
                 OrderStatus::Ready => {
-                    self.ask(it.order.finalize_csr(&request(wanted.name, &it.key)?))?;
+                    let request = request(wanted.name, &it.key)?;
+                    let finalized = self.ask_of_order(it.order.finalize_csr(&request));
+                    finalized.map_err(|failed| Failed {
+                        may_be_finalized: failed.keeps_order,
+                        ..failed
+                    })?;
                     if it.order.state().status != OrderStatus::Ready {
                         continue;
                     }
@@ -163,7 +171,7 @@ impl Authority {
 
     /// The certificate of an order that is valid: its key and the certificates, in PEM.
     pub(crate) fn download(&self, it: &mut UnderWay) -> Result<String, Failed> {
-        let chain = self.ask(it.order.certificate())?;
+        let chain = self.ask_of_order(it.order.certificate())?;
         let chain = chain.ok_or_else(Failed::not_yet)?;
         Ok(format!("{}{chain}", it.key))
     }
@@ -178,7 +186,7 @@ impl Authority {
             });
         }
         thread::sleep(pause.clamp(self.look_every, LOOK_MOST));
-        self.ask(it.order.refresh())?;
+        self.ask_of_order(it.order.refresh())?;
         Ok(())
     }
 
@@ -192,7 +200,8 @@ impl Authority {
             return Ok((None, None));
         };
         let url = format!("{}/{id}", url.trim_end_matches('/'));
-        let info = self.asked(self.http.get_if_there(&url))?;
+        let info = self.http.get_if_there(&url);
+        let info = info.map_err(|error| self.failed(error.into()))?;
         let again = self.http.take_retry_after();
         let window = info.and_then(|it| {
             let moment = |name: &str| time(it["suggestedWindow"][name].as_str()?);
@@ -207,45 +216,68 @@ impl Authority {
         let account = self.account()?;
         let file = order_file(wanted.name);
         if let Some(kept) = self.state.read(&file).map_err(Failed::of_file)? {
-            let lost = |why: &str| {
-                let text = format!("the order of before is lost: {why}");
-                Failed::new(Why::OrderLost, text)
-            };
-            let kept: Value =
-                serde_json::from_slice(&kept).map_err(|error| lost(&error.to_string()))?;
-            let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
-                return Err(lost("its file has no URL or no key"));
-            };
-            let found = self.poll(account.order(url))?;
-            // Any other refusal says nothing of the order, whose certificate may exist.
-            // A problem without a type is not the authority's own, but that of a gateway before it.
-            let is_unknown = matches!(&found, Err(Error::Api(problem)) if problem.r#type.is_some())
-                && self.http.last_status() == Some(NOT_FOUND);
-            return match self.asked(found) {
-                Ok(order) => Ok((order, key)),
-                Err(failed) if is_unknown && failed.why == Why::Failed(Reason::Refused) => {
-                    Err(lost(&failed.message))
-                }
-                Err(failed) => Err(failed),
-            };
+            return self.kept_order(&account, &kept);
         }
         let key = KeyPair::generate().map_err(library)?.serialize_pem();
-        let identifiers = [Identifier::Dns(wanted.name.to_owned())];
-        let plain = || NewOrder::new(&identifiers);
-        let order = match self.replaced(wanted)? {
-            None => self.ask(account.new_order(&plain())),
-            Some(id) => match self.ask(account.new_order(&plain().replaces(id))) {
-                // It does not take this certificate's place, for whatever reason: then it is a new one.
-                Err(failed) if failed.why == Why::Failed(Reason::Refused) => {
-                    self.ask(account.new_order(&plain()))
-                }
-                result => result,
-            },
-        }?;
+        let order = self.new_order(&account, wanted)?;
         let kept = json!({ "url": order.url(), "key": key });
         let kept = self.state.write(&file, kept.to_string().as_bytes());
         kept.map_err(Failed::of_file)?;
         Ok((order, key))
+    }
+
+    fn kept_order(&self, account: &Account, kept: &[u8]) -> Result<(Order, String), Failed> {
+        let lost = |why: &str| {
+            let text = format!("the order of before is lost: {why}");
+            Failed::new(Why::OrderLost, text)
+        };
+        let kept: Value = serde_json::from_slice(kept).map_err(|error| lost(&error.to_string()))?;
+        let (Some(url), Some(key)) = (text(&kept["url"]), text(&kept["key"])) else {
+            return Err(lost("its file has no URL or no key"));
+        };
+        let found = self.poll(account.order(url))?;
+        let status = self.http.signed_status();
+        let is_unknown = found.is_err() && status.is_some_and(|it| UNKNOWN.contains(&it));
+        let is_said = matches!(&found, Err(Error::Api(problem)) if is_of_authority(problem));
+        match self.asked_of_order(found) {
+            Ok(order) => Ok((order, key)),
+            // A gateway may have lost the authority, which has the certificate.
+            Err(failed) if is_unknown && !is_said => Err(Failed {
+                keeps_order: true,
+                retry_after: failed.retry_after,
+                ..lost(&failed.message)
+            }),
+            Err(failed) if is_unknown && failed.why == Why::Failed(Reason::Refused) => {
+                Err(lost(&failed.message))
+            }
+            // Any other refusal says nothing of the order, whose certificate may exist.
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// An order that takes the place of the certificate of before, if the authority wants to know.
+    fn new_order(&self, account: &Account, wanted: &Wanted<'_>) -> Result<Order, Failed> {
+        let identifiers = [Identifier::Dns(wanted.name.to_owned())];
+        let plain = || NewOrder::new(&identifiers);
+        let Some(id) = self.replaced(wanted)? else {
+            return self.ask(account.new_order(&plain()));
+        };
+        let failed = match self.ask(account.new_order(&plain().replaces(id))) {
+            Ok(order) => return Ok(order),
+            Err(failed) => failed,
+        };
+        let has_answered = self.http.signed_status().is_some();
+        let is_plain_next = match failed.why {
+            // It does not take this certificate's place, for whatever reason: then it is a new one.
+            Why::Failed(Reason::Refused) => true,
+            // That may be what the authority fails at.
+            Why::Failed(Reason::Unreachable) => has_answered && wanted.has_failed_often,
+            _ => false,
+        };
+        match is_plain_next {
+            true => self.ask(account.new_order(&plain())),
+            false => Err(failed),
+        }
     }
 
     fn account(&self) -> Result<Account, Failed> {
@@ -277,7 +309,7 @@ impl Authority {
     ) -> Result<(), Failed> {
         let mut all = order.authorizations();
         while let Some(authorization) = self.poll(all.next())? {
-            let mut authorization = self.asked(authorization)?;
+            let mut authorization = self.asked_of_order(authorization)?;
             if authorization.status == AuthorizationStatus::Valid {
                 continue; // from another order
             }
@@ -300,7 +332,7 @@ impl Authority {
                 shown.push((wanted.show)(method, &token, text, digest.as_ref())?);
             }
             if challenge.status == ChallengeStatus::Pending {
-                self.ask(challenge.set_ready())?;
+                self.ask_of_order(challenge.set_ready())?;
             }
         }
         Ok(())
@@ -340,14 +372,36 @@ impl Authority {
         done(question).ok_or_else(|| Failed::refused("the library waits for something unknown"))
     }
 
-    fn asked<T, E>(&self, result: Result<T, E>) -> Result<T, Failed>
-    where
-        Failed: From<E>,
-    {
-        result.map_err(|error| Failed {
+    fn asked<T>(&self, result: Result<T, Error>) -> Result<T, Failed> {
+        let status = self.http.signed_status();
+        result.map_err(|error| self.failed(Failed::of(&error, status)))
+    }
+
+    /// The end of a question about what is one order's alone.
+    fn ask_of_order<T>(
+        &self,
+        question: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Failed> {
+        let result = self.poll(question)?;
+        self.asked_of_order(result)
+    }
+
+    fn asked_of_order<T>(&self, result: Result<T, Error>) -> Result<T, Failed> {
+        let is_problem = matches!(result, Err(Error::Api(_)));
+        let is_answered = self.http.signed_status().is_some_and(|it| it < 500);
+        self.asked(result)
+            .map_err(|failed| match is_answered && !is_problem {
+                true => failed.of_order(),
+                false => failed,
+            })
+    }
+
+    /// With what the last response has said about when to ask again.
+    fn failed(&self, failed: Failed) -> Failed {
+        Failed {
             retry_after: self.http.take_retry_after(),
-            ..Failed::from(error)
-        })
+            ..failed
+        }
     }
 }
 

@@ -250,14 +250,18 @@ impl Automatic {
         let wanted = Wanted {
             name,
             before: self.served.get(name),
+            has_failed_often: self.schedule.has_failed_often(name),
             methods,
             show: &show,
         };
         let shown = self.shown.entry(name.to_owned()).or_default();
         let mut order = self.authority.finalize(&wanted, shown)?;
+        // What may exist has to be known after a restart, too.
         self.schedule.finalized(name, now);
+        self.keep()?;
         self.authority.wait_until_valid(&mut order)?;
         self.schedule.granted(name, now);
+        self.keep()?;
         let pem = self.authority.download(&mut order)?;
         let certificate = self.checked(name, pem.as_bytes())?;
         let kept = self.authority.state.write(&file(name), pem.as_bytes());
@@ -303,15 +307,18 @@ impl Automatic {
             Step::Order(name) => Some(name.as_str()),
             _ => None,
         };
-        let mut is_forgotten = true;
-        if let Some(name) = name
-            && !self.keeps_order(name, failed, now)
-        {
-            self.schedule.order_ended(name);
-            self.shown.remove(name);
-            if let Err(error) = self.authority.forget_order(name) {
-                is_forgotten = false;
-                tracing::error!("acme: {error}");
+        let mut is_forgotten = false;
+        if let Some(name) = name {
+            if failed.may_be_finalized {
+                self.schedule.finalized(name, now);
+            }
+            if !self.keeps_order(name, failed, now) {
+                self.schedule.order_ended(name);
+                self.shown.remove(name);
+                match self.authority.forget_order(name) {
+                    Ok(()) => is_forgotten = true,
+                    Err(error) => tracing::error!("acme: {error}"),
+                }
             }
         }
         let what = name.unwrap_or(&self.options.directory);
@@ -341,13 +348,17 @@ impl Automatic {
         self.note(|report| report.last_error = text);
     }
 
-    /// Whether the order of a name is gone on with after a failure. One whose certificate may exist is, a few
-    /// times, or for a while: the key is nowhere else.
+    /// Whether the order of a name is gone on with after a failure: for a while at most. One whose certificate may
+    /// exist is, some times, though it is refused or lost: the key is nowhere else.
     fn keeps_order(&mut self, name: &str, failed: &Failed, now: UnixTime) -> bool {
-        let is_refused = failed.why == Why::Failed(Reason::Refused);
-        match failed.keeps_order {
-            true => !failed.is_answered || !self.schedule.order_is_overdue(name, now),
-            false => is_refused && self.schedule.order_refused(name),
+        if self.schedule.order_is_overdue(name, now) {
+            return false;
+        }
+        match failed.why {
+            Why::OrderLost => failed.keeps_order && self.schedule.certificate_may_exist(name),
+            _ if failed.keeps_order => true,
+            Why::Failed(Reason::Refused) => self.schedule.order_refused(name),
+            _ => false,
         }
     }
 

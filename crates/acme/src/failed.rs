@@ -16,10 +16,10 @@ pub(crate) struct Failed {
     pub(crate) why: Why,
     /// In one line.
     pub(crate) message: String,
-    /// Whether the order can be gone on with.
+    /// Whether the order can be gone on with. One that is lost can, if its certificate may exist.
     pub(crate) keeps_order: bool,
-    /// The authority has answered with nothing to go on with, and may do so without end.
-    pub(crate) is_answered: bool,
+    /// The order may be finalized: no response says whether it is.
+    pub(crate) may_be_finalized: bool,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -45,7 +45,7 @@ impl Failed {
             why,
             message: one_line(&message.into()),
             keeps_order: why == Why::Failed(Reason::Unreachable),
-            is_answered: false,
+            may_be_finalized: false,
             retry_after: None,
         }
     }
@@ -62,8 +62,46 @@ impl Failed {
     pub(crate) fn not_yet() -> Self {
         Self {
             keeps_order: true,
-            is_answered: true,
             ..Self::refused("the authority has not finished the order yet")
+        }
+    }
+
+    /// By what the library says, and the status of the response.
+    pub(crate) fn of(error: &Error, status: Option<u16>) -> Self {
+        let why = match error {
+            Error::Api(problem) => of_problem(problem, status),
+            Error::Other(inner) if inner.downcast_ref::<HttpError>().is_none() => {
+                Why::Failed(Reason::Refused)
+            }
+            Error::Crypto | Error::KeyRejected | Error::Unsupported(_) => {
+                Why::Failed(Reason::Refused)
+            }
+            _ => Why::Failed(Reason::Unreachable), // a response that no authority gives
+        };
+        let message = match error {
+            Error::Api(problem) if kind(problem) == "externalAccountRequired" => format!(
+                "{}: it issues certificates only to holders of an account with it (external account \
+                 binding)",
+                said(problem)
+            ),
+            Error::Api(problem) => said(problem),
+            error => error.to_string(),
+        };
+        Self {
+            keeps_order: matches!(why, Why::Failed(Reason::Unreachable | Reason::RateLimited)),
+            ..Self::new(why, message)
+        }
+    }
+
+    /// The same where no authority would respond so, but to a request about one name's order: nothing is wrong
+    /// with the others.
+    pub(crate) fn of_order(self) -> Self {
+        match self.why {
+            Why::Failed(Reason::Unreachable) => Self {
+                why: Why::Failed(Reason::Refused),
+                ..self
+            },
+            _ => self,
         }
     }
 }
@@ -81,53 +119,22 @@ impl From<HttpError> for Failed {
     }
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        let why = match &error {
-            Error::Api(problem) => of_problem(problem),
-            Error::Other(inner) if inner.downcast_ref::<HttpError>().is_none() => {
-                Why::Failed(Reason::Refused)
-            }
-            Error::Crypto | Error::KeyRejected | Error::Unsupported(_) => {
-                Why::Failed(Reason::Refused)
-            }
-            _ => Why::Failed(Reason::Unreachable), // a response that no authority gives
-        };
-        let message = match &error {
-            Error::Api(problem) if kind(problem) == "externalAccountRequired" => format!(
-                "{}: it issues certificates only to holders of an account with it (external account \
-                 binding)",
-                said(problem)
-            ),
-            Error::Api(problem) => said(problem),
-            error => error.to_string(),
-        };
-        let is_answered = match &error {
-            Error::Json(_) | Error::Str(_) => true,
-            Error::Other(inner) => {
-                let http = inner.downcast_ref();
-                matches!(http, Some(HttpError::Status { status, .. }) if *status < 500)
-            }
-            _ => false,
-        };
-        Self {
-            keeps_order: matches!(why, Why::Failed(Reason::Unreachable | Reason::RateLimited)),
-            is_answered,
-            ..Self::new(why, message)
-        }
-    }
-}
-
-/// By the types of RFC 8555 section 6.7.
-fn of_problem(problem: &Problem) -> Why {
+/// By the types of RFC 8555 section 6.7. A problem need not repeat the status (RFC 9457 section 3.1.2).
+fn of_problem(problem: &Problem, status: Option<u16>) -> Why {
     match kind(problem) {
         "accountDoesNotExist" => Why::AccountLost,
         "rateLimited" => Why::Failed(Reason::RateLimited),
         // The library has tried three nonces: an authority that takes none is not well.
         "badNonce" | "serverInternal" => Why::Failed(Reason::Unreachable),
-        _ if problem.status.is_some_and(|it| it >= 500) => Why::Failed(Reason::Unreachable),
+        _ if status.is_some_and(|it| it >= 500) => Why::Failed(Reason::Unreachable),
         _ => Why::Failed(Reason::Refused),
     }
+}
+
+/// Whether an authority has said it: gateways have types of problems, too, or none.
+pub(crate) fn is_of_authority(problem: &Problem) -> bool {
+    let kind = problem.r#type.as_deref().unwrap_or_default();
+    kind.starts_with("urn:ietf:params:acme:")
 }
 
 /// `badNonce` of `urn:ietf:params:acme:error:badNonce`.
@@ -157,41 +164,69 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn problem(json: &str) -> Failed {
-        Error::Api(serde_json::from_str(json).unwrap()).into()
+    fn problem(json: &str, status: u16) -> Failed {
+        Failed::of(
+            &Error::Api(serde_json::from_str(json).unwrap()),
+            Some(status),
+        )
     }
 
     #[test]
     fn problems_by_what_is_to_be_done() {
         let kind = |name: &str| format!(r#"{{"type":"urn:ietf:params:acme:error:{name}"}}"#);
-        for (json, why) in [
-            (kind("accountDoesNotExist"), Why::AccountLost),
-            (kind("rateLimited"), Why::Failed(Reason::RateLimited)),
-            (kind("badNonce"), Why::Failed(Reason::Unreachable)),
-            (kind("rejectedIdentifier"), Why::Failed(Reason::Refused)),
-            (r#"{"status":503}"#.into(), Why::Failed(Reason::Unreachable)),
-            (r#"{"status":403}"#.into(), Why::Failed(Reason::Refused)),
-            ("{}".into(), Why::Failed(Reason::Refused)),
+        for (json, status, why) in [
+            (kind("accountDoesNotExist"), 400, Why::AccountLost),
+            (kind("rateLimited"), 429, Why::Failed(Reason::RateLimited)),
+            (kind("rateLimited"), 503, Why::Failed(Reason::RateLimited)),
+            (kind("badNonce"), 400, Why::Failed(Reason::Unreachable)),
+            (
+                kind("rejectedIdentifier"),
+                403,
+                Why::Failed(Reason::Refused),
+            ),
+            ("{}".into(), 403, Why::Failed(Reason::Refused)),
+            // What is at fault is in the status of the response, whatever is in the problem.
+            ("{}".into(), 503, Why::Failed(Reason::Unreachable)),
+            (kind("malformed"), 500, Why::Failed(Reason::Unreachable)),
+            (
+                r#"{"status":503}"#.into(),
+                403,
+                Why::Failed(Reason::Refused),
+            ),
         ] {
-            assert_eq!(problem(&json).why, why, "{json}");
+            assert_eq!(problem(&json, status).why, why, "{json}, {status}");
         }
     }
 
     #[test]
-    fn a_page_in_place_of_a_problem_is_an_answer_unless_the_authority_has_failed() {
-        for (status, expected) in [(404, true), (403, true), (500, false), (503, false)] {
-            let host = "a.example".to_owned();
-            let failed = Failed::from(Error::Other(Box::new(HttpError::Status { host, status })));
-            assert_eq!(failed.why, Why::Failed(Reason::Unreachable));
-            assert_eq!((failed.is_answered, failed.keeps_order), (expected, true));
+    fn problems_of_an_authority_and_of_others() {
+        for (json, expected) in [
+            (r#"{"type":"urn:ietf:params:acme:error:malformed"}"#, true),
+            (r#"{"type":"about:blank","title":"Not Found"}"#, false),
+            (r#"{"message":"no route"}"#, false),
+        ] {
+            let problem = serde_json::from_str(json).unwrap();
+            assert_eq!(is_of_authority(&problem), expected, "{json}");
         }
+    }
+
+    #[test]
+    fn a_page_about_an_order_is_a_failure_of_its_name_that_keeps_it() {
+        let host = "a.example".to_owned();
+        let error = Error::Other(Box::new(HttpError::Status { host, status: 403 }));
+        let failed = Failed::of(&error, Some(403));
+        assert_eq!(failed.why, Why::Failed(Reason::Unreachable));
+        let failed = failed.of_order();
+        assert_eq!(failed.why, Why::Failed(Reason::Refused));
+        assert!(failed.keeps_order);
     }
 
     #[test]
     fn what_an_authority_says_is_one_line() {
-        let said = problem("{\"detail\":\"no\\n\\u001b[31mway\",\"type\":\"t\"}").message;
+        let said = problem("{\"detail\":\"no\\n\\u001b[31mway\",\"type\":\"t\"}", 403).message;
         assert_eq!(said, "no  [31mway (t)");
-        let long = problem(&format!("{{\"detail\":\"{}\"}}", "x".repeat(5000))).message;
+        let long = format!("{{\"detail\":\"{}\"}}", "x".repeat(5000));
+        let long = problem(&long, 403).message;
         assert_eq!(long.len(), MESSAGE_LEN_MAX);
     }
 }

@@ -39,7 +39,7 @@ const PIECE_BYTES: usize = 16 << 10;
 pub(crate) struct Http {
     client: TlsClient,
     retry_after: Arc<Mutex<Option<Duration>>>,
-    /// Of the last response; 0: there was none.
+    /// Of the response to the last request, if that was signed; 0: there was none, or it was not.
     status: Arc<AtomicU16>,
 }
 
@@ -69,8 +69,9 @@ impl Http {
         retry_after.take()
     }
 
-    /// The status of the response to the last request; `None`: there was no response.
-    pub(crate) fn last_status(&self) -> Option<u16> {
+    /// The status of the response to the last request. `None`: there was no response, or the request was not
+    /// signed, as those for a nonce and for the directory are not: they say nothing of what is asked for.
+    pub(crate) fn signed_status(&self) -> Option<u16> {
         Some(self.status.load(Relaxed)).filter(|status| *status > 0)
     }
 
@@ -140,7 +141,13 @@ impl Http {
             }
             match received {
                 Received::More => {}
-                Received::Reply(reply) => return self.response(uri, reply.status, whole),
+                Received::Reply(reply) => {
+                    // RFC 8555 section 6.2: what is signed is a POST.
+                    if request.method() == http::Method::POST {
+                        self.status.store(reply.status, Relaxed);
+                    }
+                    return self.response(uri, reply.status, whole);
+                }
                 Received::Fault(fault) => {
                     return Err(HttpError::Http {
                         host: host(uri),
@@ -158,7 +165,6 @@ impl Http {
         status: u16,
         whole: Whole,
     ) -> Result<Response<Vec<u8>>, HttpError> {
-        self.status.store(status, Relaxed);
         let mut response = Response::builder().status(status);
         let head = String::from_utf8_lossy(&whole.head);
         for (name, value) in head.lines().skip(1).filter_map(|line| line.split_once(':')) {

@@ -33,7 +33,7 @@ impl Security {
         let Some(asked) = &self.server_name else {
             return true;
         };
-        let host = host.strip_suffix('.').unwrap_or(host);
+        let [asked, host] = [asked, host].map(|it| it.strip_suffix('.').unwrap_or(it));
         let is_same = |name: &str| name.eq_ignore_ascii_case(host);
         is_same(asked) || self.names.iter().any(|name| matches(name, host))
     }
@@ -74,6 +74,9 @@ mod tests {
         ] {
             assert_eq!(security.is_for(host), is_for, "{host}");
         }
+        security.server_name = Some("www.example.com.".into()); // RFC 6066 section 3 has no such dot
+        assert!(security.is_for("www.example.com"));
+        assert!(security.is_for("www.example.com."));
         security.server_name = None;
         assert!(security.is_for("anything"));
     }

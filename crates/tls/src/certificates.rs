@@ -181,10 +181,11 @@ impl Set {
     }
 
     /// Those for a name: exactly, by a wildcard for its first label, or else the first of all and those
-    /// with the same names; none for one that is awaited.
+    /// with the same names; none for one that is awaited. Some clients send a dot at the end, which RFC 6066
+    /// section 3 leaves out.
     fn named(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
         let of = |name: &str| self.by_name.get(name);
-        let name = name.map(str::to_ascii_lowercase);
+        let name = name.map(|it| it.strip_suffix('.').unwrap_or(it).to_ascii_lowercase());
         let found = name.as_ref().and_then(|name| {
             let wildcard = || {
                 let (_, rest) = name.split_once('.')?;
@@ -216,4 +217,26 @@ fn by_name(all: &[Certificate], now: SystemTime) -> ByName {
         });
     }
     by_name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::self_signed;
+
+    /// The client of rustls leaves it out.
+    #[test]
+    fn a_name_with_a_dot_at_its_end_is_the_same_name() {
+        let all = ["a.org", "b.org"].map(|name| self_signed(&[name.to_owned()]).unwrap());
+        let set = Set::new(all.to_vec(), vec!["c.org".to_owned()], SystemTime::now());
+        let first = |name| Some(set.named(Some(name)).next()?.names()[0].clone());
+        for (name, expected) in [
+            ("b.org", Some("b.org")),
+            ("B.org.", Some("b.org")),
+            ("unknown.org.", Some("a.org")),
+            ("c.org.", None),
+        ] {
+            assert_eq!(first(name).as_deref(), expected, "{name}");
+        }
+    }
 }

@@ -63,9 +63,12 @@ pub(super) const FAILED_VALIDATIONS: Limit = Limit {
 /// How often an authority may refuse to hand out what it has issued: one that does so by mistake is right
 /// again after the first pauses, which are an hour and a quarter together.
 pub(super) const REFUSALS_OF_ORDER: u32 = 5;
-/// How long an order is gone on with whose certificate does not come though the authority answers, since it was
-/// finalized: orders of Let's Encrypt last a week, and a certificate of 90 days has three more by then.
+/// How long an order is gone on with whose certificate does not come, whatever is wrong: since it was finalized, or
+/// made, if it was not. Orders of Let's Encrypt last a week, and a certificate of 90 days has three more by then.
 pub(super) const ORDER_LIFE: Duration = WEEK;
+/// So many failures of the authority at the orders of a name, since its last certificate, and what is asked for may
+/// be why: it has been down for a few minutes otherwise.
+pub(super) const FAULTS_OF_ORDER: u32 = 3;
 /// How many events are remembered: more than there are in a week of as many names as there may be, with
 /// certificates of three hours. When it is full, the next order waits.
 pub(super) const REMEMBERED_MAX: usize = 10_000;
@@ -78,6 +81,23 @@ pub(super) struct Pause {
     /// After many.
     pub(super) longest: Duration,
 }
+
+impl Pause {
+    /// No longer than this part of a certificate's life, if that is known: those of hours are renewed with a third
+    /// of it left.
+    pub(super) fn within(self, life: Duration) -> Self {
+        match life / PAUSE_PART {
+            Duration::ZERO => self,
+            part => Self {
+                longest: self.longest.min(part).max(self.first),
+                ..self
+            },
+        }
+    }
+}
+
+/// The part of a certificate's life that a pause of its name takes at most.
+const PAUSE_PART: u32 = 8;
 
 /// The authority does not answer: it is asked again soon, since what is broken is not ours.
 pub(super) const UNREACHABLE: Pause = Pause {

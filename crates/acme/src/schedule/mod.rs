@@ -117,6 +117,9 @@ struct Name {
     attempts: Attempts,
     /// An order is under way: to go on with it is no new one.
     is_ordered: bool,
+    /// Since when.
+    #[serde(default)]
+    ordered_at: UnixTime,
     /// How far that order is.
     #[serde(default)]
     progress: Progress,
@@ -126,6 +129,9 @@ struct Name {
     /// How often it was refused since its certificate may exist.
     #[serde(default)]
     refusals: u32,
+    /// How often the authority has failed at its orders since its last certificate.
+    #[serde(default)]
+    faults: u32,
     /// A certificate was issued for it at some time.
     is_known: bool,
 }
@@ -196,6 +202,7 @@ impl Schedule {
         };
         if !it.is_ordered {
             it.is_ordered = true;
+            it.ordered_at = now;
             self.ledger.add(Event::Order, name, now);
         }
     }
@@ -240,14 +247,31 @@ impl Schedule {
         it.refusals < limits::REFUSALS_OF_ORDER
     }
 
-    /// Whether the certificate of an order may have existed for so long that the authority will not hand it out
-    /// any more, whatever it says.
+    /// Whether the order of a name is finalized, so that its certificate may exist.
+    #[must_use]
+    pub fn certificate_may_exist(&self, name: &str) -> bool {
+        let it = self.names.get(name);
+        it.is_some_and(|it| it.progress != Progress::Validation)
+    }
+
+    /// Whether an order has lasted for so long that nothing comes of it any more, whatever the authority says.
     #[must_use]
     pub fn order_is_overdue(&self, name: &str, now: UnixTime) -> bool {
         self.names.get(name).is_some_and(|it| {
-            let may_exist = it.progress != Progress::Validation;
-            may_exist && now.since(it.finalized_at) >= limits::ORDER_LIFE
+            let since = match it.progress {
+                Progress::Validation => it.ordered_at,
+                Progress::Finalized | Progress::Granted => it.finalized_at,
+            };
+            let is_known = since >= limits::CLOCK_IS_SET; // otherwise it is from now on, once the clock is set
+            it.is_ordered && is_known && now.since(since) >= limits::ORDER_LIFE
         })
+    }
+
+    /// Whether the authority has failed so often at the orders of a name that what they ask for may be why.
+    #[must_use]
+    pub fn has_failed_often(&self, name: &str) -> bool {
+        let it = self.names.get(name);
+        it.is_some_and(|it| it.faults >= limits::FAULTS_OF_ORDER)
     }
 
     /// The order of a name is over, and there is none to go on with.
@@ -269,6 +293,7 @@ impl Schedule {
         it.order_ended();
         it.attempts = Attempts::default();
         it.tried_at = UnixTime::default();
+        it.faults = 0;
         it.inquire_at = now;
         it.has(validity, jitter);
     }
@@ -287,14 +312,17 @@ impl Schedule {
             self.ledger
                 .add(Event::FailedValidation, name.unwrap_or_default(), now);
         }
+        let it = name.and_then(|name| self.names.get(name));
+        let life = it.map_or(Duration::ZERO, |it| it.life);
         let pause = match reason {
             Reason::Unreachable => limits::UNREACHABLE,
-            Reason::Invalid | Reason::Refused => limits::REFUSED,
+            Reason::Invalid | Reason::Refused => limits::REFUSED.within(life),
             Reason::RateLimited => limits::RATE_LIMITED,
         };
         let attempts = match name.and_then(|name| self.names.get_mut(name)) {
             Some(it) if reason == Reason::Unreachable => {
                 it.tried_at = now;
+                it.faults = it.faults.saturating_add(1);
                 self.is_inquiry_next = true;
                 &mut self.authority
             }
@@ -421,8 +449,10 @@ impl Schedule {
             name.attempts.clock_is(now);
             name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
             name.tried_at = name.tried_at.min(now);
-            if !(limits::CLOCK_IS_SET..=now).contains(&name.finalized_at) {
-                name.finalized_at = now;
+            for at in [&mut name.ordered_at, &mut name.finalized_at] {
+                if !(limits::CLOCK_IS_SET..=now).contains(&*at) {
+                    *at = now;
+                }
             }
         }
     }

@@ -361,7 +361,6 @@ fn an_order_is_overdue_a_week_after_it_was_finalized_by_a_clock_that_is_set() {
     ] {
         let mut it = registered(&["a"]);
         it.ordering("a", finalized);
-        assert!(!it.order_is_overdue("a", after(START, 99 * DAY_S)));
         it.finalized("a", finalized);
         it.passed(seen);
         it.granted("a", seen); // it is gone on with
@@ -370,6 +369,83 @@ fn an_order_is_overdue_a_week_after_it_was_finalized_by_a_clock_that_is_set() {
         assert!(it.order_is_overdue("a", overdue));
         it.order_ended("a");
         assert!(!it.order_is_overdue("a", overdue));
+    }
+}
+
+#[test]
+fn an_order_that_is_not_finalized_is_overdue_a_week_after_it_was_made_by_a_clock_that_is_set() {
+    for (ordered, seen, until) in [
+        (START, START, 7 * DAY_S),
+        (NOT_SET, START, 7 * DAY_S),
+        (after(START, 99 * DAY_S), START, 7 * DAY_S), // the clock was ahead
+        (START, after(START, DAY_S), 6 * DAY_S),
+    ] {
+        let mut it = registered(&["a"]);
+        it.ordering("a", ordered);
+        it.passed(seen);
+        it.ordering("a", seen); // it is gone on with
+        let overdue = after(seen, until);
+        assert!(!it.order_is_overdue("a", UnixTime(overdue.0 - 1)));
+        assert!(it.order_is_overdue("a", overdue));
+        it.finalized("a", overdue);
+        assert!(!it.order_is_overdue("a", overdue), "it has another week");
+        it.order_ended("a");
+        it.ordering("a", overdue);
+        assert!(!it.order_is_overdue("a", overdue), "another one");
+    }
+}
+
+/// Its file says nothing of when it was made.
+#[test]
+fn an_order_of_an_earlier_version_is_gone_on_with_for_a_week() {
+    let mut it = registered(&["a"]);
+    it.ordering("a", START);
+    let mut kept = serde_json::to_value(&it).unwrap();
+    let name = kept["names"]["a"].as_object_mut().unwrap();
+    for member in ["ordered_at", "faults"] {
+        assert!(name.remove(member).is_some(), "{member}");
+    }
+    let mut it: Schedule = serde_json::from_value(kept).unwrap();
+    let now = after(START, 99 * DAY_S);
+    assert!(!it.order_is_overdue("a", now));
+    it.passed(now);
+    let overdue = after(now, 7 * DAY_S);
+    assert!(!it.order_is_overdue("a", UnixTime(overdue.0 - 1)));
+    assert!(it.order_is_overdue("a", overdue));
+}
+
+#[test]
+fn how_often_an_authority_has_failed_at_a_name_counts_since_its_last_certificate() {
+    let mut it = registered(&["a", "b"]);
+    for failures in 1..=4 {
+        it.ordering("a", START);
+        it.failed(Some("a"), Reason::Unreachable, None, START);
+        it.issued("b", days(START, 90), START);
+        it.order_ended("a");
+        let kept = serde_json::to_string(&it).unwrap();
+        it = serde_json::from_str(&kept).unwrap();
+        assert_eq!(it.has_failed_often("a"), failures >= 3, "{failures}");
+        assert!(!it.has_failed_often("b"));
+    }
+    it.issued("a", days(START, 90), START);
+    assert!(!it.has_failed_often("a"));
+}
+
+/// With two hours left, one of twelve would be too long.
+#[test]
+fn pauses_of_a_certificate_of_hours_are_a_part_of_its_life() {
+    for (certificate, longest) in [
+        (lasting(START, 6 * HOUR_S), 2700),
+        (lasting(START, 1800), 300),
+        (days(START, 90), 12 * HOUR_S),
+    ] {
+        let mut it = registered(&["a"]);
+        it.issued("a", certificate, START);
+        for failures in 0..12 {
+            it.failed(Some("a"), Reason::Refused, None, START);
+            let pause = Duration::from_secs((300 << failures).min(longest));
+            assert_eq!(it.names["a"].attempts.pause, pause);
+        }
     }
 }
 

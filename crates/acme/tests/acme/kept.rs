@@ -3,13 +3,15 @@
 use std::fs::{self, DirBuilder};
 use std::net::TcpStream;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use data_encoding::BASE64URL_NOPAD;
 use loadline_acme::{AcmeOptions, Automatic, Method01, UnixTime};
 use loadline_tls::{Profile, TlsClient, TlsClientOptions, Trust};
-use rcgen::{CertificateParams, KeyPair};
-use serde_json::json;
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::front::{Answer, Front, ReceivedRequest};
@@ -17,8 +19,8 @@ use crate::site::Site;
 
 const NAME: &str = "a.example.org";
 
-/// Opens a state directory that has an account and the certificate of `NAME`.
-fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automatic {
+/// Makes a state directory that has the certificate of `NAME`, valid for these years.
+fn keep(front: &Front, folder: &TempDir, years: [i32; 2]) -> PathBuf {
     let (state, address) = (folder.path().join("state"), front.address());
     let of_authority = state.join(format!("{}-{}-dir", address.ip(), address.port()));
     let mut builder = DirBuilder::new();
@@ -26,16 +28,20 @@ fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automat
     builder.create(&of_authority).unwrap();
     let mut params = CertificateParams::new([NAME.to_owned()]).unwrap();
     params.use_authority_key_identifier_extension = true;
+    [params.not_before, params.not_after] = years.map(|year| date_time_ymd(year, 1, 1));
     let key = KeyPair::generate().unwrap();
     let pem = key.serialize_pem() + &params.self_signed(&key).unwrap().pem();
     fs::write(of_authority.join(format!("{NAME}.pem")), pem).unwrap();
-    fs::write(of_authority.join("account.json"), "{}").unwrap();
+    of_authority
+}
+
+fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automatic {
     let options = AcmeOptions {
         email: "you@example.org".into(),
         names: names.iter().map(|it| (*it).to_owned()).collect(),
         directory: front.url("/dir"),
         trusted: front.trusted(),
-        folder: state,
+        folder: folder.path().join("state"),
         terms_agreed: true,
         external_account: None,
         methods: vec![Method01::Http],
@@ -44,11 +50,18 @@ fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automat
     Automatic::open(options, &site.certificates, &site.tokens).unwrap()
 }
 
+/// Opens a state directory that has an account and a certificate of `NAME` that lasts.
+fn open_lasting(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automatic {
+    let of_authority = keep(front, folder, [1975, 4096]);
+    fs::write(of_authority.join("account.json"), "{}").unwrap();
+    open(site, front, folder, names)
+}
+
 #[test]
 fn a_name_without_a_certificate_does_not_get_that_of_another() {
     let (front, site) = (Front::start(Box::new(|_| None)), Site::start());
     let folder = tempfile::tempdir().unwrap();
-    let automatic = open(&site, &front, &folder, &[NAME, "b.example.org"]);
+    let automatic = open_lasting(&site, &front, &folder, &[NAME, "b.example.org"]);
     assert_eq!(automatic.report().lock().unwrap().names_without, 1);
     let client = TlsClient::with(&TlsClientOptions {
         trust: Trust::Anyone,
@@ -96,10 +109,69 @@ fn when_to_ask_again_about_renewal_is_what_the_last_response_says() {
         }));
         *base.lock().unwrap() = front.url("");
         let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());
-        let mut automatic = open(&site, &front, &folder, &[NAME]);
+        let mut automatic = open_lasting(&site, &front, &folder, &[NAME]);
         let now = automatic.turn(UnixTime::now());
         let next = automatic.turn(now);
         let pause_s = next.since(now).as_secs();
         assert!(pauses_s.contains(&pause_s), "{pause_s}");
     }
+}
+
+/// An authority that makes accounts. It fails at orders that take the place of a certificate, and refuses others.
+fn failing(request: &ReceivedRequest, base: &str, replacing: &Mutex<Vec<bool>>) -> Answer {
+    let url = |path: &str| format!("{base}{path}");
+    let (status, content) = match request.path.as_str() {
+        "/dir" => {
+            let directory = json!({
+                "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
+                "revokeCert": url("/revoke"), "keyChange": url("/key"), "renewalInfo": url("/info"),
+            });
+            (200, directory)
+        }
+        "/nonce" => (200, json!({})),
+        "/account" => (201, json!({ "status": "valid" })),
+        "/order" => {
+            let jws: Value = serde_json::from_slice(&request.body).unwrap();
+            let order = jws["payload"].as_str().unwrap();
+            let order = BASE64URL_NOPAD.decode(order.as_bytes()).unwrap();
+            let order: Value = serde_json::from_slice(&order).unwrap();
+            let is_replacing = order.get("replaces").is_some();
+            replacing.lock().unwrap().push(is_replacing);
+            (if is_replacing { 500 } else { 403 }, json!({}))
+        }
+        _ => (404, json!({})), // there is no suggestion
+    };
+    Answer {
+        status,
+        fields: vec![
+            ("content-type".into(), "application/json".into()),
+            ("replay-nonce".into(), "nonce".into()),
+            ("location".into(), url("/account/1")),
+        ],
+        content: content.to_string().into_bytes(),
+    }
+}
+
+/// A renewal would be impossible until the certificate ends.
+#[test]
+fn an_order_at_whose_predecessor_the_authority_always_fails_becomes_a_plain_one() {
+    let base = Arc::new(Mutex::new(String::new()));
+    let replacing = Arc::new(Mutex::new(Vec::new()));
+    let (of_front, seen) = (Arc::clone(&base), Arc::clone(&replacing));
+    let front = Front::start(Box::new(move |request| {
+        Some(failing(request, &of_front.lock().unwrap(), &seen))
+    }));
+    *base.lock().unwrap() = front.url("");
+    let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());
+    keep(&front, &folder, [2026, 2027]);
+    let mut automatic = open(&site, &front, &folder, &[NAME]);
+    let mut now = UnixTime(1_796_083_200); // 1 December 2026: it is to be renewed
+    for _ in 0..40 {
+        now = automatic.turn(now);
+        if replacing.lock().unwrap().contains(&false) {
+            break;
+        }
+    }
+    let expected = [true, true, true, true, false];
+    assert_eq!(*replacing.lock().unwrap(), expected);
 }

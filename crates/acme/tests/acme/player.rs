@@ -23,11 +23,14 @@ type Fetch = dyn Fn(&str) -> String + Send;
 /// The certificate of a handshake for `acme-tls/1` with it; `None`: there is no connection.
 type Handshake = dyn Fn() -> Option<Vec<u8>> + Send;
 
-/// An answer that was not given then, to requests that are known by what comes before.
+/// What is answered to requests that are known by what comes before; `None`: as it was then.
+type OtherAnswer = dyn FnMut() -> Option<Answer> + Send;
+
+/// An answer that was not given then.
 struct Other {
     /// Parts of the paths of two requests, of which the second is answered so if it follows the first at once.
     paths: [&'static str; 2],
-    answer: Answer,
+    answer: Box<OtherAnswer>,
     /// How often.
     left: usize,
 }
@@ -79,8 +82,21 @@ impl Played {
     pub fn answer_otherwise(&self, paths: [&'static str; 2], times: usize, answer: Answer) {
         *self.other.lock().unwrap() = Some(Other {
             paths,
-            answer,
+            answer: Box::new(move || Some(answer.clone())),
             left: times,
+        });
+    }
+
+    /// Looks at something before such a request is answered for the first time.
+    #[allow(dead_code, reason = "not all who play it look at anything")]
+    pub fn look_before(&self, paths: [&'static str; 2], mut look: impl FnMut() + Send + 'static) {
+        *self.other.lock().unwrap() = Some(Other {
+            paths,
+            answer: Box::new(move || {
+                look();
+                None
+            }),
+            left: 1,
         });
     }
 
@@ -211,7 +227,7 @@ impl Player {
             return None;
         }
         other.left -= 1;
-        Some(other.answer.clone())
+        (other.answer)()
     }
 
     /// What every authority checks of what is signed: its URL, and a nonce that it has given.

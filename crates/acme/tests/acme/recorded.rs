@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loadline_acme::{AcmeError, AcmeOptions, Automatic, Method01, UnixTime};
@@ -230,13 +230,64 @@ fn a_certificate_that_the_authority_does_not_hand_out_at_once_is_not_ordered_ane
 /// The first request of a later try: by mistake, or until somebody has done something at the authority.
 const LOOK_AT_ORDER: [&str; 2] = ["nonce-plz", "my-order"];
 
+/// The first look at an order that is finalized.
+const LOOK_AT_FINALIZED: [&str; 2] = ["finalize-order", "my-order"];
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A server that is stopped in the meantime has to know it at its next start.
+#[test]
+fn that_a_certificate_may_exist_is_in_the_file_before_it_is_waited_for() {
+    for (paths, progress, certificates) in [
+        (LOOK_AT_FINALIZED, "finalized", 0),
+        (["my-order", "certZ"], "granted", 1),
+    ] {
+        let world = World::start();
+        let file = world.keep().join("schedule.json");
+        let kept = Arc::new(Mutex::new(Value::Null));
+        let seen = Arc::clone(&kept);
+        world.played.look_before(paths, move || {
+            let text = fs::read(&file).unwrap();
+            *seen.lock().unwrap() = serde_json::from_slice(&text).unwrap();
+        });
+        world.open().turn(world.now());
+        assert_eq!(world.served().len(), 1);
+        let kept = kept.lock().unwrap();
+        assert_eq!(kept["names"][world.played.name()]["progress"], progress);
+        let events = kept["ledger"].as_array().unwrap().iter();
+        let issued = events.filter(|it| it["event"] == "certificate");
+        assert_eq!(issued.count(), certificates, "{progress}");
+    }
+}
+
+/// Of a gateway that did not wait for the authority.
+#[test]
+fn an_order_may_be_finalized_though_the_response_is_missing() {
+    let world = World::start();
+    let folder = world.keep();
+    let finalization = ["my-order", "finalize-order"];
+    world.played.answer_otherwise(finalization, 1, page(504));
+    let mut automatic = world.open();
+    let now = automatic.turn(world.now());
+    let refusal = problem("userActionRequired", 403);
+    world.played.answer_otherwise(LOOK_AT_ORDER, 1, refusal);
+    let next = automatic.turn(now);
+    assert!(next > now, "a pause");
+    let now = automatic.turn(next);
+    assert!(world.has_order(&folder), "it is not over");
+    let next = automatic.turn(now);
+    automatic.turn(next);
+    world.played.check();
+    assert_eq!(world.served().len(), 1);
+    assert!(!world.has_ordered());
+}
+
 #[test]
 fn an_order_whose_certificate_may_exist_outlasts_refusals_at_its_url() {
     let world = World::start();
     let folder = world.keep();
     let fault = problem("serverInternal", 503);
-    let finalized = ["finalize-order", "my-order"];
-    world.played.answer_otherwise(finalized, 1, fault);
+    world.played.answer_otherwise(LOOK_AT_FINALIZED, 1, fault);
     let mut automatic = world.open();
     let mut now = automatic.turn(world.now());
     let refusal = problem("userActionRequired", 403);
@@ -254,43 +305,105 @@ fn an_order_whose_certificate_may_exist_outlasts_refusals_at_its_url() {
     assert!(world.has_ordered());
 }
 
-/// The authority is well, but for this order.
+/// Looks at an order whose certificate may exist, until it is given up.
 #[test]
 fn an_order_whose_certificate_does_not_come_for_a_week_makes_room_for_another() {
-    makes_room_after_a_week(200);
+    for (answer, pauses) in [
+        (page(200), true),
+        (page(503), true),
+        (problem("serverInternal", 500), true),
+        // It is not known any more, as those say who do not know the authority.
+        (page(404), false),
+        (page(410), false),
+        (without("type", problem("malformed", 404)), false),
+        (of_gateway(404), false),
+    ] {
+        let world = World::start();
+        let folder = world.keep();
+        let said = said(&answer);
+        world
+            .played
+            .answer_otherwise(LOOK_AT_FINALIZED, 1, page(200));
+        let mut automatic = world.open();
+        let now = automatic.turn(world.now());
+        world.played.answer_otherwise(LOOK_AT_ORDER, 2, answer);
+        let next = automatic.turn(now);
+        automatic.turn(next);
+        assert!(world.has_order(&folder), "it may come yet: {said}");
+        let now = automatic.turn(now.plus(WEEK));
+        assert!(!world.has_order(&folder), "{said}");
+        assert!(!world.has_ordered(), "{said}");
+        let next = automatic.turn(now);
+        assert_eq!(world.has_ordered(), !pauses, "{said}");
+        if pauses {
+            automatic.turn(next);
+            assert!(world.has_ordered(), "{said}");
+        }
+    }
+}
+
+/// There is no certificate of it that could come yet.
+#[test]
+fn an_order_that_is_never_finalized_makes_room_for_another_after_a_week() {
+    for answer in [page(200), page(503), problem("serverInternal", 500)] {
+        let world = World::start();
+        let folder = world.keep();
+        let said = said(&answer);
+        world.played.answer_otherwise(LOOK_AT_ORDER, 2, answer);
+        let mut automatic = world.open();
+        let now = automatic.turn(world.now());
+        assert!(world.has_order(&folder), "{said}");
+        let now = automatic.turn(now.plus(WEEK));
+        assert!(!world.has_order(&folder), "{said}");
+        assert!(!world.has_ordered(), "{said}");
+        let next = automatic.turn(now);
+        assert!(next > now, "{said}: a pause");
+        automatic.turn(next);
+        assert!(world.has_ordered(), "{said}");
+    }
+}
+
+/// A missing page at another URL, or a fault of the authority in a problem that does not repeat its status.
+#[test]
+fn an_order_outlasts_responses_that_say_nothing_of_it() {
+    for (paths, answer) in [
+        (["dir", "nonce-plz"], page(404)),
+        (LOOK_AT_ORDER, without("status", problem("malformed", 503))),
+    ] {
+        let world = World::start();
+        let folder = world.keep();
+        world.played.answer_otherwise(paths, 1, answer);
+        let mut automatic = world.open();
+        let now = automatic.turn(world.now());
+        assert!(world.has_order(&folder), "{paths:?}");
+        let next = automatic.turn(now);
+        assert!(next > now, "{paths:?}: a pause");
+        automatic.turn(next);
+        world.played.check();
+        assert_eq!(world.served().len(), 1, "{paths:?}");
+        assert!(!world.has_ordered(), "{paths:?}");
+    }
 }
 
 #[test]
-fn an_order_that_is_a_missing_page_for_a_week_makes_room_for_another() {
-    makes_room_after_a_week(404);
-}
-
-/// Looks at an order get responses with this status and no JSON.
-fn makes_room_after_a_week(status: u16) {
-    let world = World::start();
-    let folder = world.keep();
-    let nothing = |status| Answer {
-        status,
-        fields: Vec::new(),
-        content: b"nothing".to_vec(),
-    };
-    let finalized = ["finalize-order", "my-order"];
-    world.played.answer_otherwise(finalized, 1, nothing(200));
-    let mut automatic = world.open();
-    let now = automatic.turn(world.now());
-    world
-        .played
-        .answer_otherwise(LOOK_AT_ORDER, 2, nothing(status));
-    let next = automatic.turn(now);
-    automatic.turn(next);
-    assert!(world.has_order(&folder), "it may come yet");
-    let now = automatic.turn(now.plus(Duration::from_secs(7 * 24 * 3600)));
-    assert!(!world.has_order(&folder));
-    assert!(!world.has_ordered());
-    let next = automatic.turn(now);
-    assert!(next > now, "a pause");
-    automatic.turn(next);
-    assert!(world.has_ordered());
+fn a_page_in_place_of_an_order_keeps_no_other_name_from_its_own() {
+    for (paths, answer) in [
+        (LOOK_AT_ORDER, page(200)),
+        (LOOK_AT_ORDER, page(403)),
+        (LOOK_AT_FINALIZED, page(404)),
+        (["my-order", "certZ"], page(404)),
+    ] {
+        let world = World::start();
+        let folder = world.keep();
+        let names = [world.played.name(), "z.example.org"]; // this one is the second
+        world.played.answer_otherwise(paths, 1, answer);
+        let mut automatic = world.try_open_for(&names, true).unwrap();
+        let now = automatic.turn(world.now());
+        assert!(world.has_order(&folder), "{paths:?}");
+        assert!(!world.has_ordered(), "{paths:?}");
+        automatic.turn(now);
+        assert!(world.has_ordered(), "{paths:?}: of the other, at once");
+    }
 }
 
 #[test]
@@ -298,7 +411,12 @@ fn an_order_without_a_certificate_ends_when_it_is_refused_or_unknown() {
     for (refusal, pauses) in [
         (problem("unauthorized", 403), true),
         (problem("malformed", 404), false),
-        (without_status(problem("malformed", 404)), false),
+        (without("status", problem("malformed", 404)), false),
+        (problem("malformed", 410), false),
+        (page(404), false),
+        (page(410), false),
+        (of_gateway(404), false),
+        (of_gateway(403), true),
     ] {
         let world = World::start();
         let folder = world.keep();
@@ -357,10 +475,35 @@ fn terms_are_agreed_to_by_option() {
     world.try_open(false).unwrap();
 }
 
+/// Of a failed assertion.
+fn said(answer: &Answer) -> String {
+    let content = String::from_utf8_lossy(&answer.content);
+    format!("{}: {content}", answer.status)
+}
+
+/// The answer of something that knows no problem documents.
+fn page(status: u16) -> Answer {
+    Answer {
+        status,
+        fields: Vec::new(),
+        content: b"nothing".to_vec(),
+    }
+}
+
+/// The answer of something that knows them, and no authority.
+fn of_gateway(status: u16) -> Answer {
+    let problem = json!({ "type": "about:blank", "title": "no", "status": status });
+    document(&problem, status)
+}
+
 /// The answer of an authority that refuses something.
 fn problem(kind: &str, status: u16) -> Answer {
     let kind = format!("urn:ietf:params:acme:error:{kind}");
     let problem = json!({ "type": kind, "detail": "not here", "status": status });
+    document(&problem, status)
+}
+
+fn document(problem: &Value, status: u16) -> Answer {
     let field = ("content-type", "application/problem+json");
     Answer {
         status,
@@ -369,10 +512,10 @@ fn problem(kind: &str, status: u16) -> Answer {
     }
 }
 
-/// The member `status` is optional (RFC 9457 section 3.1.2).
-fn without_status(mut answer: Answer) -> Answer {
+/// All members are optional (RFC 9457 section 3.1).
+fn without(member: &str, mut answer: Answer) -> Answer {
     let mut problem: Value = serde_json::from_slice(&answer.content).unwrap();
-    problem.as_object_mut().unwrap().remove("status");
+    problem.as_object_mut().unwrap().remove(member);
     answer.content = problem.to_string().into_bytes();
     answer
 }
