@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::admin::{admin_address, ask};
 use crate::util::{Server, architectures, connect, site, until};
-use attacks::{Attack, Count, Ends, attacks};
+use attacks::{Attack, Ends, attacks};
 use client::{Client, Seen};
 
 /// One test for each architecture, since some attacks take the seconds of a time limit.
