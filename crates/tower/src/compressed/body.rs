@@ -50,7 +50,11 @@ impl Drop for Place {
 
 impl Encoders {
     /// One more; `None` if there are enough of them, or no memory.
-    pub(super) fn begin<D>(self: &Arc<Self>, coding: Coding, len: Option<u64>) -> Option<Encoding<D>> {
+    pub(super) fn begin<D>(
+        self: &Arc<Self>,
+        coding: Coding,
+        len: Option<u64>,
+    ) -> Option<Encoding<D>> {
         let kind = usize::from(len.is_some());
         let others = self.0[kind].fetch_add(1, Ordering::Relaxed);
         let place = Place {

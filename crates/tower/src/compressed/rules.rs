@@ -35,7 +35,8 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let headers = request.headers();
-        let values = |name: HeaderName| headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        let values =
+            |name: HeaderName| headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         let security = request.extensions().get::<Arc<Security>>();
         Self {
             is_head: request.method() == Method::HEAD,
@@ -53,7 +54,7 @@ impl Asked {
     pub(super) fn content_len(&self, headers: &HeaderMap, body_len: Option<u64>) -> Option<u64> {
         let stated = headers.get(header::CONTENT_LENGTH);
         let stated = stated.and_then(|value| value.to_str().ok()?.parse().ok());
-        stated.or(body_len.filter(|len| !self.is_head || *len > 0))
+        stated.or_else(|| body_len.filter(|len| !self.is_head || *len > 0))
     }
 
     /// In which coding a compressible response leaves.
@@ -267,8 +268,7 @@ mod tests {
             (none, ("cache-control", "public, private"), true),
         ] {
             let (asked, headers) = (asked(&[gzip, request]), fields(&[response]));
-            let is_compressed =
-                |all| asked.coding(&headers, None, all) == Coding::Gzip;
+            let is_compressed = |all| asked.coding(&headers, None, all) == Coding::Gzip;
             assert_eq!(is_compressed(false), !is_secret, "{request:?} {response:?}");
             assert!(is_compressed(true));
         }
@@ -297,7 +297,11 @@ mod tests {
             assert_eq!(value("content-encoding"), Some("gzip"));
             assert_eq!(value("content-length"), None);
         }
-        for (known, is_weak) in [("W/\"1\"", true), ("\"0\", W/\"1\"", true), ("\"1\"", false)] {
+        for (known, is_weak) in [
+            ("W/\"1\"", true),
+            ("\"0\", W/\"1\"", true),
+            ("\"1\"", false),
+        ] {
             let mut headers = fields(&[("etag", "\"1\"")]);
             asked(&[("if-none-match", known)]).not_modified(&mut headers);
             let tag = headers.get("etag").unwrap().to_str().unwrap();

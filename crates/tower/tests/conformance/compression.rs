@@ -145,11 +145,17 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/part", get(part))
         .route("/short", get(|| async { "short" }))
         .route("/none", get(|| async { StatusCode::NO_CONTENT }))
-        .route("/missing", get(|| async { (StatusCode::NOT_FOUND, text(5000)) }))
+        .route(
+            "/missing",
+            get(|| async { (StatusCode::NOT_FOUND, text(5000)) }),
+        )
         .route("/login", with("set-cookie", "id=1"))
         .route("/public", with("cache-control", "public, max-age=9"))
         .route("/private", with("cache-control", "private"))
-        .route("/page/{len}", get(|Path(len): Path<usize>| async move { text(len) }))
+        .route(
+            "/page/{len}",
+            get(|Path(len): Path<usize>| async move { text(len) }),
+        )
         .route("/frames/{len}", get(frames))
         .route("/wrong/{len}", get(wrong))
         .route("/trailers", get(with_trailers))
@@ -184,13 +190,24 @@ pub fn codings_are_negotiated(model: Model) {
         ("", None, None),
     ] {
         let lines = format!("Accept-Encoding: {accept}\r\n");
-        for (target, coding) in [("/page", known), ("/missing", known), ("/frames/5000", unknown)] {
+        for (target, coding) in [
+            ("/page", known),
+            ("/missing", known),
+            ("/frames/5000", unknown),
+        ] {
             let coding = coding.filter(|_| is_on(model));
             let answer = client.get(target, &lines);
-            assert_eq!(answer.field("content-encoding"), coding, "{target}: {accept}");
+            assert_eq!(
+                answer.field("content-encoding"),
+                coding,
+                "{target}: {accept}"
+            );
             let vary = is_on(model).then_some("Accept-Encoding");
             assert_eq!(answer.field("vary"), vary, "{target}: {accept}");
-            assert!(decoded_body(&answer) == text(5000).as_bytes(), "{target}: {accept}");
+            assert!(
+                decoded_body(&answer) == text(5000).as_bytes(),
+                "{target}: {accept}"
+            );
             let head = client.head(target, &lines);
             assert_eq!(head.status, answer.status);
             assert!(head.body.is_empty());
@@ -223,8 +240,17 @@ pub fn what_must_not_be_changed_stays_as_it_is(model: Model) {
     ] {
         let plain = client.get(target, "");
         let answer = client.get(target, "Accept-Encoding: gzip, br, zstd\r\n");
-        assert_eq!((answer.status, &answer.body), (plain.status, &plain.body), "{target}");
-        for name in ["content-encoding", "content-length", "vary", "accept-ranges"] {
+        assert_eq!(
+            (answer.status, &answer.body),
+            (plain.status, &plain.body),
+            "{target}"
+        );
+        for name in [
+            "content-encoding",
+            "content-length",
+            "vary",
+            "accept-ranges",
+        ] {
             assert_eq!(answer.field(name), plain.field(name), "{name} of {target}");
         }
         assert_eq!(plain.field("vary"), None, "{target}");
@@ -287,7 +313,10 @@ pub fn content_of_any_length_comes_out_as_it_was(model: Model) {
                 let is_made = is_on(model) && !(coding == "br" && is_long);
                 let expected = is_made.then_some(coding);
                 assert_eq!(answer.field("content-encoding"), expected, "{target}");
-                assert!(decoded_body(&answer) == content.as_bytes(), "{target}: {coding}");
+                assert!(
+                    decoded_body(&answer) == content.as_bytes(),
+                    "{target}: {coding}"
+                );
                 // What is made in one piece has its length.
                 if target == "/page/1024" {
                     let stated = answer.field("content-length");
