@@ -271,7 +271,7 @@ mod tests {
         if let Encoder::Zstd(encoder) = &mut encoder {
             // As many bytes, looked at as fast as they can be.
             encoder
-                .set_parameter(zstd::stream::raw::CParameter::Strategy(
+                .set_parameter(CParameter::Strategy(
                     zstd::zstd_safe::Strategy::ZSTD_fast,
                 ))
                 .unwrap();
@@ -301,7 +301,8 @@ mod tests {
                 })
             }
             _ => {
-                let mut decoder = brotli_decompressor::DecompressorWriter::new(Vec::new(), 4096);
+                // It passes on only what fits into its buffer.
+                let mut decoder = brotli_decompressor::DecompressorWriter::new(Vec::new(), 1 << 20);
                 Box::new(move |bytes| {
                     decoder.write_all(bytes).unwrap();
                     std::mem::take(decoder.get_mut())

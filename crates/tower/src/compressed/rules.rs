@@ -54,7 +54,7 @@ impl Asked {
     pub(super) fn content_len(&self, headers: &HeaderMap, body_len: Option<u64>) -> Option<u64> {
         let stated = headers.get(header::CONTENT_LENGTH);
         let stated = stated.and_then(|value| value.to_str().ok()?.parse().ok());
-        stated.or(body_len.filter(|len| !self.is_head || *len > 0))
+        stated.or_else(|| body_len.filter(|len| !self.is_head || *len > 0))
     }
 
     /// In which coding a compressible response leaves.
