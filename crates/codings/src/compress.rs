@@ -280,8 +280,10 @@ mod tests {
         assert!(decoded(&encoder.finish().unwrap(), Coding::Zstd) == content);
     }
 
+    type Decode = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
+
     /// Passes on what was flushed, decoded.
-    fn decoder(coding: Coding) -> Box<dyn FnMut(&[u8]) -> Vec<u8>> {
+    fn decoder(coding: Coding) -> Decode {
         match coding {
             Coding::Gzip => {
                 let mut decoder = flate2::write::GzDecoder::new(Vec::new());

@@ -344,7 +344,7 @@ mod tests {
             let slots = Arc::clone(&slots);
             async move { slots.take().await }
         });
-        let given_up = tokio::time::timeout(Duration::ZERO, slots.take()).await;
+        let given_up = timeout(Duration::ZERO, slots.take()).await;
         assert!(given_up.is_err());
         while slots.lock().tally.waiting < 1 {
             yield_now().await;

@@ -67,7 +67,7 @@ impl Driver<'_> {
         assert!(self.cancelled.is_some(), "Cancel for nobody");
     }
 
-    pub(super) fn app(&mut self) -> &mut App {
+    pub fn app(&mut self) -> &mut App {
         let app = self.app.as_mut().expect("an app that has a request");
         assert!(
             app.content.len() - app.consumed <= self.window,

@@ -299,8 +299,8 @@ mod tests {
         let refused = control.offer(now_us, Lane::Files, ahead(1_984, 0));
         assert!(refused.is_err());
         let charge = Charge::of(Lane::Files);
-        assert_eq!(control.take(now_us, &charge, 990_000, 10), Ok(()));
-        assert!(control.take(now_us, &charge, 993_000, 10).is_err());
+        assert_eq!(control.take(now_us, &charge, waited(990_000), 10), Ok(()));
+        assert!(control.take(now_us, &charge, waited(993_000), 10).is_err());
     }
 
     #[test]
