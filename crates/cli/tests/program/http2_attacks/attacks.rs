@@ -97,7 +97,9 @@ impl Count {
     /// What it counts in `total`.
     pub(super) fn of(&self, total: &Value) -> u64 {
         let value = &total[self.group][self.name];
-        value.as_u64().unwrap_or_else(|| panic!("{self:?}: {total}"))
+        value
+            .as_u64()
+            .unwrap_or_else(|| panic!("{self:?}: {total}"))
     }
 
     /// The sum of its samples.
@@ -222,10 +224,7 @@ fn overhead() -> Vec<Attack> {
         counts: vec![Count::exactly("http2", "floods", 1)],
     };
     vec![
-        attack(
-            "pings",
-            repeated(100_000, WINDOW_BYTES, |_, out| ping(out)),
-        ),
+        attack("pings", repeated(100_000, WINDOW_BYTES, |_, out| ping(out))),
         attack(
             "one byte of content a frame",
             repeated(200_000, WINDOW_BYTES, |stream, out| {
