@@ -26,9 +26,9 @@ Parts:
                runs/compare (or $RUNS/compare); a run that is complete is shown again
 
 Connections of idle-* are opened one after the other by one client: with 10,000 over TLS a round of a
-server takes about half a minute, a part about 15 minutes. After two minutes without all of them a
-round ends. A server that cannot do what it should, such as hold 10,000 connections, is left out of the
-part from then on, and the part says why.
+server takes about half a minute, and so a part with six servers about 15 minutes. After two minutes
+without all of them a round ends. A server that cannot do what it should, such as hold 10,000
+connections, is left out of the part from then on, and the part says why.
 
 Results are kept in target/bench/goals.json; a part that is measured again takes the place of its
 earlier self. A system service that a package has started (nginx, apache2, lighttpd, h2o) must be
