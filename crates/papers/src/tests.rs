@@ -191,7 +191,7 @@ fn the_full_grids_are_the_papers_own() {
     assert!(words(&p1.series[0].load).contains(&"--connections=20000".to_owned()));
     assert!((p1.series[0].duration_s - 5.0).abs() < 1e-9);
     let mut soak = p1.series.iter().filter(|one| one.name == "soak");
-    assert!(soak.all(|one| (one.duration_s - 300.0).abs() < 1e-9));
+    assert!(soak.all(|one| (one.duration_s - 240.0).abs() < 1e-9));
     let p3 = plan(&PAPERS[2], &full());
     let rates = || p3.series.iter().filter(|one| one.name == "rates");
     assert!(rates().all(|one| (one.duration_s - 30.0).abs() < 1e-9));
