@@ -21,10 +21,14 @@ pub struct Grid {
     pub replicates: Option<u32>,
     /// Without series whose server has a CPU quota: this machine grants none.
     pub no_quota: bool,
+    /// Without series in which each side has a network of its own: this machine makes none.
+    pub no_namespaces: bool,
 }
 
 /// What gives a series' server a CPU quota.
 const CPU_QUOTA: &str = "cpu_quota";
+/// What gives each side of a series a network of its own, at this level.
+const NETWORK: (&str, &str) = ("network", "namespaces");
 
 /// The table that stands for `--full`, in the plan and in each series.
 const FULL: &str = "full";
@@ -59,6 +63,10 @@ impl Grid {
         }
         if self.no_quota {
             series.retain(|one| one.get(CPU_QUOTA).is_none());
+        }
+        if self.no_namespaces {
+            let network = |one: &Value| one.get(NETWORK.0).and_then(Value::as_str) == Some(NETWORK.1);
+            series.retain(|one| !network(one));
         }
         for one in series.iter_mut().filter_map(Value::as_table_mut) {
             self.take_full(one)?;

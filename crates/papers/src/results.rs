@@ -146,7 +146,7 @@ fn section(entry: &Entry, folder: &str, page: &mut String) {
     if !entry.left_out.is_empty() {
         let _ = writeln!(page, "Not drawn: {}.\n", entry.left_out.join("; "));
     }
-    table_of_claims(report, page);
+    table_of_claims(entry, page);
     let _ = writeln!(page, "{}\n", facts(report));
     let _ = writeln!(
         page,
@@ -171,13 +171,14 @@ fn repeated(command: &[String]) -> Vec<String> {
     kept
 }
 
-fn table_of_claims(report: &Report, page: &mut String) {
+fn table_of_claims(Entry { report, notes, .. }: &Entry, page: &mut String) {
     if report.claims.is_empty() {
         return;
     }
     *page +=
         "| claim | source | published | verdict | what was measured |\n|---|---|---|---|---|\n";
-    for claim in &report.claims {
+    let decided_by = paragraph::decided_by(&report.claims, notes);
+    for (claim, decided_by) in report.claims.iter().zip(decided_by) {
         let verdict = match claim.verdict {
             Verdict::Reproduced => "**reproduced**",
             Verdict::NotReproduced => "**not reproduced**",
@@ -190,7 +191,7 @@ fn table_of_claims(report: &Report, page: &mut String) {
             cell(&claim.text),
             cell(&claim.source),
             cell(&claim.published),
-            cell(&claim.why)
+            cell(&format!("{}{decided_by}", claim.why))
         );
     }
     page.push('\n');

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::cells::Cells;
-use loadline_lab::plan::{Plan, ServerSpec, words};
+use loadline_lab::plan::{Network, Plan, Series, ServerSpec, words};
 use loadline_lab::report::Report;
 
 use super::*;
@@ -191,7 +191,7 @@ fn the_full_grids_are_the_papers_own() {
     assert!(words(&p1.series[0].load).contains(&"--connections=20000".to_owned()));
     assert!((p1.series[0].duration_s - 5.0).abs() < 1e-9);
     let mut soak = p1.series.iter().filter(|one| one.name == "soak");
-    assert!(soak.all(|one| (one.duration_s - 300.0).abs() < 1e-9));
+    assert!(soak.all(|one| (one.duration_s - 240.0).abs() < 1e-9));
     let p3 = plan(&PAPERS[2], &full());
     let rates = || p3.series.iter().filter(|one| one.name == "rates");
     assert!(rates().all(|one| (one.duration_s - 30.0).abs() < 1e-9));
@@ -307,6 +307,23 @@ fn without_a_quota_the_other_series_are_left() {
         assert_eq!(left.series.len(), all.series.len() - with.count());
         let is_left = |name: &String| left.series.iter().any(|series| series.name == *name);
         assert!(left.charts.iter().all(|chart| is_left(&chart.series)));
+    }
+}
+
+#[test]
+fn without_networks_of_each_side_the_other_series_are_left() {
+    for paper in &PAPERS {
+        let all = plan(paper, &Grid::default());
+        let no_namespaces = Grid {
+            no_namespaces: true,
+            ..Grid::default()
+        };
+        let left = plan(paper, &no_namespaces);
+        let is_plain = |series: &&Series| series.network == Network::Loopback;
+        assert_eq!(left.series.iter().filter(is_plain).count(), left.series.len());
+        assert_eq!(left.series.len(), all.series.iter().filter(is_plain).count());
+        let goes = usize::from(paper.name == "P3");
+        assert_eq!(all.series.len() - left.series.len(), goes, "{}", paper.name);
     }
 }
 

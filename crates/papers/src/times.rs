@@ -4,6 +4,7 @@ use std::path::Path;
 
 use loadline_lab::expand::{OVERHEAD_S, expand};
 use loadline_lab::plan::Plan;
+use loadline_lab::runner::OwnCapacities;
 use loadline_record::report::number::span_s;
 
 use crate::{Grid, PAPERS, Paper, PaperError};
@@ -16,7 +17,7 @@ const LONG_RUN: &str = "soak";
 pub struct PaperTime {
     /// "P1".
     pub paper: &'static str,
-    /// All of its trials, with what starting and connecting takes.
+    /// All of its trials, those that measure capacities among them, with what starting and connecting takes.
     pub all_s: f64,
     /// The long run among them.
     pub long_run_s: f64,
@@ -43,9 +44,11 @@ impl PaperTime {
             .partition(|trial| is_long(run.cell(trial).series));
         let [long_run_s, others_s] =
             [long, others].map(|trials| run.estimate_s(&plan, &trials, OVERHEAD_S));
+        let capacities = OwnCapacities::of(&run, plan.seed);
+        let capacities_s = capacities.map_or(0.0, |it| it.left_s(&plan, &[], OVERHEAD_S));
         Ok(Self {
             paper,
-            all_s: long_run_s + others_s,
+            all_s: long_run_s + others_s + capacities_s,
             long_run_s,
         })
     }

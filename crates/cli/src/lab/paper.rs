@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use loadline_lab::plan::Plan;
 use loadline_lab::report::words::slug;
 use loadline_lab::report::{Figure, Report};
-use loadline_lab::runner::check_quota;
+use loadline_lab::runner::{check_network, check_quota};
 use loadline_papers::{Grid, Paper, claims, compare, focused, unmatched};
 
 use super::marks::{Marks, relative};
@@ -211,15 +211,25 @@ fn run_folder(name: &str, flags: &LabGridFlags) -> PathBuf {
     Path::new("runs").join(format!("{name}{suffix}"))
 }
 
-/// Papers go without the series that need a CPU quota where there is none, unless these were asked for.
+/// Papers go without the series that need a CPU quota, or a network for each side, where there is none,
+/// unless these were asked for.
 fn paper_grid(paper: &Paper, flags: &LabPaperFlags) -> Grid {
     let mut grid = grid(&flags.grid);
-    if flags.grid.only.is_empty()
-        && paper.text().contains("cpu_quota")
+    if !flags.grid.only.is_empty() {
+        return grid;
+    }
+    let text = paper.text();
+    if text.contains("cpu_quota")
         && let Err(why) = check_quota(QUOTA_SMALLEST)
     {
         crate::say(&format!("series with a CPU quota are left out: {why}"));
         grid.no_quota = true;
+    }
+    if text.contains("\"namespaces\"")
+        && let Err(why) = check_network()
+    {
+        crate::say(&format!("series with a network for each side are left out: {why}"));
+        grid.no_namespaces = true;
     }
     grid
 }
@@ -231,5 +241,6 @@ fn grid(flags: &LabGridFlags) -> Grid {
         duration_s: flags.seconds,
         replicates: flags.replicates,
         no_quota: false,
+        no_namespaces: false,
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Veth {
 ///
 /// # Errors
 /// What is in the way and what would be right.
-pub(crate) fn check() -> Result<(), RunnerError> {
+pub fn check() -> Result<(), RunnerError> {
     Veth::create(&Placement::shared(&cpus_allowed())).map(drop)
 }
 

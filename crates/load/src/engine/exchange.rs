@@ -21,6 +21,9 @@ pub(super) const RECEIVES_MAX: usize = 16;
 pub(super) const RECEIVE_BYTES: usize = 64 << 10;
 /// What is thrown away at once.
 pub(super) const DISCARD_BYTES: usize = 1 << 20;
+/// The same where requests are due at times: a megabyte takes a tenth of a millisecond or two, and what is due
+/// then would be late.
+const DISCARD_BYTES_OPEN: usize = 64 << 10;
 /// Content that is worth being thrown away unseen instead of being received.
 const DISCARD_BYTES_MIN: u64 = 8 << 10;
 
@@ -169,6 +172,8 @@ impl Engine<'_> {
     #[inline]
     pub(super) fn receive(&mut self, index: u32, is_half_closed: bool) {
         let is_secured = self.secured.has(index);
+        let is_open = matches!(self.driver, Driver::Open(_));
+        let discard_bytes = if is_open { DISCARD_BYTES_OPEN } else { DISCARD_BYTES };
         for _ in 0..RECEIVES_MAX {
             let client = &self.clients[index as usize];
             let Some(socket) = &client.socket else {
@@ -178,7 +183,7 @@ impl Engine<'_> {
             let discards = left >= DISCARD_BYTES_MIN && client.hasher.is_none() && !is_secured;
             let most = match discards {
                 // One more than is left: what lies behind the content is to be seen.
-                true => left.saturating_add(1).min(DISCARD_BYTES as u64) as usize,
+                true => left.saturating_add(1).min(discard_bytes as u64) as usize,
                 false => RECEIVE_BYTES,
             };
             let buffer = &mut self.buffer[..most];
@@ -205,6 +210,9 @@ impl Engine<'_> {
             };
             if !goes_on || (stamped.count < most && !is_half_closed) {
                 return;
+            }
+            if is_open && discards {
+                self.drive();
             }
         }
         let token = self.clients[index as usize].token(index);

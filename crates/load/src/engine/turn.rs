@@ -137,7 +137,7 @@ impl Engine<'_> {
 
     /// Sends what is due.
     #[inline]
-    fn drive(&mut self) {
+    pub(super) fn drive(&mut self) {
         if self.due_ns() > self.time.now_ns {
             return;
         }

@@ -1,8 +1,9 @@
 //! The rate at which a server bends: up to it, 99 % of what is offered is answered well, or the latency
 //! stays low.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use loadline_base::sorting::to_set;
 use loadline_capacity::stats::{self, Range};
 use loadline_lab::analysis::{Measured, Metric};
 use loadline_lab::report::Undecided;
@@ -90,7 +91,8 @@ impl Bent {
                 values.entry(trial.block).or_default().extend(value);
             }
         }
-        values.retain(|_, of_block| !of_block.is_empty());
+        let whole = whole_blocks(evidence, select);
+        values.retain(|block, of_block| whole.contains(block) && !of_block.is_empty());
         let highest = values.values().flat_map(BTreeMap::keys).max();
         let highest_per_s = *highest.ok_or_else(|| evidence.missing(select))? as f64;
         let mut bent = Self {
@@ -155,6 +157,21 @@ impl Bent {
             ),
         }
     }
+}
+
+/// Blocks with all rates that any block has, whether their trials count or not. Others are more of some rates, or
+/// the last of a run that was stopped: that a server bends at none of these says nothing.
+fn whole_blocks(evidence: &Evidence<'_>, select: &Select) -> BTreeSet<u32> {
+    let mut cells: BTreeMap<u32, usize> = BTreeMap::new();
+    for cell in evidence.cells(select) {
+        let trials = cell.counted.iter().chain(&cell.discarded);
+        for block in to_set(trials.map(|trial| trial.block)) {
+            *cells.entry(block).or_default() += 1;
+        }
+    }
+    let most = cells.values().copied().max();
+    let is_whole = |(_, count): &(u32, usize)| Some(*count) == most;
+    to_set(cells.into_iter().filter(is_whole).map(|(block, _)| block))
 }
 
 /// The rate at which it bends.

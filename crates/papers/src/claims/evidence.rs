@@ -159,12 +159,12 @@ impl<'r> Evidence<'r> {
             let mut taken = taken.iter();
             taken.any(|one| one.takes(cell.series, cell.levels))
         };
-        let cells: Vec<&Cell<'_>> = cells.filter(is_taken).collect();
-        let trials = || {
-            let cells = cells.iter();
-            cells.flat_map(|cell| cell.counted.iter().chain(&cell.discarded))
-        };
-        let blocks = to_set(trials().map(|trial| trial.block)).len();
+        let cells: Vec<&'r Cell<'r>> = cells.filter(is_taken).collect();
+        let of_cell = |cell: &'r Cell<'r>| cell.counted.iter().chain(&cell.discarded);
+        let trials = || cells.iter().copied().flat_map(of_cell);
+        // Some cells may have more blocks than those that they are compared with.
+        let blocks_of = |cell: &'r Cell<'r>| to_set(of_cell(cell).map(|trial| trial.block)).len();
+        let blocks = cells.iter().copied().map(blocks_of).min()?;
         let is_enough = count >= BLOCKS_MIN && 2 * count > blocks;
         if is_enough || count >= blocks {
             return None;

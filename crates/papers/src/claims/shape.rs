@@ -7,7 +7,7 @@ use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
-use super::finding::{Bound, ClaimFinding, number};
+use super::finding::{Bound, ClaimFinding, number, within};
 use super::select::Select;
 use super::taken::Taken;
 
@@ -27,7 +27,7 @@ enum ShapeKind {
     Falls,
     /// It falls most at the first step, between 0 and 100 us.
     SteepestFirst,
-    /// Its best number is below the largest, at each service time.
+    /// With the largest number there is less of it than with the best of the others, at each service time.
     Optimum,
     /// Its best number is not the same at all service times.
     Moves,
@@ -152,21 +152,28 @@ impl Shape {
         Ok((optimum, format!("best at {at} ({low} to {high})")))
     }
 
+    /// A plateau is no fall: what is not less by what matters is as much.
     fn optimum(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let largest = self.largest(evidence);
         let times = self.at_each_time(evidence, |evidence, select| {
-            let (optimum, text) = self.optimum_at(evidence, select)?;
-            let verdict = match (optimum.low, optimum.high) {
-                (_, high) if high < largest => Verdict::Reproduced,
-                (low, _) if low >= largest => Verdict::NotReproduced,
-                _ => Verdict::NotTestable,
-            };
-            Ok((verdict, text))
+            let pool = (select, self.factor.as_str());
+            let (is_this, is_other) = (|it: f64| it == largest, |it: f64| it != largest);
+            let ([_, other], ratio) =
+                evidence.best_over(Metric::GoodPerS, pool, &is_this, &is_other)?;
+            let finding = ClaimFinding::of("", &ratio, Bound::AtMost(1.0 - MATTERS));
+            let text = format!(
+                "{} times that of {}, the best of the others{}",
+                number(ratio.value),
+                number(other),
+                ratio.interval.as_ref().map_or_else(String::new, within)
+            );
+            Ok((finding.verdict, text))
         })?;
         let what = format!(
-            "The best number of {} is below the largest, {}",
+            "Throughput with {} {}, of which the claim asks for at most {} times that of fewer",
+            number(largest),
             self.factor,
-            number(largest)
+            number(1.0 - MATTERS)
         );
         Ok(of_times(times, &what))
     }
@@ -194,13 +201,40 @@ impl Shape {
         // That of a service time that cannot be judged may lie anywhere.
         let are_settled =
             optima.len() == count && optima.iter().all(|optimum| optimum.low >= optimum.high);
-        let verdict = match (any_apart, are_settled) {
+        let shared = self.good_at_all_times(evidence);
+        let verdict = match (any_apart, are_settled || shared.is_some()) {
             (true, _) => Verdict::Reproduced,
             (false, true) => Verdict::NotReproduced,
             (false, false) => Verdict::NotTestable,
         };
-        let why = format!("Number of {}: {}.", self.factor, texts.join("; "));
+        let mut why = format!("Number of {}: {}.", self.factor, texts.join("; "));
+        if let (Some(shared), false) = (shared, any_apart) {
+            why += &format!(
+                " {} of them are as good as any at each service time, but for {} % at most.",
+                number(shared),
+                number(100.0 * MATTERS)
+            );
+        }
         Ok(ClaimFinding::new(verdict, why))
+    }
+
+    /// A number that is as good as the best of the others at each service time, but for what does not matter: where
+    /// the curve is flat, the best number of each time cannot be told, and need not be. Each number is judged as
+    /// one of all of them; that it is as good has to be seen at every time.
+    fn good_at_all_times(&self, evidence: &Evidence<'_>) -> Option<f64> {
+        let times = evidence.numbers(&self.of, SERVICE);
+        let numbers = evidence.numbers(&self.of, &self.factor);
+        let one_of = evidence.among(numbers.len());
+        let is_good_at = |wanted: f64, service_us: &f64| {
+            let select = self.of.clone().is(SERVICE, *service_us);
+            let pool = (&select, self.factor.as_str());
+            let (is_this, is_other) = (|it: f64| it == wanted, |it: f64| it != wanted);
+            let found = one_of.best_over(Metric::GoodPerS, pool, &is_this, &is_other);
+            let interval = found.ok().and_then(|(_, ratio)| ratio.interval);
+            interval.is_some_and(|it| it.low >= 1.0 - MATTERS)
+        };
+        let mut numbers = numbers.into_iter();
+        numbers.find(|wanted| times.iter().all(|time| is_good_at(*wanted, time)))
     }
 
     fn too_many(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {

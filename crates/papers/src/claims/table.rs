@@ -49,8 +49,10 @@ pub(crate) struct ClaimRow {
     pub(crate) theme: String,
     /// It is the claim before it under another condition, and says so.
     pub(crate) same: bool,
-    /// Why it does not hold, if it does not; may be empty.
+    /// Why it does not hold, if it does not.
     pub(crate) because: String,
+    /// What would decide it, if it is undecided: known from how the experiment is made. Empty: what came of it says so.
+    pub(crate) decides: String,
 }
 
 /// Trials that are shorter say nothing about a claim.

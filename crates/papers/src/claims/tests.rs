@@ -4,6 +4,7 @@ mod best;
 mod discarded;
 mod limit;
 mod p5;
+mod plateau;
 mod rows;
 
 use loadline_lab::analysis::{Measured, Metric, Second};
@@ -254,11 +255,11 @@ fn optima_of_threads() {
             [open, open, no, open],
         ),
     ] {
-        let made = surface("threads", "workers", &by_time);
+        let made = surface("slower-threads", "workers", &by_time);
         assert_eq!(made.verdicts(claims), verdicts, "{by_time:?}");
     }
     for (rates, verdict) in [([9e3, 8e3, 7e3, 6e3], no), ([3e3, 6e3, 9e3, 8e3], yes)] {
-        let made = surface("light-threads", "workers", &[("0", rates)]);
+        let made = surface("slower-threads", "workers", &[("0", rates)]);
         assert_eq!(made.verdicts(["More threads help where"]), [verdict]);
     }
 }

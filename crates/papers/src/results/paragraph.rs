@@ -2,7 +2,7 @@
 //! what is undecided, and what would decide it.
 
 use loadline_capacity::stats::runs_wanted;
-use loadline_lab::report::words::{digits, list};
+use loadline_lab::report::words::{capital, digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
 use crate::claims::ClaimRow;
@@ -117,6 +117,8 @@ struct Named<'c> {
     same_as: Option<&'c str>,
     text: &'c str,
     because: &'c str,
+    /// What would decide it, if nothing of the run has to say so.
+    decides: &'c str,
     /// What it was found under, where no number says it.
     conditions: &'c str,
 }
@@ -135,6 +137,7 @@ fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimRow]) -> Vec<Named<'c>> {
             same_as: is_same.then_some(last),
             text,
             because: note.map_or("", |note| &note.because),
+            decides: note.map_or("", |note| &note.decides),
             conditions: note.map_or("", |note| note.conditions()),
         });
         if !is_same {
@@ -145,6 +148,11 @@ fn named<'c>(claims: &'c [Claim], notes: &'c [ClaimRow]) -> Vec<Named<'c>> {
 }
 
 impl Named<'_> {
+    /// What keeps it undecided.
+    fn cause(&self) -> Undecided {
+        self.claim.undecided.unwrap_or(Undecided::FewBlocks)
+    }
+
     fn plain(&self) -> String {
         match self.same_as {
             Some(_) => self.quoted(),
@@ -200,50 +208,78 @@ fn bound(measure: &ClaimMeasure) -> Option<String> {
 /// Undecided claims by what keeps them so, with what would decide them.
 fn causes(open: &[&Named<'_>]) -> Vec<String> {
     let of_cause = |cause: &Undecided| {
-        let found: Vec<&&Named<'_>> = open
+        let found: Vec<&Named<'_>> = open
             .iter()
-            .filter(|one| one.claim.undecided.unwrap_or(Undecided::FewBlocks) == *cause)
+            .filter(|one| one.cause() == *cause)
+            .copied()
             .collect();
         if found.is_empty() {
-            return None;
+            return Vec::new();
         }
+        let (own, found): (Vec<&Named<'_>>, Vec<&Named<'_>>) =
+            found.into_iter().partition(|one| !one.decides.is_empty());
+        let claims: Vec<&Claim> = found.iter().map(|one| one.claim).collect();
         let texts: Vec<String> = found.iter().map(|one| one.quoted()).collect();
-        let (why, decides) = match cause {
-            Undecided::NoTrials => ("this run lacks trials", "a run of the whole plan"),
-            Undecided::Discarded => (
-                "trials are discarded",
-                "a machine that disturbs them less or a client that is not late",
-            ),
-            Undecided::TooShort => ("the trials are too short", "a run under `--full`"),
-            Undecided::ClientLimited => (
-                "the client was the limit",
-                "a client with more CPUs or a server with a part of one",
-            ),
-            Undecided::RateTooLow => (
-                "nothing bends up to the highest rate",
-                "higher rates or a server with a part of a CPU",
-            ),
-            Undecided::NoGain => (
-                "there is no gain that could shrink",
-                "a load under which there is one",
-            ),
-            Undecided::FewCpus => (
-                "the server's CPUs were the limit, and no single thread",
-                "a machine with more CPUs",
-            ),
-            Undecided::FewBlocks => ("these trials cannot tell", &*more_blocks(&found)),
-        };
-        Some(format!(
-            "{why}, and {decides} would decide: {}",
-            list(&texts)
-        ))
+        let (why, decides) = why_open(*cause, &claims);
+        let of_all = format!("{why}, and {decides} would decide: {}", list(&texts));
+        let own = own.iter().map(|one| {
+            let text = one.quoted();
+            format!("{why}, and {} would decide: {text}", one.decides)
+        });
+        let of_all = Some(of_all).filter(|_| !texts.is_empty());
+        of_all.into_iter().chain(own).collect()
     };
-    Undecided::ALL.iter().filter_map(of_cause).collect()
+    Undecided::ALL.iter().flat_map(of_cause).collect()
+}
+
+/// What keeps claims undecided, and what would decide them.
+fn why_open(cause: Undecided, claims: &[&Claim]) -> (&'static str, String) {
+    let (why, decides) = match cause {
+        Undecided::NoTrials => ("this run lacks trials", "a run of the whole plan"),
+        Undecided::Discarded => (
+            "trials are discarded",
+            "a machine that disturbs them less or a client that is not late",
+        ),
+        Undecided::TooShort => ("the trials are too short", "a run under `--full`"),
+        Undecided::ClientLimited => (
+            "the client was the limit",
+            "a client with more CPUs or a server with a part of one",
+        ),
+        Undecided::RateTooLow => (
+            "nothing bends up to the highest rate",
+            "higher rates or a server with a part of a CPU",
+        ),
+        Undecided::NoGain => (
+            "there is no gain that could shrink",
+            "a load under which there is one",
+        ),
+        Undecided::FewCpus => (
+            "the server's CPUs were the limit, and no single thread",
+            "a machine with more CPUs",
+        ),
+        Undecided::FewBlocks => return ("these trials cannot tell", more_blocks(claims)),
+    };
+    (why, decides.to_owned())
+}
+
+/// What would decide each claim that is undecided, in a sentence; empty: it is decided.
+pub(super) fn decided_by(claims: &[Claim], notes: &[ClaimRow]) -> Vec<String> {
+    let all = named(claims, notes);
+    let sentence = |one: &Named<'_>| match (one.claim.verdict, one.decides) {
+        (Verdict::NotTestable, "") => why_open(one.cause(), &[one.claim]).1,
+        (Verdict::NotTestable, decides) => decides.to_owned(),
+        _ => String::new(),
+    };
+    let sentences = all.iter().map(sentence).map(|decides| match decides.is_empty() {
+        true => decides,
+        false => format!(" {} would decide.", capital(&decides)),
+    });
+    sentences.collect()
 }
 
 /// How many times as many blocks would do, if values and noise stay as they are.
-fn more_blocks(open: &[&&Named<'_>]) -> String {
-    let measures = open.iter().flat_map(|one| &one.claim.measures);
+fn more_blocks(open: &[&Claim]) -> String {
+    let measures = open.iter().flat_map(|claim| &claim.measures);
     let times: Vec<f64> = measures.filter_map(times).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     let most = times.iter().copied().fold(0.0, f64::max);
@@ -377,6 +413,17 @@ mod tests {
             "{said}"
         );
         assert_eq!(of(&[], &[]), "");
+        let decided = decided_by(&claims, &notes);
+        assert_eq!(decided[..2], ["", ""]);
+        assert_eq!(decided[2], " A run of the whole plan would decide.");
+        // What is known from how the experiment is made says more than what came of it.
+        let mut of_machine = note("Threads", false, "");
+        "a machine of four CPUs".clone_into(&mut of_machine.decides);
+        let own = decided_by(&claims[3..4], std::slice::from_ref(&of_machine));
+        assert_eq!(own, [" A machine of four CPUs would decide."]);
+        let said = of(&claims[3..4], &[of_machine]);
+        let expected = "**Undecided**: the client was the limit, and a machine of four CPUs would decide: “More help”.";
+        assert!(said.ends_with(expected), "{said}");
         claims[5].source.clear();
         let said = of(&claims, &notes);
         let expected =

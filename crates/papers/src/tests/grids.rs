@@ -49,17 +49,12 @@ fn no_series_has_less_in_full() {
 }
 
 /// Claims for which the full grid has more cells, by a part of their text.
-const MORE_IN_FULL: [(&str, &str); 18] = [
-    // The best of more numbers, or with more threads.
-    ("P1", "Where requests wait"),
-    ("P1", "Too many threads lose"),
+const MORE_IN_FULL: [(&str, &str); 14] = [
+    // The best of more numbers.
     ("P1", "reach 3 times"),
     ("P1", "The same, pooled"),
     ("P1", "shorter response times"),
     ("P1", "suit high concurrency"),
-    // An optimum among more numbers, at more times.
-    ("P1", "Beyond the optimum of threads"),
-    ("P1", "The optimal number of threads"),
     // Bends are found among more rates, or the claim is about the rates.
     ("P5", "Threads win"),
     ("P5", "event loop bends later than the threads"),

@@ -15,13 +15,13 @@ fn is_open(made: &Made, claim: &str) {
 #[test]
 fn an_optimum_at_each_service_time() {
     let by_time = [("0", [9e3, 8e3, 7e3, 6e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
-    let mut made = surface("threads", "workers", &by_time);
+    let mut made = surface("slower-threads", "workers", &by_time);
     made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     is_open(&made, "Beyond the optimum of threads");
     is_open(&made, "Too many threads lose");
     // One that fails is enough.
     let by_time = [("0", [1e3, 2e3, 4e3, 7e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
-    let mut made = surface("threads", "workers", &by_time);
+    let mut made = surface("slower-threads", "workers", &by_time);
     made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     let found = made.verdicts(["Beyond the optimum of threads"]);
     assert_eq!(found, [NotReproduced]);
@@ -137,7 +137,7 @@ fn the_largest_of_each_service_time() {
 fn the_best_number_over_service_times() {
     let claim = "Where requests wait";
     let by_time = [("100", [1e3, 2e3, 3e3, 6e3]), ("200", [1e3, 2e3, 4e3, 7e3])];
-    let mut made = surface("threads", "workers", &by_time);
+    let mut made = surface("slower-threads", "workers", &by_time);
     assert_eq!(made.verdicts([claim]), [Reproduced]);
     made.discard(DIED, |it| {
         it.levels["service_us"] == level("200") && it.levels["workers"] == level("30")

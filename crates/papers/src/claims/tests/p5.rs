@@ -41,6 +41,23 @@ fn where_servers_bend() {
     assert!(why.starts_with(unseen), "{why}");
 }
 
+/// More blocks of some rates are no runs in which a server bends nowhere.
+#[test]
+fn blocks_of_some_rates_alone_say_nothing_about_a_bend() {
+    let claims = ["The event loop bends at about", "The event loop bends later"];
+    let mut made = bends(1250.0, 1550.0);
+    let expected = claims.map(|claim| made.claim(claim));
+    for mut trial in made.run.trials.clone() {
+        let of = |factor: &str| trial.levels[factor].to_string();
+        if of("server") == "event-loop" && of("rate_per_s") == "500" {
+            trial.block += 5;
+            trial.number += 1000;
+            made.run.trials.push(trial);
+        }
+    }
+    assert_eq!(claims.map(|claim| made.claim(claim)), expected);
+}
+
 /// Mean latencies of threads and the event loop with a part of a core, by rate.
 fn latencies(threads: [f64; 6], events: [f64; 6]) -> Made {
     let mut made = Made::new("P5");

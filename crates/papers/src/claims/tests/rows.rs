@@ -33,10 +33,10 @@ shared, good_per_s
 1000: model=single reactor, single thread; connections=100; service_us=100
 
 P1: Pools of threads cost
-models, context_switches_per_request
-3, not 0.9: model=several reactors, threads; service_us=0
-2: model=single reactor, threads; service_us=0
-1: model=single reactor, single thread; service_us=0
+concurrency, context_switches_per_request
+3, not 0.9: model=several reactors, threads; connections=2000; service_us=200
+2: model=single reactor, threads; connections=2000; service_us=200
+1: model=single reactor, single thread; connections=2000; service_us=200
 
 P1: Locks of the pool's queue
 others, cpu_us_per_request
@@ -99,18 +99,23 @@ rates, service_p50_us
 
 P3: At a rate between
 computing, mean_us
-4e6, not 5e5: model=one event loop
-2e4: model=several event loops
+4e6, not 5e5: server=one-loop
+2e4: server=several-loops
 
 P3: At a rate between
 computing, mean_us
-not 4e6: model=one event loop
-3e6: model=several event loops
+not 4e6: server=one-loop
+3e6: server=several-loops
 
 P3: At such a rate
 computing, good_per_s
-7000, not 4300: model=several event loops
-4300: model=one event loop
+7000, not 4300: server=several-loops
+4300: server=one-loop
+
+P3: The same near its capacity
+near-capacity, mean_us
+300, not 110: connections=2000
+100: connections=100
 
 P4: It does not serve more at the expense
 connections, cpu_us_per_request
@@ -120,7 +125,6 @@ connections, cpu_us_per_request
 P4: nginx declines
 connections, completed_per_s
 25480, not 39500: server=nginx; connections=10000
-23786: server=nginx; connections=1000
 38987: server=nginx; connections=3000
 
 P5: The event loop serves more than threads also
@@ -129,6 +133,13 @@ crossed, good_per_s
 1000: server=event-loop; connections_are=closed; asked=as fast as possible
 1000: server=threads; connections_are=kept; asked=as fast as possible
 1000: server=threads; connections_are=closed; asked=as fast as possible
+
+P5: The same at 6000 requests
+rates, good_per_s
+6000, not 3000: server=apache; rate_per_s=6000
+3000: server=threads; rate_per_s=6000
+3000: server=event-loop; rate_per_s=6000
+3000: server=nginx; rate_per_s=6000
 
 P5: Keeping connections alive
 crossed, good_per_s

@@ -1,0 +1,34 @@
+//! Curves that are flat beyond their optimum.
+
+use super::*;
+
+fn reactors(by_time: [(&str, [f64; 4]); 2]) -> Made {
+    let mut made = Made::new("P1");
+    for (service_us, rates) in by_time {
+        for (loops, rate) in ["1", "4", "16", "50"].into_iter().zip(rates) {
+            let levels = [("loops", loops), ("service_us", service_us)];
+            made.cell("loops", (&levels, &[(GoodPerS, rate)]), 0.001);
+        }
+    }
+    made
+}
+
+#[test]
+fn a_plateau_is_no_fall_and_its_ends_are_no_optima_that_move() {
+    let (falls, moves) = (
+        "Beyond the optimum of reactors",
+        "The optimal number of reactors",
+    );
+    let flat = reactors([("100", [5e3, 9e3, 9e3, 9e3]), ("500", [1e3, 2e3, 2e3, 2e3])]);
+    assert_eq!(flat.verdicts([falls, moves]), [NotReproduced; 2]);
+    let Claim { why, .. } = flat.claim(moves);
+    assert!(why.contains(" 4 of them are as good as any"), "{why}");
+    // One number is as good as any, at both times, and the largest is not.
+    let falling = reactors([("100", [5e3, 9e3, 9e3, 8e3]), ("500", [1e3, 2e3, 2e3, 1.8e3])]);
+    assert_eq!(falling.verdicts([falls, moves]), [Reproduced, NotReproduced]);
+    let moving = reactors([("100", [9e3, 8e3, 7e3, 6e3]), ("500", [1e3, 2e3, 3e3, 2e3])]);
+    assert_eq!(moving.verdicts([falls, moves]), [Reproduced; 2]);
+    // By less than what matters, at one of the times.
+    let slight = reactors([("100", [9e3, 8e3, 7e3, 8.95e3]), ("500", [2e3, 1e3, 1e3, 1e3])]);
+    assert_eq!(slight.verdicts([falls]), [NotReproduced]);
+}
