@@ -271,9 +271,7 @@ mod tests {
         if let Encoder::Zstd(encoder) = &mut encoder {
             // As many bytes, looked at as fast as they can be.
             encoder
-                .set_parameter(CParameter::Strategy(
-                    zstd::zstd_safe::Strategy::ZSTD_fast,
-                ))
+                .set_parameter(CParameter::Strategy(zstd::zstd_safe::Strategy::ZSTD_fast))
                 .unwrap();
         }
         encoder.write_all(&content).unwrap();

@@ -65,7 +65,8 @@ impl Grid {
             series.retain(|one| one.get(CPU_QUOTA).is_none());
         }
         if self.no_namespaces {
-            let network = |one: &Value| one.get(NETWORK.0).and_then(Value::as_str) == Some(NETWORK.1);
+            let network =
+                |one: &Value| one.get(NETWORK.0).and_then(Value::as_str) == Some(NETWORK.1);
             series.retain(|one| !network(one));
         }
         for one in series.iter_mut().filter_map(Value::as_table_mut) {

@@ -320,8 +320,14 @@ fn without_networks_of_each_side_the_other_series_are_left() {
         };
         let left = plan(paper, &no_namespaces);
         let is_plain = |series: &&Series| series.network == Network::Loopback;
-        assert_eq!(left.series.iter().filter(is_plain).count(), left.series.len());
-        assert_eq!(left.series.len(), all.series.iter().filter(is_plain).count());
+        assert_eq!(
+            left.series.iter().filter(is_plain).count(),
+            left.series.len()
+        );
+        assert_eq!(
+            left.series.len(),
+            all.series.iter().filter(is_plain).count()
+        );
         let goes = usize::from(paper.name == "P3");
         assert_eq!(all.series.len() - left.series.len(), goes, "{}", paper.name);
     }

@@ -228,7 +228,9 @@ fn paper_grid(paper: &Paper, flags: &LabPaperFlags) -> Grid {
     if text.contains("\"namespaces\"")
         && let Err(why) = check_network()
     {
-        crate::say(&format!("series with a network for each side are left out: {why}"));
+        crate::say(&format!(
+            "series with a network for each side are left out: {why}"
+        ));
         grid.no_namespaces = true;
     }
     grid

@@ -173,7 +173,11 @@ impl Engine<'_> {
     pub(super) fn receive(&mut self, index: u32, is_half_closed: bool) {
         let is_secured = self.secured.has(index);
         let is_open = matches!(self.driver, Driver::Open(_));
-        let discard_bytes = if is_open { DISCARD_BYTES_OPEN } else { DISCARD_BYTES };
+        let discard_bytes = if is_open {
+            DISCARD_BYTES_OPEN
+        } else {
+            DISCARD_BYTES
+        };
         for _ in 0..RECEIVES_MAX {
             let client = &self.clients[index as usize];
             let Some(socket) = &client.socket else {

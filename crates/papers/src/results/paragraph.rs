@@ -270,10 +270,13 @@ pub(super) fn decided_by(claims: &[Claim], notes: &[ClaimRow]) -> Vec<String> {
         (Verdict::NotTestable, decides) => decides.to_owned(),
         _ => String::new(),
     };
-    let sentences = all.iter().map(sentence).map(|decides| match decides.is_empty() {
-        true => decides,
-        false => format!(" {} would decide.", capital(&decides)),
-    });
+    let sentences = all
+        .iter()
+        .map(sentence)
+        .map(|decides| match decides.is_empty() {
+            true => decides,
+            false => format!(" {} would decide.", capital(&decides)),
+        });
     sentences.collect()
 }
 

@@ -44,7 +44,10 @@ fn where_servers_bend() {
 /// More blocks of some rates are no runs in which a server bends nowhere.
 #[test]
 fn blocks_of_some_rates_alone_say_nothing_about_a_bend() {
-    let claims = ["The event loop bends at about", "The event loop bends later"];
+    let claims = [
+        "The event loop bends at about",
+        "The event loop bends later",
+    ];
     let mut made = bends(1250.0, 1550.0);
     let expected = claims.map(|claim| made.claim(claim));
     for mut trial in made.run.trials.clone() {

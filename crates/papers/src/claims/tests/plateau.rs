@@ -24,11 +24,20 @@ fn a_plateau_is_no_fall_and_its_ends_are_no_optima_that_move() {
     let Claim { why, .. } = flat.claim(moves);
     assert!(why.contains(" 4 of them are as good as any"), "{why}");
     // One number is as good as any, at both times, and the largest is not.
-    let falling = reactors([("100", [5e3, 9e3, 9e3, 8e3]), ("500", [1e3, 2e3, 2e3, 1.8e3])]);
-    assert_eq!(falling.verdicts([falls, moves]), [Reproduced, NotReproduced]);
+    let falling = reactors([
+        ("100", [5e3, 9e3, 9e3, 8e3]),
+        ("500", [1e3, 2e3, 2e3, 1.8e3]),
+    ]);
+    assert_eq!(
+        falling.verdicts([falls, moves]),
+        [Reproduced, NotReproduced]
+    );
     let moving = reactors([("100", [9e3, 8e3, 7e3, 6e3]), ("500", [1e3, 2e3, 3e3, 2e3])]);
     assert_eq!(moving.verdicts([falls, moves]), [Reproduced; 2]);
     // By less than what matters, at one of the times.
-    let slight = reactors([("100", [9e3, 8e3, 7e3, 8.95e3]), ("500", [2e3, 1e3, 1e3, 1e3])]);
+    let slight = reactors([
+        ("100", [9e3, 8e3, 7e3, 8.95e3]),
+        ("500", [2e3, 1e3, 1e3, 1e3]),
+    ]);
     assert_eq!(slight.verdicts([falls]), [NotReproduced]);
 }
