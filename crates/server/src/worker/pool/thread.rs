@@ -236,7 +236,7 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
-    /// how long it was busy; what it was refused says nothing of others.
+    /// how long it was busy, unless it was refused or has sent nothing: that says nothing of others.
     fn keep(
         &mut self,
         served: &mut Served,
@@ -265,7 +265,7 @@ impl<H: Handler> WorkerThread<H> {
         let mut busy_time = BusyTime::default();
         served.after = match left {
             Ok((left, busy)) => {
-                if !is_refused {
+                if !is_refused && !connection.is_before_handshake() {
                     busy_time = busy;
                 }
                 self.stats.jobs.add(1);
