@@ -12,6 +12,9 @@ use crate::steps::{Steps, command, joined};
 const FUZZ_TEST_SECONDS: u32 = 1;
 /// Time for each fuzz target in a run of everything, or when fuzzing is what was asked for, in seconds.
 const FUZZ_SECONDS: u32 = 60;
+/// How fuzz targets are built where they run for a minute or more, and in a test run: there the build takes longer.
+const FUZZ_PROFILE: &str = "release";
+const FUZZ_TEST_PROFILE: &str = "quick";
 /// What asks for the tests that take long, too.
 const ALL: &str = "--all";
 /// What the names of tests end with that measure or print something: no run includes them.
@@ -84,9 +87,9 @@ fn programs(
 /// The tests of other workspaces; what is built for fuzzing comes before its targets. Other people's HTTP/2 and
 /// gRPC take minutes to build, and are left to runs of everything.
 fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, String> {
-    let seconds = match words.all {
-        true => FUZZ_SECONDS,
-        false => FUZZ_TEST_SECONDS,
+    let (seconds, profile) = match words.all {
+        true => (FUZZ_SECONDS, FUZZ_PROFILE),
+        false => (FUZZ_TEST_SECONDS, FUZZ_TEST_PROFILE),
     };
     let mut interleavings = command(&root.join("interleavings"), "cargo test -q --");
     interleavings.args(words.more());
@@ -94,7 +97,7 @@ fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, Stri
         interleavings,
         fuzzing(
             root,
-            &format!("cargo build -q --release{}", features(words.all)),
+            &format!("cargo build -q --profile {profile}{}", features(words.all)),
         ),
     ];
     if words.all {
@@ -102,7 +105,7 @@ fn other_workspaces(root: &Path, words: &Words<'_>) -> Result<Vec<Command>, Stri
     }
     let wanted = |target: &String| words.all || !needs_peers(target);
     for target in targets(root)?.into_iter().filter(wanted) {
-        others.push(fuzz_target(root, &target, seconds)?);
+        others.push(fuzz_target(root, &target, profile, seconds)?);
     }
     Ok(others.into_iter().map(nice).collect())
 }
@@ -196,7 +199,7 @@ pub(crate) fn fuzz(root: &Path, arguments: &[String]) -> Result<(), String> {
     };
     match arguments.first() {
         Some(target) if targets(root)?.contains(target) => {
-            Steps::new().run(fuzz_target(root, target, seconds)?)
+            Steps::new().run(fuzz_target(root, target, FUZZ_PROFILE, seconds)?)
         }
         Some(target) => Err(format!(
             "no fuzz target '{target}'; there are {}",
@@ -226,13 +229,13 @@ fn documentation(steps: &mut Steps, root: &Path) -> Result<(), String> {
 
 fn fuzz_all(steps: &mut Steps, root: &Path, seconds: u32) -> Result<(), String> {
     for target in targets(root)? {
-        steps.run(fuzz_target(root, &target, seconds)?)?;
+        steps.run(fuzz_target(root, &target, FUZZ_PROFILE, seconds)?)?;
     }
     Ok(())
 }
 
 /// What is found goes to fuzz/artifacts, and new corpus entries stay out of the committed ones.
-fn fuzz_target(root: &Path, target: &str, seconds: u32) -> Result<Command, String> {
+fn fuzz_target(root: &Path, target: &str, profile: &str, seconds: u32) -> Result<Command, String> {
     let folder = root.join("fuzz");
     let (found, corpus) = ("target/corpus", "corpus");
     for path in [
@@ -245,7 +248,7 @@ fn fuzz_target(root: &Path, target: &str, seconds: u32) -> Result<Command, Strin
     }
     let features = features(needs_peers(target));
     let line = format!(
-        "cargo run -q --release{features} --bin {target} -- {found}/{target} {corpus}/{target} \
+        "cargo run -q --profile {profile}{features} --bin {target} -- {found}/{target} {corpus}/{target} \
          -max_total_time={seconds} -artifact_prefix=artifacts/{target}- -print_final_stats=1 \
          -verbosity=0 -timeout=10"
     );
