@@ -136,7 +136,7 @@ crossed, good_per_s
 
 P5: The same at 6000 requests
 rates, good_per_s
-6000, not 3000: server=apache; rate_per_s=6000
+6000, not 2800: server=apache; rate_per_s=6000
 3000: server=threads; rate_per_s=6000
 3000: server=event-loop; rate_per_s=6000
 3000: server=nginx; rate_per_s=6000
