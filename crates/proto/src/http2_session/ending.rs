@@ -54,6 +54,12 @@ impl Http2Session {
         self.end_stream(id, cx);
     }
 
+    /// The client does not await the response to a stream any more.
+    pub(super) fn leave(&mut self, id: StreamId, cx: &mut Context<'_>) {
+        self.streams.get_mut(id).into_iter().for_each(abandon);
+        self.end_stream(id, cx);
+    }
+
     /// The stream is closed, whatever of it is still under way.
     pub(super) fn end_stream(&mut self, id: StreamId, cx: &mut Context<'_>) {
         let Some(stream) = self.streams.get_mut(id) else {

@@ -48,7 +48,7 @@ impl Http2Session {
         if phase != Some(Phase::Discarding) {
             self.spend_for(id, cx)?;
         }
-        self.end_stream(id, cx);
+        self.leave(id, cx);
         Ok(())
     }
 

@@ -479,7 +479,7 @@ impl Http2Session {
         let hopeless = self.streams.iter().filter(is_hopeless);
         let hopeless: Vec<_> = hopeless.map(|stream| stream.id).collect();
         for id in hopeless {
-            self.end_stream(id, cx);
+            self.leave(id, cx);
         }
         for stream in self.streams.iter() {
             stream.hang_up.as_ref().inspect(|it| it.half_close());

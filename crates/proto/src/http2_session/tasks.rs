@@ -215,6 +215,10 @@ impl Http2Session {
         let stream = self.streams.get_mut(id)?;
         let mut exchange = stream.exchange.take()?;
         exchange.hang_up.reset();
+        if self.eof {
+            exchange.hang_up.half_close();
+        }
+        stream.hang_up = Some(exchange.hang_up.clone());
         exchange.stream_window_bytes = window;
         let mut request_copy = cx.pool.take_exchange();
         request_copy.copy_request(&exchange);
@@ -244,6 +248,7 @@ impl Http2Session {
             // Too late, or a second time.
             _ => return cx.pool.give_exchange(exchange),
         };
+        stream.hang_up = None;
         if let Some(request_copy) = stream.app.request_copy.take() {
             cx.pool.give_exchange(request_copy);
         }
@@ -326,6 +331,7 @@ impl Http2Session {
         let Some(stream) = self.streams.get_mut(id) else {
             return;
         };
+        stream.hang_up = None; // its client has not left
         let request_copy = stream.app.request_copy.take();
         match request_copy.filter(|_| !stream.has_head) {
             Some(mut exchange) => {

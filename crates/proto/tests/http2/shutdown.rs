@@ -98,6 +98,28 @@ fn a_client_that_leaves_cancels_what_it_asked_for() {
     assert!(connection.is_closed());
 }
 
+/// What waits to be begun for a client that may have left is to be known as such.
+#[test]
+fn a_client_that_half_closes_or_leaves_shows_in_the_requests_of_its_apps() {
+    let mut connection = Connection::new();
+    connection.get(1, "/task").get(3, "/task").get(5, "/task");
+    let of = |connection: &Connection, stream| {
+        let exchange = connection.apps[&stream].exchange.as_ref();
+        exchange.expect("its request").hang_up.clone()
+    };
+    let [first, second, third] = [1, 3, 5].map(|stream| of(&connection, stream));
+    connection.frame(Kind::RstStream, 0, 3, &[0, 0, 0, ErrorCode::Cancel as u8]);
+    assert!(second.is_gone() && !first.is_half_closed());
+    connection.eof();
+    assert!(first.is_half_closed() && !first.is_gone());
+    connection.answer(1, Some(1));
+    connection.produce(5, Piece::Abort); // the app has failed, and its client has not left
+    assert!(third.is_half_closed() && !third.is_gone());
+    connection.produce(1, Piece::Data(b"a".to_vec().into()));
+    connection.produce(1, Piece::End);
+    assert!(connection.is_closed() && !first.is_gone());
+}
+
 #[test]
 fn pings_are_answered() {
     let mut connection = Connection::new();
