@@ -30,8 +30,8 @@ use rand_pcg::Pcg64Mcg;
 use crate::event_loop::EventLoop;
 use crate::event_loop::loop_group::LoopGroup;
 use crate::options::{Queue, ServerOptions};
-use crate::site::tests::{config_of, site_of};
-use crate::site::{Clock, Site};
+use crate::site::Site;
+use crate::site::tests::{clock, site_at};
 use crate::worker::job::Job;
 use crate::worker::job_queue::source::Taken;
 use crate::worker::pool::{WorkerThread, Workers};
@@ -177,7 +177,7 @@ struct Summary {
 impl Simulation {
     fn new(seed: u64, connections: usize) -> Self {
         let mut luck = Pcg64Mcg::seed_from_u64(seed);
-        let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+        let now_us = clock();
         let loops = luck.random_range(1..4);
         let workers = luck.random_range(0..4);
         let options = ServerOptions {
@@ -194,10 +194,7 @@ impl Simulation {
         let network = Network::new(now_us, loops, luck.random_bool(0.5));
         let network = Arc::new(Mutex::new(network));
         enter(&network);
-        let site = Arc::new(Site {
-            clock: Clock::simulated(now_us),
-            ..Arc::into_inner(site_of(config_of(Echo), options)).unwrap()
-        });
+        let site = Arc::new(site_at(now_us, Echo, options));
         let group = LoopGroup::new(&site.options, loops, &site.memory).unwrap();
         let (pool, threads) = match workers {
             0 => (None, Vec::new()),

@@ -191,6 +191,8 @@ impl Started {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use loadline_proto::{Context, Exchange, Outcome};
     use loadline_sys::ListenAddr;
 
@@ -242,6 +244,24 @@ pub(crate) mod tests {
             connection_log: None,
             failure: Mutex::default(),
         })
+    }
+
+    /// A time that the test moves, in microseconds.
+    pub(crate) fn clock() -> &'static AtomicU64 {
+        Box::leak(Box::new(AtomicU64::new(0)))
+    }
+
+    /// Of a server that is not started, and goes by such a clock.
+    pub(crate) fn site_at<H: Handler>(
+        now_us: &'static AtomicU64,
+        handler: H,
+        options: ServerOptions,
+    ) -> Site<H> {
+        let site = site_of(config_of(handler), options);
+        Site {
+            clock: Clock::simulated(now_us),
+            ..Arc::into_inner(site).unwrap()
+        }
     }
 
     #[test]

@@ -16,8 +16,7 @@ use crate::connection::tests::GET;
 use crate::connection_thread::{Hold as _, Resting};
 use crate::fairness::Occupation;
 use crate::options::Architecture;
-use crate::site::Clock;
-use crate::site::tests::{config_of, site_of};
+use crate::site::tests::{clock, config_of, site_at, site_of};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
 
@@ -103,11 +102,7 @@ pub(super) fn event_loop_at<H: Handler, D: Driver>(
         latency_goal,
         ..ServerOptions::default()
     };
-    let site = site_of(config_of(handler), options);
-    let site = Arc::new(Site {
-        clock: Clock::simulated(now_us),
-        ..Arc::into_inner(site).unwrap()
-    });
+    let site = Arc::new(site_at(now_us, handler, options));
     let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
     EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
 }
@@ -326,7 +321,7 @@ impl Handler for Untidy {
 /// Files that nobody asked for stayed open until the next request.
 #[test]
 fn a_loop_without_requests_has_the_handler_give_back_what_is_left() {
-    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let now_us = clock();
     let handler = Untidy(AtomicUsize::new(0));
     let mut event_loop =
         event_loop_at::<_, Epoll>(now_us, handler, ServerOptions::default().latency_goal);
@@ -355,17 +350,14 @@ fn a_loop_without_requests_has_the_handler_give_back_what_is_left() {
 /// It did so only where it was about to wait.
 #[test]
 fn a_loop_that_never_waits_wakes_threads_at_the_deadlines_of_their_connections() {
-    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let now_us = clock();
     let options = ServerOptions {
         architecture: Architecture::ThreadPool,
         threads: 1,
         ..ServerOptions::default()
     };
-    let site = site_of(config_of(Hello(Fields::default())), options.with_parts());
-    let site = Arc::new(Site {
-        clock: Clock::simulated(now_us),
-        ..Arc::into_inner(site).unwrap()
-    });
+    let handler = Hello(Fields::default());
+    let site = Arc::new(site_at(now_us, handler, options.with_parts()));
     let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
     let (workers, _threads) = Workers::new(&site, 1, 0).unwrap();
     let own = Some(Arc::clone(&workers));
@@ -414,7 +406,7 @@ fn a_turn_of_a_proactor_is_bounded_without_a_latency_goal() {
     if !has_rings() {
         return;
     }
-    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let now_us = clock();
     let mut event_loop = event_loop_at::<_, RingDriver>(now_us, Slow(now_us), None);
     let mut clients = Vec::new();
     for _ in 0..REQUESTS {

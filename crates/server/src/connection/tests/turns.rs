@@ -145,24 +145,33 @@ fn requests(streams: impl Iterator<Item = u32>) -> Vec<u8> {
     bytes
 }
 
+/// A thread, and a connection over which a client asks for these streams.
+fn connect<H: Handler>(
+    handler: H,
+    streams: impl Iterator<Item = u32>,
+) -> (ThreadContext<H>, Connection<Greedy>) {
+    let site = site_of(config_of(handler), ServerOptions::default());
+    let mut thread = ThreadContext::new(&site, Role::Loop);
+    let origin = Origin {
+        peer: None,
+        listener: 0,
+    };
+    let transport = Greedy {
+        input: requests(streams),
+    };
+    let connection = Connection::new(transport, origin, None, &mut thread);
+    (thread, connection)
+}
+
 #[test]
 fn a_task_has_its_turn_beside_a_response_that_is_taken_at_full_speed() {
     let polls = Arc::<AtomicU32>::default();
     let handler = Mixed {
         polls: Arc::clone(&polls),
     };
-    let site = site_of(config_of(handler), ServerOptions::default());
-    let thread = &mut ThreadContext::new(&site, Role::Loop);
-    let origin = Origin {
-        peer: None,
-        listener: 0,
-    };
-    let transport = Greedy {
-        input: requests([1, 3].into_iter()),
-    };
-    let mut connection = Connection::new(transport, origin, None, thread);
+    let (mut thread, mut connection) = connect(handler, [1, 3].into_iter());
     for turn in 1..=3 {
-        let step = connection.drive(thread, &mut (), &mut OnItsOwn);
+        let step = connection.drive(&mut thread, &mut (), &mut OnItsOwn);
         assert!(matches!(step, Step::Again), "{step:?}");
         assert_eq!(polls.load(Relaxed), turn);
         connection.look_at_tasks();
@@ -203,17 +212,8 @@ impl<H: Handler> Placement<H> for Full {
 /// Under overload more come than a thread can do: those that it refuses must not wait for its steps.
 #[test]
 fn refused_requests_are_no_blocking_steps() {
-    let site = site_of(config_of(Steps), ServerOptions::default());
-    let thread = &mut ThreadContext::new(&site, Role::Loop);
-    let origin = Origin {
-        peer: None,
-        listener: 0,
-    };
-    let transport = Greedy {
-        input: requests((1..=21).step_by(2)),
-    };
-    let mut connection = Connection::new(transport, origin, None, thread);
+    let (mut thread, mut connection) = connect(Steps, (1..=21).step_by(2));
     let mut full = Full::default();
-    let step = connection.drive(thread, &mut (), &mut full);
+    let step = connection.drive(&mut thread, &mut (), &mut full);
     assert_eq!(full.refused, 11, "{step:?}");
 }

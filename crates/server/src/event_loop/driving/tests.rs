@@ -23,7 +23,7 @@ use crate::event_loop::loop_group::LoopGroup;
 use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{Architecture, ServerOptions, SocketIo};
-use crate::site::tests::{Quiet, config_of, site_of};
+use crate::site::tests::{Quiet, clock, config_of, site_of};
 use crate::site::{Clock, Site};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
@@ -311,10 +311,6 @@ impl Handler for Blocks {
     }
 
     fn handle_blocking(&self, _: &mut Exchange) {}
-}
-
-fn clock() -> &'static AtomicU64 {
-    Box::leak(Box::new(AtomicU64::new(0)))
 }
 
 /// It was computed, and the request behind it came as if it had not waited.

@@ -12,6 +12,7 @@ use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task, TaskOption
 
 use super::super::tests::{connect, event_loop_at};
 use super::EventLoop;
+use crate::site::tests::clock;
 use crate::transport::socket::epoll::Epoll;
 
 const STREAMS: u32 = 100;
@@ -68,7 +69,7 @@ impl Handler for Computing {
 
 /// A loop with one connection, whose client asks over many streams at once.
 fn begin() -> (EventLoop<Computing, Epoll>, UnixStream, Arc<Seen>) {
-    let now_us: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(0)));
+    let now_us = clock();
     let seen = Arc::<Seen>::default();
     let handler = Computing {
         now_us,
