@@ -7,6 +7,7 @@
 //! Where many requests of a connection may be in progress (HTTP/2), they wait in a queue of the connection
 //! for its thread (`stream_queue`). Between two of them it sends what is done and receives what has come.
 
+mod busy_time;
 mod on_thread;
 mod steps;
 mod stream_queue;
@@ -25,7 +26,6 @@ use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::admission::Verdict;
 use crate::config::Steps;
 use crate::connection::{Connection, Step};
-use crate::fairness::lanes::Lane;
 use crate::fairness::{ClientKey, Occupation};
 use crate::memory::Footprint;
 use crate::overload::Permit;
@@ -34,6 +34,7 @@ use crate::task::TaskHome;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
+pub(crate) use busy_time::BusyTime;
 use on_thread::{OnThread, Work};
 use stream_queue::StreamQueue;
 
@@ -133,33 +134,6 @@ pub(crate) enum Left {
     Unfinished,
     /// Before a blocking step, beside which others of the connection may be done.
     AtStep(Box<Exchange>, Arc<dyn Steps>),
-}
-
-/// How long a thread was busy with connections, without what it waited for them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BusyTime {
-    /// Times that it had something to do.
-    pub(crate) periods: u64,
-    pub(crate) us: u64,
-    /// Of them, those that began before a handshake.
-    handshake_periods: u64,
-    pub(crate) handshake_us: u64,
-}
-
-impl BusyTime {
-    /// Of a connection that was taken from this lane: what counts for that.
-    pub(crate) fn of(self, lane: Lane) -> u64 {
-        match lane {
-            Lane::Handshakes => self.handshake_us,
-            Lane::Files | Lane::Apps => self.us,
-        }
-    }
-
-    /// Periods that came behind a handshake, and how long they were.
-    pub(crate) fn behind_handshake(self) -> (u64, u64) {
-        let periods = self.periods.saturating_sub(self.handshake_periods);
-        (periods, self.us.saturating_sub(self.handshake_us))
-    }
 }
 
 /// Waits for the next connection; `None` at the end of a drain.
@@ -521,11 +495,8 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let now_us = self.thread.end_busy();
         if let Some(began_us) = self.driven_since_us.take() {
             let took_us = now_us.saturating_sub(began_us);
-            self.busy.periods += 1;
-            self.busy.us += took_us;
+            self.busy.add(took_us, self.is_before_handshake);
             if self.is_before_handshake {
-                self.busy.handshake_periods += 1;
-                self.busy.handshake_us += took_us;
                 self.is_before_handshake = self.connection.is_before_handshake();
             }
         }

@@ -1,0 +1,40 @@
+//! How long a thread was busy with connections.
+
+use crate::fairness::lanes::Lane;
+
+/// How long a thread was busy with connections, without what it waited for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BusyTime {
+    /// Times that it had something to do.
+    pub(crate) periods: u64,
+    pub(crate) us: u64,
+    /// Of them, those that began before a handshake.
+    handshake_periods: u64,
+    pub(crate) handshake_us: u64,
+}
+
+impl BusyTime {
+    /// It had something to do for so long, which began before a handshake or behind one.
+    pub(super) fn add(&mut self, us: u64, is_before_handshake: bool) {
+        self.periods += 1;
+        self.us += us;
+        if is_before_handshake {
+            self.handshake_periods += 1;
+            self.handshake_us += us;
+        }
+    }
+
+    /// Of a connection that was taken from this lane: what counts for that.
+    pub(crate) fn of(self, lane: Lane) -> u64 {
+        match lane {
+            Lane::Handshakes => self.handshake_us,
+            Lane::Files | Lane::Apps => self.us,
+        }
+    }
+
+    /// Periods that came behind a handshake, and how long they were.
+    pub(crate) fn behind_handshake(self) -> (u64, u64) {
+        let periods = self.periods.saturating_sub(self.handshake_periods);
+        (periods, self.us.saturating_sub(self.handshake_us))
+    }
+}
