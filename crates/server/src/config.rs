@@ -91,6 +91,11 @@ impl<H> Config<H> {
         }
     }
 
+    /// Requests that a connection which this listener has accepted may have at one time.
+    pub(crate) fn streams_max(&self, listener: u32) -> u32 {
+        self.listener(listener).session.limits.streams_max
+    }
+
     /// A connection that this listener has just accepted.
     pub(crate) fn session(
         &self,

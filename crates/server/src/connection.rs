@@ -72,9 +72,9 @@ pub(crate) enum Step {
     Wait,
     /// Others first: no event will come.
     Again,
-    /// An app's task is to be started elsewhere.
-    Start(Box<Exchange>),
-    /// A blocking step is to be done elsewhere, by the handler whose quick step came before.
+    /// An app's task is to be started elsewhere, by the handler whose quick step came before.
+    Start(Box<Exchange>, Arc<dyn Steps>),
+    /// A blocking step is to be done elsewhere, by the same.
     Block(Box<Exchange>, Arc<dyn Steps>),
     /// To be closed: `end`.
     Close,
@@ -253,8 +253,10 @@ impl<T> Connection<T> {
                 let addresses = &borrowed.site.local_addresses;
                 exchange.local = self.transport.local_address(addresses, io.driver);
                 match placement.start(exchange, drive.thread) {
-                    TaskStart::Elsewhere(exchange) => return Err(Step::Start(exchange)),
-                    start => self.started(start, &mut drive.thread.cx()),
+                    TaskStart::Elsewhere(exchange, steps) => {
+                        return Err(Step::Start(exchange, steps));
+                    }
+                    start => self.started(start, drive.thread),
                 }
             }
             Action::Offer(stream, piece) => {

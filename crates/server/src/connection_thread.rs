@@ -35,7 +35,7 @@ use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
 pub(crate) use busy_time::BusyTime;
-use on_thread::{OnThread, Work};
+use on_thread::{JUST_WOKEN_US, OnThread, Received, Work};
 use stream_queue::StreamQueue;
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
@@ -132,7 +132,9 @@ pub(crate) enum Left {
     Waiting,
     /// The same, and there is more to do.
     Unfinished,
-    /// Before a blocking step, beside which others of the connection may be done.
+    /// Before an app's task is started, beside which others of the connection may go on.
+    AtStart(Box<Exchange>, Arc<dyn Steps>),
+    /// Before a blocking step, likewise.
     AtStep(Box<Exchange>, Arc<dyn Steps>),
 }
 
@@ -210,7 +212,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     thread: &mut ThreadContext<H>,
     hold: &T,
 ) -> (Left, BusyTime) {
-    let (driven_since_us, began) = (Some(thread.now_us()), thread.now());
+    let (now_us, began) = (thread.now_us(), thread.now());
     let streams = StreamQueue::new(thread.site.options.latency_goal);
     let mut footprint = Footprint::default();
     thread.note_memory(&mut footprint, connection.held_bytes());
@@ -226,13 +228,16 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         permit: None,
         busy: BusyTime::default(),
         is_before_handshake,
-        driven_since_us,
+        driven_since_us: Some(now_us),
+        looked_us: now_us,
+        received: Received::default(),
         footprint,
+        counted_at: began,
         streams,
         rounds: 0,
     };
     let left = thread.run();
-    if matches!(left, Left::AtStep(..)) {
+    if matches!(left, Left::AtStart(..) | Left::AtStep(..)) && thread.is_just_woken() {
         thread.driven_since_us = None; // what its request takes is known when the step is done
     }
     thread.end_busy();
@@ -240,7 +245,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     drop(thread);
     match &left {
         Left::AtEnd => connection.drop_tasks(),
-        Left::Waiting | Left::Unfinished | Left::AtStep(..) => connection.pass_tasks_on(),
+        _ => connection.pass_tasks_on(),
     }
     (left, busy)
 }
@@ -268,6 +273,7 @@ pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, thread: &mut Threa
         permit: &mut None,
         streams: None,
         socket: None,
+        received: &mut Received::default(),
         home: None,
         driven_since_us: None,
     };
@@ -298,7 +304,12 @@ struct Thread<'c, H: Handler, T, F> {
     is_before_handshake: bool,
     /// Since when the connection is driven, in microseconds; `None` while it waits.
     driven_since_us: Option<u64>,
+    /// When the socket last had its turn, in microseconds.
+    looked_us: u64,
+    received: Received,
     footprint: Footprint,
+    /// When it was counted what the connection holds.
+    counted_at: Millis,
     /// Requests that wait for this thread.
     streams: StreamQueue<Work>,
     /// Times in a row that the connection has used up its share of the thread while requests waited.
@@ -323,10 +334,13 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Step::Again if self.is_steps_turn() => self.run_next(),
                 Step::Again => {
                     self.connection.look_at_tasks();
-                    self.go_on().break_value().flatten()
+                    let flow = self.go_on();
+                    self.look_at_socket_if_due();
+                    flow.break_value().flatten()
                 }
+                Step::Start(exchange, steps) => Some(Left::AtStart(exchange, steps)),
                 Step::Block(exchange, steps) => Some(Left::AtStep(exchange, steps)),
-                Step::Close | Step::Start(_) => Some(Left::AtEnd),
+                Step::Close => Some(Left::AtEnd),
             };
             if let Some(left) = left {
                 return left;
@@ -347,6 +361,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             permit: &mut self.permit,
             streams: (!T::GIVES_BACK).then_some(&mut self.streams),
             socket: self.hold.socket(),
+            received: &mut self.received,
             home: self.hold.home(),
             driven_since_us: self.driven_since_us,
         };
@@ -364,7 +379,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if T::GIVES_BACK && has_tasks {
             return Some(Left::Waiting); // the threads of the pool poll them when they are woken
         }
-        if self.has_grown() && self.thread.memory.pressure() >= MemoryPressure::Slow {
+        if self.is_short() {
             if T::GIVES_BACK {
                 return Some(Left::Waiting); // its loop has others to close
             }
@@ -398,9 +413,11 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if has_lost {
             return Some(Left::Waiting);
         }
-        self.driven_since_us = Some(self.thread.now_us());
+        self.looked_us = self.thread.now_us();
+        self.driven_since_us = Some(self.looked_us);
         if self.is_before_handshake && ready.readable {
-            let (placement, connection, thread) = self.parts();
+            self.received = Received::default(); // what a handshake receives is not counted as such
+            let (mut placement, connection, thread) = self.parts();
             connection.delayed(placement.waited_if_wanted(thread).for_cpu_us);
         }
         if self.thread.site.shutdown.is_cut(self.thread.now()) {
@@ -465,11 +482,20 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         result
     }
 
-    /// It is about to wait: counts what it holds. `true`: the thread had to take more of the budget.
+    /// Counts what the connection holds. `true`: it takes more of the budget, and memory is short.
     #[inline]
-    fn has_grown(&mut self) -> bool {
+    fn is_short(&mut self) -> bool {
+        self.counted_at = self.thread.now();
         let held_bytes = self.connection.held_bytes();
         self.thread.note_memory(&mut self.footprint, held_bytes)
+            && self.thread.memory.pressure() >= MemoryPressure::Slow
+    }
+
+    /// Whether it has worked for so short a time that it has hardly done more than read.
+    fn is_just_woken(&self) -> bool {
+        let now_us = self.thread.site.clock.now_us();
+        let since_us = self.driven_since_us.unwrap_or(now_us);
+        now_us.saturating_sub(since_us) <= JUST_WOKEN_US
     }
 
     /// Whether it holds memory until its client has done something.

@@ -67,8 +67,10 @@ pub(crate) enum Blocked {
 pub(crate) enum TaskStart {
     /// Or prepared: it begins at its turn.
     Started(Box<TaskHandle>),
+    /// Prepared, and it begins at once.
+    Now(Box<TaskHandle>, Box<Exchange>),
     /// The exchange has the answer.
     Refused(Box<Exchange>),
-    /// Not on this thread.
-    Elsewhere(Box<Exchange>),
+    /// Not on this thread; by the handler whose quick step came before.
+    Elsewhere(Box<Exchange>, Arc<dyn Steps>),
 }

@@ -1,6 +1,8 @@
 //! What a connection does with the tasks of its apps.
 
-use loadline_proto::{Context, Exchange, Handler, StreamId};
+use std::sync::Arc;
+
+use loadline_proto::{Exchange, Handler, StreamId};
 
 use super::{Connection, TaskStart};
 use crate::config::Steps;
@@ -13,11 +15,18 @@ pub(crate) const POLLS_US: u64 = 500;
 
 impl<T> Connection<T> {
     /// A task was started for the exchange of `Step::Start`, or refused.
-    pub(crate) fn started(&mut self, start: TaskStart, cx: &mut Context<'_>) {
+    pub(crate) fn started<H: Handler>(&mut self, start: TaskStart, thread: &mut ThreadContext<H>) {
         match start {
             TaskStart::Started(task) => self.tasks.insert(task),
-            TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange) => {
-                self.session.answered(exchange, cx);
+            TaskStart::Now(task, exchange) => {
+                self.tasks.insert(task);
+                let began_us = thread.site.clock.now_us();
+                let config = Arc::clone(thread.config());
+                self.begin_task(exchange, &*config, thread);
+                thread.app_took(thread.now_us().saturating_sub(began_us));
+            }
+            TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange, _) => {
+                self.session.answered(exchange, &mut thread.cx());
             }
         }
     }

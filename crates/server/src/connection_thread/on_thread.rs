@@ -7,7 +7,7 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{Computation, Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
-use super::stream_queue::StreamQueue;
+use super::stream_queue::{RESERVE_DIVISOR, StreamQueue};
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
@@ -19,7 +19,7 @@ use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 
 /// A request that is read so soon after its thread was woken has waited for nothing but a CPU.
-const JUST_WOKEN_US: u64 = 500;
+pub(super) const JUST_WOKEN_US: u64 = 500;
 
 /// What is to be done for a request of a stream, by the handler whose quick step came before.
 #[derive(Debug)]
@@ -38,10 +38,37 @@ pub(super) struct OnThread<'t> {
     pub(super) streams: Option<&'t mut StreamQueue<Work>>,
     /// `Hold::socket`.
     pub(super) socket: Option<BorrowedFd<'t>>,
+    pub(super) received: &'t mut Received,
     /// `Hold::home`.
     pub(super) home: Option<(&'t Arc<dyn TaskHome>, Token)>,
     /// Since when the connection is driven, in microseconds.
     pub(super) driven_since_us: Option<u64>,
+}
+
+/// When the bytes came that were read last.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    came_us: u64,
+    /// How many had been read then in all; `None`: nobody has asked yet.
+    of_bytes: Option<u64>,
+}
+
+impl Received {
+    /// In microseconds. Asks the kernel, for how many milliseconds ago that was, only if more was read since: all
+    /// requests of one receive have come together.
+    fn came_us(
+        &mut self,
+        bytes_in: u64,
+        now_us: u64,
+        ask_ago_ms: impl FnOnce() -> Option<u32>,
+    ) -> u64 {
+        if self.of_bytes != Some(bytes_in) {
+            let ago_us = ask_ago_ms().map_or(0, |ms| u64::from(ms) * 1000);
+            self.came_us = now_us.saturating_sub(ago_us);
+            self.of_bytes = Some(bytes_in);
+        }
+        self.came_us
+    }
 }
 
 /// The request has its 503.
@@ -77,11 +104,12 @@ impl OnThread<'_> {
     }
 
     /// A request is about to begin on a thread that shares the CPUs with others; it may have to wait for
-    /// them first. A task counts as in progress until the thread waits for its client, or the next begins.
+    /// them first, also in vain. A task counts as in progress until the thread waits for its client, or the next
+    /// begins.
     pub(super) fn begin<H: Handler>(
         &mut self,
         waited: Waited,
-        thread: &ThreadContext<H>,
+        thread: &mut ThreadContext<H>,
         exchange: &mut Exchange,
         lane: Lane,
     ) -> Result<(), Refused> {
@@ -108,11 +136,13 @@ impl OnThread<'_> {
                 end(self.permit, site, site.clock.now_us());
                 exchange.refuse(RETRY_AFTER_LEFT_S);
                 thread.stats.abandoned.add(1);
+                thread.tick();
                 Err(Refused)
             }
             Err(retry_after_s) => {
                 exchange.refuse(retry_after_s);
                 thread.stats.refused_late.add(1);
+                thread.tick();
                 Err(Refused)
             }
         }
@@ -125,7 +155,7 @@ impl OnThread<'_> {
     }
 
     /// How long a request has waited that is none of a stream's. In a pool the queue has looked at that.
-    fn waited_by<H: Handler>(&self, exchange: &Exchange, thread: &ThreadContext<H>) -> Waited {
+    fn waited_by<H: Handler>(&mut self, exchange: &Exchange, thread: &ThreadContext<H>) -> Waited {
         let waited = self.waited_if_wanted(thread);
         match self.socket {
             Some(_) => waited.behind_handshake(exchange.handshake_us),
@@ -134,19 +164,25 @@ impl OnThread<'_> {
     }
 
     /// How long what was received has waited for a CPU, as far as that is to be found out.
-    pub(super) fn waited_if_wanted<H: Handler>(&self, thread: &ThreadContext<H>) -> Waited {
+    pub(super) fn waited_if_wanted<H: Handler>(&mut self, thread: &ThreadContext<H>) -> Waited {
         let in_progress = thread.site.in_progress.as_ref();
         let us = match in_progress.is_some_and(|it| it.wants_waits(thread.now_us())) {
-            true => self.waited(thread.site.clock.now_us()).for_cpu_us,
+            true => self.waited(thread).for_cpu_us,
             false => 0,
         };
         Waited::for_cpu(us)
     }
 
-    /// How long ago its bytes came, as far as the kernel knows; 0: not known.
-    fn waited(&self, now_us: u64) -> Waited {
-        let ago_ms = self.socket.and_then(socket::received_ago_ms);
-        let in_all_us = ago_ms.map_or(0, |ms| u64::from(ms) * 1000);
+    /// How long ago its bytes came, as far as the kernel knows. Otherwise they came when it was asked.
+    fn waited<H: Handler>(&mut self, thread: &ThreadContext<H>) -> Waited {
+        let Some(socket) = self.socket else {
+            return Waited::default();
+        };
+        let now_us = thread.site.clock.now_us();
+        let bytes_in = thread.stats.core.bytes_in.value();
+        let ask = || socket::received_ago_ms(socket);
+        let came_us = self.received.came_us(bytes_in, now_us, ask);
+        let in_all_us = now_us.saturating_sub(came_us);
         let driven_us = now_us.saturating_sub(self.driven_since_us.unwrap_or(now_us));
         Waited {
             in_all_us,
@@ -158,11 +194,11 @@ impl OnThread<'_> {
 
     /// The same of a stream's request for an app. It is found out for each only where the thread was busy: an
     /// app may take less time than that.
-    fn waited_in_stream<H: Handler>(&self, thread: &ThreadContext<H>) -> Waited {
+    fn waited_in_stream<H: Handler>(&mut self, thread: &ThreadContext<H>) -> Waited {
         let now_us = thread.site.clock.now_us();
         let driven_us = now_us.saturating_sub(self.driven_since_us.unwrap_or(now_us));
         match thread.site.in_progress.is_some() && driven_us > JUST_WOKEN_US {
-            true => self.waited(now_us),
+            true => self.waited(thread),
             false => self.waited_if_wanted(thread),
         }
     }
@@ -194,7 +230,7 @@ impl OnThread<'_> {
         exchange: Box<Exchange>,
         thread: &ThreadContext<H>,
     ) -> Blocked {
-        let waited = self.waited(thread.site.clock.now_us());
+        let waited = self.waited(thread);
         let waited = waited.behind_handshake(exchange.handshake_us);
         // By its turn there may be another configuration.
         let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
@@ -219,10 +255,11 @@ impl OnThread<'_> {
             exchange.refuse(1);
             return TaskStart::Refused(exchange);
         };
+        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let Some(streams) = &mut self.streams else {
-            return TaskStart::Elsewhere(exchange);
+            return TaskStart::Elsewhere(exchange, steps);
         };
-        let work = Work::Task(Arc::clone(thread.config()) as Arc<dyn Steps>);
+        let work = Work::Task(steps);
         let task = thread.tasks.prepare(&exchange, notify);
         match offer(streams, exchange, work, waited, thread) {
             Ok(()) => TaskStart::Started(task),
@@ -232,6 +269,20 @@ impl OnThread<'_> {
             }
         }
     }
+}
+
+/// Whether a thread of a pool begins apps of streams itself: if all that a connection may have would take less than
+/// a sixteenth of the latency goal, by what apps have taken on this thread of late. Nobody is late then for what
+/// waits here, unread or behind others of its connection, where no queue counts it; and the way over the loop to
+/// another thread would cost more than the app. Slower ones wait in the queue of the pool, which refuses what
+/// would be late, and any thread takes them. The first of those is begun here all the same.
+fn begins_here<H: Handler>(exchange: &Exchange, thread: &ThreadContext<H>) -> bool {
+    let Some(goal) = thread.site.options.latency_goal else {
+        return true;
+    };
+    let streams_max = thread.config().streams_max(exchange.listener);
+    let all_us = thread.app_us().saturating_mul(u64::from(streams_max));
+    u128::from(all_us) <= (goal / RESERVE_DIVISOR).as_micros()
 }
 
 /// Puts a request into the queue of its connection. `Err`: it could not be answered in time, and has its 503.
@@ -282,8 +333,13 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
     }
 
     fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
-        if exchange.is_multiplexed() && self.streams.is_some() {
+        let is_of_stream = exchange.is_multiplexed();
+        if is_of_stream && self.streams.is_some() {
             return self.queue_task(exchange, thread);
+        }
+        if is_of_stream && !begins_here(&exchange, thread) {
+            let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+            return TaskStart::Elsewhere(exchange, steps);
         }
         let waited = self.waited_by(&exchange, thread);
         let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
@@ -294,6 +350,11 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
             exchange.refuse(1);
             return TaskStart::Refused(exchange);
         };
+        if is_of_stream {
+            // At once, and not when all that came with it have begun: what it takes decides on those.
+            let task = thread.tasks.prepare(&exchange, notify);
+            return TaskStart::Now(task, exchange);
+        }
         let config = Arc::clone(thread.config());
         TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
     }
@@ -301,8 +362,33 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
     fn cancelled(&mut self, stream: StreamId, thread: &mut ThreadContext<H>) {
         let streams = self.streams.as_mut();
         if let Some(exchange) = streams.and_then(|streams| streams.cancel(stream)) {
-            thread.stats.abandoned.add(1);
+            // Otherwise it is the session that has ended it.
+            let has_left = exchange.hang_up.is_gone();
+            thread.stats.abandoned.add(u64::from(has_left));
             thread.cx().pool.give_exchange(exchange);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked_once_for_each_receive() {
+        let mut received = Received::default();
+        let mut asked = 0;
+        let mut came_us = |bytes_in, now_us, ago_ms| {
+            received.came_us(bytes_in, now_us, || {
+                asked += 1;
+                ago_ms
+            })
+        };
+        assert_eq!(came_us(0, 5_000, Some(2)), 3_000);
+        assert_eq!(came_us(0, 9_000, Some(7)), 3_000);
+        assert_eq!(came_us(10, 9_000, Some(1)), 8_000);
+        assert_eq!(came_us(20, 10_000, None), 10_000, "a Unix socket");
+        assert_eq!(came_us(20, 12_000, None), 10_000);
+        assert_eq!(asked, 3);
     }
 }

@@ -1,5 +1,5 @@
 //! What requests of streams wait for, and when they have the thread of their connection: blocking steps, and
-//! apps' tasks that begin.
+//! apps' tasks that begin. When the socket has its turn beside long work.
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -34,7 +34,12 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if let ControlFlow::Break(left) = self.go_on() {
             return left;
         }
-        let until_us = self.thread.now_us() + POLLS_US;
+        // It counts when it waits, too, which may be long off. Not at each step: that looks at all streams.
+        let is_due = self.thread.now() > self.counted_at;
+        if is_due && self.is_short() && !self.relieve() {
+            return None;
+        }
+        let row_us = self.thread.now_us();
         let mut was_long = false;
         while !was_long {
             let began_us = self.thread.site.clock.now_us();
@@ -49,7 +54,9 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 } => {
                     let is_step = matches!(work, Work::Step(_));
                     let has_run = self.carry_out(exchange, &work, waited, began_us);
-                    was_long = has_run && (is_step || self.thread.now_us() >= until_us);
+                    // What was refused may have waited for that.
+                    let is_time_up = self.thread.now_us() >= row_us + POLLS_US;
+                    was_long = is_time_up || (is_step && has_run);
                 }
                 Next::Late(exchange, work) => {
                     self.thread.stats.refused_late.add(1);
@@ -64,13 +71,29 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         self.connection.look_at_tasks();
         // What comes after short work alone is reported when the thread waits, since nothing is left to do.
         if was_long {
-            self.connection.transport_mut().note(Readiness {
-                readable: true,
-                writable: true,
-                ..Readiness::default()
-            });
+            self.look_at_socket(row_us);
         }
         None
+    }
+
+    /// The connection goes on without a wait: tasks that were woken compute, or the client takes large responses
+    /// at full speed. Its socket has its turn meanwhile, if it may have many requests.
+    pub(super) fn look_at_socket_if_due(&mut self) {
+        let is_due = self.thread.now_us() >= self.looked_us + POLLS_US;
+        if is_due && self.connection.is_multiplexed() {
+            self.look_at_socket(self.looked_us);
+        }
+    }
+
+    /// The socket has its turn, after work that has begun then.
+    fn look_at_socket(&mut self, since_us: u64) {
+        self.looked_us = self.thread.now_us();
+        self.streams.was_busy(since_us, self.looked_us);
+        self.connection.transport_mut().note(Readiness {
+            readable: true,
+            writable: true,
+            ..Readiness::default()
+        });
     }
 
     /// Does what a request has waited for. `false`: it was refused.

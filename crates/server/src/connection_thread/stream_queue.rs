@@ -6,10 +6,11 @@
 //! turn comes, by how long it has waited. It is pure: times are arguments.
 //!
 //! A task has been carried out when it was polled once. If it waits then, it goes on beside the queue when it
-//! is woken.
+//! is woken. What the thread does beside the queue while requests wait counts as time of the next one.
 //!
-//! Between two steps the thread reads its socket. What it finds has come during the last step: the kernel
-//! says how long ago the last bytes came, and requests are taken to have come evenly until then.
+//! After a step, and after other work that took long, the thread reads its socket. What it finds has come
+//! meanwhile: the kernel says how long ago the last bytes came, and requests are taken to have come evenly until
+//! then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S, Waited};
 
 /// So much of the goal is kept in reserve: a thread's turn among others comes later than in the mean now and then,
 /// a step takes longer, and the age of a request is an estimate.
-const RESERVE_DIVISOR: u32 = 16;
+pub(super) const RESERVE_DIVISOR: u32 = 16;
 
 /// Requests that wait, with what is to be done for them. No more than the connection may have streams
 /// (`Limits::streams_max`).
@@ -29,10 +30,15 @@ pub(super) struct StreamQueue<W> {
     waiting: VecDeque<Waiting<W>>,
     /// `None`: there is no goal.
     control: Option<QueueControl>,
-    /// When the last one began; `None`: the thread has waited for its client since.
+    /// When the work began behind which the socket was read last; `None`: the thread has waited for its client
+    /// since.
     busy_since_us: Option<u64>,
     /// Requests that have come since one was taken, those that were refused among them.
     came: u64,
+    /// Since when the thread does something else though requests wait.
+    beside_since_us: Option<u64>,
+    /// For how long it did so since a request was done.
+    beside_us: u64,
     reserve_us: u64,
 }
 
@@ -76,6 +82,8 @@ impl<W> StreamQueue<W> {
             control: goal.map(|goal| QueueControl::new(goal - reserve, 1)),
             busy_since_us: None,
             came: 0,
+            beside_since_us: None,
+            beside_us: 0,
             reserve_us: reserve.as_micros() as u64,
         }
     }
@@ -100,6 +108,9 @@ impl<W> StreamQueue<W> {
                 return Some(exchange);
             }
         }
+        if self.waiting.is_empty() {
+            self.beside_since_us = Some(now_us);
+        }
         self.waiting.push_back(Waiting {
             exchange,
             work,
@@ -120,11 +131,31 @@ impl<W> StreamQueue<W> {
     /// The thread waits for its client: what comes from now on has waited for no other.
     pub(super) fn rest(&mut self) {
         self.busy_since_us = None;
+        self.came = 0;
+        self.beside_since_us = None;
+        self.beside_us = 0;
     }
 
-    /// Those that were read after a step have come one after the other since it began.
+    /// The thread turns to its socket, after work that has begun then: what comes from now on has come since.
+    pub(super) fn was_busy(&mut self, since_us: u64, now_us: u64) {
+        self.spread();
+        self.busy_since_us = Some(since_us);
+        self.count_beside(now_us);
+        self.beside_since_us = (!self.is_empty()).then_some(now_us);
+    }
+
+    fn count_beside(&mut self, now_us: u64) {
+        if let Some(since_us) = self.beside_since_us.take() {
+            self.beside_us += now_us.saturating_sub(since_us);
+        }
+    }
+
+    /// Those that were read after such work have come one after the other since it began.
     fn spread(&mut self) {
         let count = std::mem::take(&mut self.came);
+        if count == 0 {
+            return;
+        }
         for one in &mut self.waiting {
             if let (Some(place), Some(from_us)) = (one.place.take(), self.busy_since_us) {
                 let came_us = from_us + one.since_us.saturating_sub(from_us) * place / count;
@@ -137,6 +168,7 @@ impl<W> StreamQueue<W> {
     /// given back.
     pub(super) fn next(&mut self, now_us: u64) -> Option<Next<W>> {
         self.spread();
+        self.count_beside(now_us);
         if let Some(at) = self.waiting.iter().position(Waiting::is_gone) {
             let gone = self.waiting.remove(at)?;
             let (mut exchange, work) = (gone.exchange, gone.work);
@@ -183,9 +215,9 @@ impl<W> StreamQueue<W> {
 
     /// One is done, which has kept the thread for so long.
     pub(super) fn done(&mut self, now_us: u64, took_us: u64) {
-        self.busy_since_us = Some(now_us.saturating_sub(took_us));
+        let beside_us = std::mem::take(&mut self.beside_us);
         if let Some(control) = &mut self.control {
-            control.done(now_us, took_us);
+            control.done(now_us, took_us + beside_us);
         }
     }
 }
@@ -297,10 +329,64 @@ mod tests {
             });
             waits.collect()
         };
-        queue.done(1_080_000, 80_000);
+        queue.was_busy(1_000_000, 1_080_000);
         assert_eq!(waits(&mut queue, 1_080_000), [60_000, 40_000, 20_000, 0]);
         queue.rest();
         assert_eq!(waits(&mut queue, 1_200_000), [0; 4]);
+    }
+
+    /// What was cancelled before the thread rested counted among what came then: that was younger than it is.
+    #[test]
+    fn what_came_before_the_thread_rested_does_not_count_in_what_comes_after() {
+        let mut queue = after_some_steps();
+        for number in 1..=4 {
+            let mut exchange = Box::<Exchange>::default();
+            exchange.stream = StreamId(number);
+            assert!(queue.offer(exchange, (), 1_000_000, NOT_KNOWN).is_none());
+            assert!(queue.cancel(StreamId(number)).is_some());
+        }
+        queue.rest();
+        queue.was_busy(2_000_000, 2_200_000);
+        (0..2).for_each(|_| assert!(offer(&mut queue, 2_200_000)));
+        let Some(Next::Run { waited, .. }) = queue.next(2_200_000) else {
+            panic!("{queue:?}");
+        };
+        assert_eq!(waited.in_all_us, 100_000 + RESERVE_US);
+    }
+
+    /// Some work beside the queue came between what was read and its turn.
+    #[test]
+    fn what_was_read_keeps_its_age_when_the_thread_is_busy_again() {
+        let mut queue = after_some_steps();
+        queue.was_busy(1_000_000, 1_200_000);
+        (0..2).for_each(|_| assert!(offer(&mut queue, 1_200_000)));
+        queue.was_busy(1_200_000, 1_250_000);
+        assert!(offer(&mut queue, 1_250_000));
+        let nexts = std::iter::from_fn(|| queue.next(1_250_000));
+        let waits = nexts.map(|next| match next {
+            Next::Run { waited, .. } => waited.in_all_us - RESERVE_US,
+            other => panic!("{other:?}"),
+        });
+        assert!(waits.eq([150_000, 50_000, 0]));
+    }
+
+    /// Apps that wait first and compute afterwards, for 30 ms between two steps of 10 ms.
+    #[test]
+    fn what_the_thread_does_beside_the_queue_counts_while_requests_wait() {
+        let mut queue = StreamQueue::new(Some(GOAL));
+        let mut now_us = 0;
+        for _ in 0..100 {
+            assert!(offer(&mut queue, now_us));
+            now_us += 30_000;
+            assert!(matches!(queue.next(now_us), Some(Next::Run { .. })));
+            now_us += SERVICE_US;
+            queue.done(now_us, SERVICE_US);
+            queue.was_busy(now_us - SERVICE_US, now_us);
+            now_us += 1_000_000; // while none waits
+        }
+        queue.rest();
+        let taken = (0..128).filter(|_| offer(&mut queue, now_us)).count();
+        assert_eq!(taken, 23, "880 ms of waiting, and 40 ms of its own");
     }
 
     /// The first ones are let in, which have waited longest.
@@ -308,6 +394,7 @@ mod tests {
     fn what_was_refused_has_come_during_the_step_too() {
         let mut queue = StreamQueue::new(Some(GOAL));
         queue.done(200_000, 200_000);
+        queue.was_busy(0, 200_000);
         let taken = (0..10).filter(|_| offer(&mut queue, 200_000)).count();
         assert_eq!(taken, 4, "600 ms of waiting, and 200 ms of its own");
         let Some(Next::Run { waited, .. }) = queue.next(200_000) else {
@@ -412,8 +499,10 @@ mod tests {
             }
             match queue.next(now_us) {
                 Some(Next::Run { exchange, .. }) => {
+                    let began_us = now_us;
                     now_us += service_us;
                     queue.done(now_us, service_us);
+                    queue.was_busy(began_us, now_us);
                     let took_us = now_us - came_us[exchange.listener as usize];
                     seen.good += 1;
                     seen.late += u64::from(took_us > 1_000_000);

@@ -1,5 +1,6 @@
 //! A drain that begins before the first bytes of a connection have come.
 
+mod handshake;
 mod streams;
 
 use std::io::{ErrorKind, Read, Write};
@@ -9,41 +10,42 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use loadline_proto::Handler;
 use loadline_sys::Accepted;
 
 use super::{READ_BUFFER_BYTES, serve_accepted};
 use crate::ServerOptions;
 use crate::connection::tests::GET;
 use crate::shutdown::FIRST_REQUEST_GRACE_MS;
-use crate::site::tests::{Quiet, config_of, site_of};
-use crate::site::{Clock, Site};
+use crate::site::Site;
+use crate::site::tests::{Quiet, clock, site_at};
 use crate::telemetry::counters::Role;
 use crate::thread::context::ThreadContext;
 
-/// A new connection of a server that goes down, and its thread. The test moves the clock.
-fn begin(now_us: &'static AtomicU64) -> (UnixStream, JoinHandle<()>) {
-    let site = site_of(config_of(Quiet), ServerOptions::default());
-    let site = Arc::new(Site {
-        clock: Clock::simulated(now_us),
-        ..Arc::into_inner(site).unwrap()
-    });
-    (site.shutdown).begin_drain(site.clock.now(), Duration::from_secs(10));
+/// A client, and its connection.
+fn connect() -> (UnixStream, Accepted) {
     let (client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
-    let serve = move || {
-        let mut thread = ThreadContext::with_read_buffer(&site, Role::Thread, READ_BUFFER_BYTES);
-        let accepted = Accepted {
-            socket: server.into(),
-            peer: None,
-            listener: 0,
-        };
-        serve_accepted(&accepted, None, &mut thread);
+    let accepted = Accepted {
+        socket: server.into(),
+        peer: None,
+        listener: 0,
     };
-    (client, std::thread::spawn(serve))
+    (client, accepted)
 }
 
-fn clock() -> &'static AtomicU64 {
-    Box::leak(Box::new(AtomicU64::new(0)))
+/// What a thread of this site has.
+fn context<H: Handler>(site: &Arc<Site<H>>) -> ThreadContext<H> {
+    ThreadContext::with_read_buffer(site, Role::Thread, READ_BUFFER_BYTES)
+}
+
+/// A new connection of a server that goes down, and its thread. The test moves the clock.
+fn begin(now_us: &'static AtomicU64) -> (UnixStream, JoinHandle<()>) {
+    let site = Arc::new(site_at(now_us, Quiet, ServerOptions::default()));
+    (site.shutdown).begin_drain(site.clock.now(), Duration::from_secs(10));
+    let (client, accepted) = connect();
+    let serve = move || serve_accepted(&accepted, None, &mut context(&site));
+    (client, std::thread::spawn(serve))
 }
 
 /// It was closed at once. Its request is as good as on its way.

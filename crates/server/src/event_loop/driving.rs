@@ -52,8 +52,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         match connection.drive(&mut self.thread, &mut self.driver, placement) {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),
-            Step::Start(exchange) => {
-                self.start_task(token, exchange);
+            Step::Start(exchange, steps) => {
+                self.start_task(token, exchange, steps);
                 self.queue(token);
             }
             Step::Block(exchange, steps) => {

@@ -156,8 +156,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let is_ready = slot.missed.is_anything();
         match after {
             Some(After::Close) => self.close(token),
-            Some(After::Start(exchange)) => {
-                self.start_task(token, exchange);
+            Some(After::Start(exchange, steps)) => {
+                self.start_task(token, exchange, steps);
                 self.drive_here(token);
             }
             Some(After::Block(exchange, steps)) => {

@@ -1,10 +1,13 @@
 //! Tasks of a loop's connections: their events come by the mailbox.
 
+use std::sync::Arc;
+
 use loadline_base::Token;
 use loadline_proto::{Exchange, Handler, StreamId};
 
 use super::{EventLoop, connection_at, connection_at_mut};
-use crate::connection::{Connection, Placement};
+use crate::config::Steps;
+use crate::connection::Connection;
 use crate::task::Polled;
 use crate::transport::Driver;
 use crate::worker::dispatcher::OnLoop;
@@ -15,12 +18,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     /// Starts the task of a connection that a worker has served (`--socket-io worker`).
-    pub(super) fn start_task(&mut self, token: Token, exchange: Box<Exchange>) {
+    pub(super) fn start_task(
+        &mut self,
+        token: Token,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+    ) {
         let load = &self.group.loops()[self.index].load;
-        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        let start = placement.start(exchange, &mut self.thread);
+        let placement = OnLoop::new(&self.dispatcher, token, load);
+        let start = placement.start_by(steps, exchange, &mut self.thread);
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {
-            connection.started(start, &mut self.thread.cx());
+            connection.started(start, &mut self.thread);
         }
     }
 

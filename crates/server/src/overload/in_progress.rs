@@ -173,6 +173,12 @@ impl InProgress {
         self.lock().each_us()
     }
 
+    /// Requests that wait for others.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting()
+    }
+
     /// Until its turn has come, or until it would be too late.
     fn wait(
         &self,

@@ -94,7 +94,6 @@ impl TaskPool {
     }
 
     fn begin(&mut self, stream: StreamId, channel: Channel) -> Box<TaskHandle> {
-        self.stats.app_requests.add(1);
         self.stats.app_requests_in_progress.add(1);
         if let Some(mut handle) = self.spare.pop()
             && let Some(spare) = Arc::get_mut(&mut handle.channel)
@@ -168,6 +167,9 @@ pub(crate) enum Polled {
 impl TaskHandle {
     /// Makes the task, which is polled here.
     fn start(&mut self, exchange: Box<Exchange>, steps: &dyn Steps) {
+        if let Some(stats) = &self.stats {
+            stats.app_requests.add(1);
+        }
         let port = Port::new(Arc::clone(&self.channel) as Arc<dyn Courier>);
         self.task = steps.start(exchange, port);
         if self.task.is_none() {

@@ -69,9 +69,15 @@ impl WorkerTask {
         }
     }
 
-    /// Whether nobody awaits its answer.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.channel.is_cancelled()
+    /// Whether its client has left before a worker has polled it: for certain, or so it seems and it has
+    /// `waited_long`.
+    pub(crate) fn is_abandoned(&self, waited_long: bool) -> bool {
+        match &self.stage {
+            Stage::New(exchange, _) => {
+                self.channel.is_cancelled() || exchange.hang_up.has_left(waited_long)
+            }
+            Stage::Begun(_) | Stage::Left => false,
+        }
     }
 
     /// Whether it was begun where its connection was served, and passed on to workers from there.

@@ -66,9 +66,9 @@ pub(crate) struct ThreadStats {
     pub(crate) core: Counters,
     /// Connections that the thread serves now.
     pub(crate) connections: Counter,
-    /// Requests that went to an app's task, for connections of this thread.
+    /// Requests whose app's task was begun by this thread.
     pub(crate) app_requests: Counter,
-    /// Those whose task has not ended, or has not begun.
+    /// Those of connections of this thread whose task has not ended, or has not begun.
     pub(crate) app_requests_in_progress: Counter,
     /// Blocking steps that ran on a thread that should not block, for want of workers.
     pub(crate) blocked_in_place: Counter,
@@ -310,7 +310,7 @@ counts! {
     }
     /// Connections being served.
     connections,
-    /// Requests that went to an app's task.
+    /// Requests whose app's task was begun.
     app_requests,
     /// Those whose task has not ended, or has not begun.
     app_requests_in_progress,

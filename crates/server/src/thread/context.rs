@@ -28,6 +28,9 @@ pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 
 const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(loadline_proto::RECEIVE_BYTES));
 
+/// How long an app's poll takes in the mean: one counts for one in so many.
+const APP_WEIGHT: u64 = 16;
+
 /// Log lines that make a batch worth handing over in the middle of a busy turn.
 const LOG_BATCH_BYTES: usize = 32 << 10;
 
@@ -55,6 +58,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     /// What wakes a blocking thread for an app's task, once it has had one.
     task_waker: Option<Arc<Waker>>,
     pub(crate) tasks: TaskPool,
+    /// How long apps have kept this thread of late in the mean, times `APP_WEIGHT`.
+    weighted_app_us: u64,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
     /// What it serves now is refused.
@@ -124,6 +129,7 @@ impl<H: Handler> ThreadContext<H> {
         );
         let mut thread = Self {
             tasks: TaskPool::new(Arc::clone(&stats)),
+            weighted_app_us: 0,
             site: Arc::clone(site),
             stats,
             role,
@@ -274,6 +280,17 @@ impl<H: Handler> ThreadContext<H> {
         };
         self.task_waker = Some(Arc::clone(&task_waker));
         Ok(task_waker)
+    }
+
+    /// An app has kept this thread for so long, polled once.
+    pub(crate) fn app_took(&mut self, us: u64) {
+        let weighted_us = self.weighted_app_us.saturating_add(us);
+        self.weighted_app_us = weighted_us - self.app_us();
+    }
+
+    /// How long apps have kept this thread of late, in the mean; 0: not known.
+    pub(crate) fn app_us(&self) -> u64 {
+        self.weighted_app_us / APP_WEIGHT
     }
 
     /// Ends a turn, before waiting: hands log lines on, and counts the latencies of what was answered in

@@ -187,6 +187,35 @@ impl<'l> OnLoop<'l> {
             }
         }
     }
+
+    /// Starts an app's task of this handler, likewise. A worker polls the task whenever it is woken. Without
+    /// workers the loop does.
+    pub(crate) fn start_by<H: Handler>(
+        &self,
+        steps: Arc<dyn Steps>,
+        mut exchange: Box<Exchange>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        let notify = Notify::Loop {
+            home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
+            token: self.token,
+        };
+        if self.dispatcher.workers.is_none() {
+            exchange.is_polled_by_loop = true;
+            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps));
+        }
+        let (handle, task) = thread.tasks.for_worker(exchange, notify, steps);
+        let client = task.client();
+        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, &thread.site)
+            && let Work::Task(mut task) = not_queued.work
+            && let Some(mut exchange) = task.take_exchange()
+        {
+            exchange.refuse(not_queued.refusing.retry_after_s);
+            thread.tasks.end(handle);
+            return TaskStart::Refused(exchange);
+        }
+        TaskStart::Started(handle)
+    }
 }
 
 impl<H: Handler> Placement<H> for OnLoop<'_> {
@@ -227,27 +256,8 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         Some(computation)
     }
 
-    /// A worker polls the task whenever it is woken. Without workers the loop does.
-    fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
-        let notify = Notify::Loop {
-            home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
-            token: self.token,
-        };
-        let config = Arc::clone(thread.config());
-        if self.dispatcher.workers.is_none() {
-            exchange.is_polled_by_loop = true;
-            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config));
-        }
-        let (handle, task) = thread.tasks.for_worker(exchange, notify, config);
-        let client = task.client();
-        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, &thread.site)
-            && let Work::Task(mut task) = not_queued.work
-            && let Some(mut exchange) = task.take_exchange()
-        {
-            exchange.refuse(not_queued.refusing.retry_after_s);
-            thread.tasks.end(handle);
-            return TaskStart::Refused(exchange);
-        }
-        TaskStart::Started(handle)
+    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+        self.start_by(steps, exchange, thread)
     }
 }

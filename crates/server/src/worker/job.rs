@@ -168,7 +168,7 @@ impl Work {
                 let has_left = |it: &Connection<Socket>| has_hung_up(it.transport().fd());
                 waited_long && connection.is_some_and(has_left)
             }
-            Self::Task(task) => task.is_new() && task.is_cancelled(),
+            Self::Task(task) => task.is_abandoned(waited_long),
             Self::Compute(computation, _) => computation.is_abandoned(),
             Self::Prefetch(_) => false,
         }
@@ -226,7 +226,7 @@ pub(crate) enum After {
     /// More to do, others first.
     Again,
     /// An app's task is to be started for it, by the loop.
-    Start(Box<Exchange>),
+    Start(Box<Exchange>, Arc<dyn Steps>),
     /// One of its blocking steps is to be queued: others may be done at the same time.
     Block(Box<Exchange>, Arc<dyn Steps>),
     /// To be closed.

@@ -202,7 +202,11 @@ impl<H: Handler> WorkerThread<H> {
                     serve(served, thread);
                     thread.end_turn();
                 }
-                (Work::Task(task), _) => return task.poll(),
+                (Work::Task(task), _) => {
+                    let begins = task.is_new() && !task.is_abandoned(false);
+                    self.stats.app_requests.add(u64::from(begins));
+                    return task.poll();
+                }
                 (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
             }
             Poll::Ready(())
@@ -218,6 +222,9 @@ impl<H: Handler> WorkerThread<H> {
         let took_us = ended_us.saturating_sub(began_us);
         self.stats.job_began_us.set(0);
         self.stats.busy_us.add(took_us);
+        if let (Work::Task(_), Some(thread)) = (&work, &mut self.thread) {
+            thread.app_took(took_us);
+        }
         if let Some(control) = &self.control {
             lock(control).done(ended_us, &charge, waited.before_us, took_us);
         }
@@ -273,6 +280,7 @@ impl<H: Handler> WorkerThread<H> {
                     Left::AtEnd => After::Close,
                     Left::Waiting => After::Wait,
                     Left::Unfinished => After::Again,
+                    Left::AtStart(exchange, steps) => After::Start(exchange, steps),
                     Left::AtStep(exchange, steps) => After::Block(exchange, steps),
                 }
             }
@@ -339,7 +347,7 @@ fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
     served.after = match connection.drive(thread, &mut (), &mut OnWorker) {
         Step::Wait => After::Wait,
         Step::Again => After::Again,
-        Step::Start(exchange) => After::Start(exchange),
+        Step::Start(exchange, steps) => After::Start(exchange, steps),
         Step::Block(exchange, steps) => After::Block(exchange, steps),
         Step::Close => After::Close,
     };
@@ -361,7 +369,7 @@ impl<H: Handler> Placement<H> for OnWorker {
         Blocked::Done(exchange)
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> TaskStart {
-        TaskStart::Elsewhere(exchange)
+    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+        TaskStart::Elsewhere(exchange, Arc::clone(thread.config()) as Arc<dyn Steps>)
     }
 }

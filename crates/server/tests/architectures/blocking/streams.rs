@@ -28,10 +28,10 @@ fn streams_that_could_not_be_answered_in_time_are_refused() {
     }
 }
 
-/// All of them used to be begun at once, and none was refused.
+/// All of them used to be begun at once, under `thread-pool` on one thread, and none was refused.
 #[test]
 fn apps_of_streams_that_could_not_respond_in_time_are_not_begun() {
-    for architecture in ON_ONE_THREAD {
+    for architecture in BLOCKING {
         refuses_what_is_late(architecture, "/app-work");
     }
 }
