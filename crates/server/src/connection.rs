@@ -252,12 +252,7 @@ impl<T> Connection<T> {
             Action::Start(mut exchange) => {
                 let addresses = &borrowed.site.local_addresses;
                 exchange.local = self.transport.local_address(addresses, io.driver);
-                match placement.start(exchange, drive.thread) {
-                    TaskStart::Elsewhere(exchange, steps) => {
-                        return Err(Step::Start(exchange, steps));
-                    }
-                    start => self.started(start, drive.thread),
-                }
+                self.start(exchange, drive.thread, placement)?;
             }
             Action::Offer(stream, piece) => {
                 self.tasks.offer(stream, piece);
@@ -352,6 +347,20 @@ impl<T> Connection<T> {
             Blocked::Refused(exchange) => self.completed(exchange, drive.thread),
             Blocked::Queued => {}
             Blocked::Elsewhere(exchange, steps) => return Err(Step::Block(exchange, steps)),
+        }
+        Ok(())
+    }
+
+    /// `Action::Start`. `Err`: not on this thread.
+    fn start<H: Handler>(
+        &mut self,
+        exchange: Box<Exchange>,
+        thread: &mut ThreadContext<H>,
+        placement: &mut impl Placement<H>,
+    ) -> Result<(), Step> {
+        match placement.start(exchange, thread) {
+            TaskStart::Elsewhere(exchange, steps) => return Err(Step::Start(exchange, steps)),
+            start => self.started(start, thread),
         }
         Ok(())
     }
