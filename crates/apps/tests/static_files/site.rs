@@ -47,6 +47,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// All fields but the date: between two responses a second may have passed.
+    pub(crate) fn undated(&self) -> Vec<&(String, String)> {
+        let fields = self.fields.iter();
+        fields.filter(|(name, _)| name != "Date").collect()
+    }
+
     /// The value of a field; empty if it is not there.
     pub(crate) fn field(&self, name: &str) -> &str {
         let mut found = self

@@ -142,9 +142,9 @@ impl ClientBudgets {
                 each: Vec::new(),
             })
         });
-        clients.together.spend(now);
-        if !client.is_nobody() {
-            clients.find_or_add(client, now).spend(now);
+        // One that has spent its own takes nothing from the others.
+        if client.is_nobody() || clients.find_or_add(client, now).spend(now) {
+            clients.together.spend(now);
         }
     }
 
@@ -237,8 +237,12 @@ mod tests {
             assert!(budgets.allows(one, now));
             budgets.spend(one, now);
         }
+        (0..2 * TOGETHER * AT_ONCE).for_each(|_| budgets.spend(one, now));
         assert!(!budgets.allows(one, now));
-        assert!(budgets.allows(other, now));
+        assert!(
+            budgets.allows(other, now),
+            "what one client does is its own"
+        );
         budgets.earn(one);
         assert!(budgets.allows(one, now));
         budgets.spend(one, now);

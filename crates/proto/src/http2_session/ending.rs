@@ -28,7 +28,7 @@ impl Http2Session {
         // Nothing of what was begun is finished: what comes cannot be understood any more.
         let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
         for id in streams {
-            self.end_stream(id, cx);
+            self.leave(id, cx);
         }
     }
 

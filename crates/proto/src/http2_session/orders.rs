@@ -80,7 +80,7 @@ impl Http2Session {
     fn end_blocked(&mut self, cx: &mut Context<'_>) {
         while let Some(id) = self.blocked() {
             self.reason.get_or_insert(CloseReason::Vanished);
-            self.end_stream(id, cx);
+            self.leave(id, cx);
         }
     }
 

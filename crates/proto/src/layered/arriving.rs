@@ -81,11 +81,13 @@ impl Arriving {
         self.handshake_us
     }
 
-    /// A request has come. How long the server has kept the handshake, if it is the first one behind that.
-    pub(super) fn requested(&mut self) -> u64 {
-        self.open_since = None;
+    /// A request has come. How long the server has kept the handshake, if it is the first one behind that: less
+    /// for a client that has let time pass since, as one does that connects early.
+    pub(super) fn requested(&mut self, now: Millis) -> u64 {
+        let rested_ms = self.open_since.take().map_or(0, |since| now.since(since));
+        let is_over_us = 1000 * rested_ms.saturating_sub(FIRST_REQUEST_GRACE_MS);
         self.is_serving = true;
-        std::mem::take(&mut self.handshake_us)
+        std::mem::take(&mut self.handshake_us).saturating_sub(is_over_us)
     }
 
     /// The session has nothing to do. What has come behind a request has its time from then on.
@@ -180,5 +182,27 @@ impl<L: Layer, S: Session> Layered<L, S> {
         let since = self.record_awaited_since()?;
         let bytes = self.arriving.bytes + self.layer.partial_bytes() as u64;
         Some(self.config.limits.head_pace.deadline(since, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It had the first request of a connection refused, however long after an overload that came.
+    #[test]
+    fn a_handshake_was_long_ago_for_a_client_that_asks_later() {
+        for (requested_ms, kept_us) in [
+            (1_000, 900_000),
+            (1_250, 900_000),
+            (1_750, 400_000),
+            (9_000, 0),
+        ] {
+            let mut arriving = Arriving::default();
+            arriving.delayed(900_000);
+            arriving.opened(Millis(1_000));
+            assert_eq!(arriving.requested(Millis(requested_ms)), kept_us);
+            assert_eq!(arriving.requested(Millis(requested_ms)), 0, "the next one");
+        }
     }
 }

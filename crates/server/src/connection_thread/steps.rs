@@ -71,7 +71,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         self.connection.look_at_tasks();
         // What comes after short work alone is reported when the thread waits, since nothing is left to do.
         if was_long {
-            self.look_at_socket(row_us);
+            self.look_at_socket(self.looked_us);
         }
         None
     }

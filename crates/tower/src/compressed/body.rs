@@ -69,6 +69,7 @@ impl Encoders {
             rest: None,
             left: len,
             is_flushed: true,
+            turn_bytes: 0,
             _place: place,
         })
     }
@@ -83,6 +84,8 @@ pub(super) struct Encoding<D> {
     left: Option<u64>,
     /// The client has all that was encoded.
     is_flushed: bool,
+    /// So many bytes were encoded since others had their turn.
+    turn_bytes: usize,
     _place: Place,
 }
 
@@ -103,13 +106,13 @@ impl<D: Buf> Encoding<D> {
         B: Body<Data = D>,
         B::Error: Into<BoxError>,
     {
-        let mut turn_bytes = 0;
         loop {
-            turn_bytes += self.encode_rest()?;
+            self.turn_bytes += self.encode_rest()?;
             if self.encoder.get_mut().len() >= PIECE_BYTES_MIN {
                 return Poll::Ready(Ok(Encoded::Part(self.take_encoded())));
             }
-            if turn_bytes >= TURN_BYTES {
+            if self.turn_bytes >= TURN_BYTES {
+                self.turn_bytes = 0;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -120,7 +123,10 @@ impl<D: Buf> Encoding<D> {
                 return Poll::Ready(Ok(Encoded::All(None)));
             }
             let frame = match body.as_mut().poll_frame(context) {
-                Poll::Pending => return self.flush(),
+                Poll::Pending => {
+                    self.turn_bytes = 0;
+                    return self.flush();
+                }
                 Poll::Ready(None) => return Poll::Ready(Ok(Encoded::All(None))),
                 Poll::Ready(Some(frame)) => frame.map_err(Into::<BoxError>::into)?,
             };
@@ -269,6 +275,11 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use http_body_util::Full;
+
     use super::*;
 
     #[test]
@@ -284,5 +295,31 @@ mod tests {
         drop(streams);
         assert_eq!(encoders.0[0].load(Ordering::Relaxed), 0);
         assert_eq!(encoders.0[1].load(Ordering::Relaxed), 0);
+    }
+
+    /// Each piece that was passed on began the count anew, so that only content that shrinks very much let others
+    /// have their turn.
+    #[test]
+    fn others_have_their_turn_whatever_the_ratio() {
+        let mut state = 1_u32;
+        let mut random = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let content: Bytes = (0..4 * TURN_BYTES).map(|_| random()).collect();
+        let encoding = Arc::<Encoders>::default().begin(Coding::Gzip, None);
+        let body = CompressedBody::encoded(Full::new(content), encoding.unwrap());
+        let mut body = pin!(body);
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut turns, mut turn_bytes) = (1, 0);
+        loop {
+            match body.as_mut().poll_frame(&mut context) {
+                Poll::Ready(Some(frame)) => turn_bytes += frame.unwrap().into_data().unwrap().len(),
+                Poll::Ready(None) => break,
+                Poll::Pending => (turns, turn_bytes) = (turns + 1, 0),
+            }
+            assert!(turn_bytes < 2 * TURN_BYTES, "{turn_bytes}"); // some of it came from before
+        }
+        assert!(turns >= 4, "{turns}");
     }
 }
