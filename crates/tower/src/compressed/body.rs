@@ -107,14 +107,14 @@ impl<D: Buf> Encoding<D> {
         B::Error: Into<BoxError>,
     {
         loop {
-            self.turn_bytes += self.encode_rest()?;
-            if self.encoder.get_mut().len() >= PIECE_BYTES_MIN {
-                return Poll::Ready(Ok(Encoded::Part(self.take_encoded())));
-            }
             if self.turn_bytes >= TURN_BYTES {
                 self.turn_bytes = 0;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
+            }
+            self.turn_bytes += self.encode_rest()?;
+            if self.encoder.get_mut().len() >= PIECE_BYTES_MIN {
+                return Poll::Ready(Ok(Encoded::Part(self.take_encoded())));
             }
             if self.rest.is_some() {
                 continue;
