@@ -219,7 +219,7 @@ impl Shape {
     }
 
     /// A number that is as good as the best of the others at each service time, but for what does not matter: where
-    /// the curve is flat, the best number of each time cannot be told, and need not be. Each number is judged as
+    /// the curve is flat, the best number of each time cannot be found, and need not be. Each number is judged as
     /// one of all of them; that it is as good has to be seen at every time.
     fn good_at_all_times(&self, evidence: &Evidence<'_>) -> Option<f64> {
         let times = evidence.numbers(&self.of, SERVICE);

@@ -2,7 +2,7 @@
 //! make the server reset, frames without use, requests that were given up while a worker has them.
 //!
 //! On a client's own connection the connection ends. Behind a trusted proxy one client's doings must not end
-//! the requests of others: what can be told apart counts for the client, whose further requests are answered
+//! the requests of others: what belongs to one client counts for that client, whose further requests are answered
 //! with 429.
 
 use super::ending::{Failure, Parsed};
