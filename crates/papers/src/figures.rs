@@ -23,7 +23,7 @@ use parts::Trials;
 
 /// By paper. A test sees to it that the file can be read.
 static FIGURES: LazyLock<BTreeMap<String, Vec<PaperFigure>>> =
-    LazyLock::new(|| toml::from_str(&packed!("figures.toml").text()).unwrap_or_default());
+    LazyLock::new(|| serde_json::from_str(&packed!("figures.json").text()).unwrap_or_default());
 
 /// A figure of a paper.
 #[derive(Debug, Default, Deserialize)]

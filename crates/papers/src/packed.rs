@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 
-/// A packed file, by the name that it has in `lab/`, without the folder.
+/// A packed file, by the name that it has in `lab/`, without the folder; claims and figures are JSON.
 macro_rules! packed {
     ($name:literal) => {
         $crate::packed::Packed(include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz")))

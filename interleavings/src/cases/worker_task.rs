@@ -95,9 +95,8 @@ fn a_worker_polls_what_another_thread_wakes() {
 
 /// It wakes the task while the thread that has polled it leaves it to the worker: a wake-up that is lost
 /// leaves it waiting, a deadlock.
-#[test]
-fn a_task_is_woken_while_a_thread_leaves_it_to_a_worker() {
-    check(|| {
+fn woken_while_left_to_a_worker(preemptions_max: usize) {
+    check_within(preemptions_max, || {
         let mut owner = Owner::on_thread_of_pool(counting_app(2));
         let worker = owner.spawn_worker();
         owner.receive(GET);
@@ -106,6 +105,17 @@ fn a_task_is_woken_while_a_thread_leaves_it_to_a_worker() {
         owner.end();
         worker.join().unwrap();
     });
+}
+
+#[test]
+fn a_task_is_woken_while_a_thread_leaves_it_to_a_worker() {
+    woken_while_left_to_a_worker(2);
+}
+
+#[test]
+#[ignore = "long: half of the time of all cases"]
+fn a_task_is_woken_while_a_thread_leaves_it_to_a_worker_with_three_preemptions() {
+    woken_while_left_to_a_worker(3);
 }
 
 /// The client leaves at the same time.

@@ -17,7 +17,7 @@ use crate::packed::packed;
 
 /// By paper. A test sees to it that the file can be read.
 static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
-    LazyLock::new(|| toml::from_str(&packed!("claims.toml").text()).unwrap_or_default());
+    LazyLock::new(|| serde_json::from_str(&packed!("claims.json").text()).unwrap_or_default());
 
 /// A claim, or a part of one: it has a value with a bound, a shape, or parts.
 #[derive(Debug, Default, Deserialize)]
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn every_claim_is_read() {
         let claims: BTreeMap<String, Vec<ClaimRow>> =
-            toml::from_str(&packed!("claims.toml").text()).unwrap();
+            serde_json::from_str(&packed!("claims.json").text()).unwrap();
         assert_eq!(claims.len(), crate::PAPERS.len());
         for claim in claims.values().flatten() {
             let tests = [
