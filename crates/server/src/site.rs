@@ -212,6 +212,21 @@ pub(crate) mod tests {
         }
     }
 
+    /// All of its steps may block.
+    pub(crate) struct Blocks;
+
+    impl Handler for Blocks {
+        type Local = ();
+
+        fn local(&self) {}
+
+        fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+            Outcome::Blocking
+        }
+
+        fn handle_blocking(&self, _: &mut Exchange) {}
+    }
+
     /// This handler, with default limits, at no address that anybody listens at.
     pub(crate) fn config_of<H: Handler>(handler: H) -> Arc<SharedConfig<H>> {
         let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());

@@ -6,9 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use loadline_base::Buffer;
-use loadline_proto::{
-    Context, Exchange, Fault, Handler, Http1Session, Layer, Layered, Outcome, Protocol,
-};
+use loadline_proto::{Fault, Http1Session, Layer, Layered, Protocol};
 use loadline_sys::ListenAddr;
 
 use super::{connect, context};
@@ -17,7 +15,7 @@ use crate::config::Config;
 use crate::connection::tests::GET;
 use crate::connection_thread::serve_accepted;
 use crate::overload::InProgress;
-use crate::site::tests::{clock, site_of};
+use crate::site::tests::{Blocks, clock, site_of};
 use crate::site::{Clock, Site};
 
 const GOAL_US: u64 = 1_000_000;
@@ -65,21 +63,6 @@ impl Layer for Greeting {
     fn has_ended(&self) -> bool {
         false
     }
-}
-
-/// All of its steps may block.
-struct Blocks;
-
-impl Handler for Blocks {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
-        Outcome::Blocking
-    }
-
-    fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
 /// Each part was taken to have come with the first one: no bytes of a handshake count as received.

@@ -23,7 +23,7 @@ use crate::event_loop::loop_group::LoopGroup;
 use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{Architecture, ServerOptions, SocketIo};
-use crate::site::tests::{Quiet, clock, config_of, site_of};
+use crate::site::tests::{Blocks, Quiet, clock, config_of, site_of};
 use crate::site::{Clock, Site};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
@@ -296,21 +296,6 @@ fn one_thread() -> ServerOptions {
         ..ServerOptions::default()
     };
     options.with_parts()
-}
-
-/// All of its steps may block.
-struct Blocks;
-
-impl Handler for Blocks {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
-        Outcome::Blocking
-    }
-
-    fn handle_blocking(&self, _: &mut Exchange) {}
 }
 
 /// It was computed, and the request behind it came as if it had not waited.
