@@ -53,8 +53,8 @@ impl Lane {
     }
 }
 
-/// The flow of jobs that one belongs to: those of a client in a lane. The default, for all: one line, as if
-/// there were no fairness.
+/// The flow of jobs that one belongs to: those of a client in a lane. The default: that of all requests where there
+/// is no fairness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlowKey {
     pub(crate) lane: Lane,

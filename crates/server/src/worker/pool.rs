@@ -50,7 +50,7 @@ pub(crate) struct Workers {
     control: Control,
     /// If workers keep their connections while nothing else is to be done.
     holders: Option<Arc<Holders>>,
-    /// Files and apps, and clients, have the workers in turn.
+    /// Files and apps, and clients, have the workers in turn. Handshakes do in any case.
     is_fair: bool,
     /// When it was last looked for jobs that nobody needs, in microseconds.
     swept_us: AtomicU64,
@@ -302,6 +302,8 @@ mod tests {
     use super::*;
     use crate::ServerOptions;
     use crate::fairness::ClientKey;
+    use crate::fairness::lanes::Lane;
+    use crate::options::Queue;
     use crate::site::tests::{Quiet, config_of, quiet_site, site_of};
     use crate::worker::holding::Held;
     use crate::worker::job::After;
@@ -393,5 +395,43 @@ mod tests {
             stats.refused_late.value(),
         ];
         assert_eq!(counts, [2, 1, 1, 0]);
+    }
+
+    /// They were in one line with requests, and waited behind those.
+    #[test]
+    fn handshakes_have_a_queue_of_their_own_without_fairness() {
+        for queue in [Queue::Shared, Queue::WorkStealing] {
+            let options = ServerOptions {
+                workers: 1,
+                queue,
+                fairness: false,
+                ..ServerOptions::default()
+            };
+            let site = site_of(config_of(Quiet), options);
+            let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+            let reply = Arc::new(Mailbox::new().unwrap());
+            let request = || Work::Serve(Box::default());
+            let handshake = Work::Compute(Box::new(Nothing), 0);
+            for work in [request(), request(), handshake] {
+                let submitted = workers.submit(Job {
+                    work,
+                    token: Token {
+                        index: 0,
+                        generation: 0,
+                    },
+                    reply: Arc::clone(&reply),
+                    queued_us: 0,
+                    before_us: 0,
+                    client: ClientKey::of([192, 0, 2, 1].into()),
+                });
+                assert!(submitted.is_ok(), "{queue:?}");
+            }
+            let ahead = workers.queue.ahead(FlowKey {
+                lane: Lane::Handshakes,
+                client: ClientKey::NOBODY,
+            });
+            let requests = ahead.beside[Lane::Files as usize];
+            assert_eq!((ahead.jobs, requests), (1, 2), "{queue:?}");
+        }
     }
 }

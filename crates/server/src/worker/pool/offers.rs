@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use super::{Workers, lock};
+use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Ahead, FlowKey, Lane};
 use crate::overload::{LaneControl, Refusal};
 use crate::worker::job::{Job, Message, Work};
@@ -22,10 +23,17 @@ enum Fate {
 }
 
 impl Workers {
+    /// Without fairness all requests are one flow, and all handshakes another: what comes before a request does not wait
+    /// as long as one.
     pub(super) fn flow(&self, job: &Job) -> FlowKey {
-        match self.is_fair {
-            true => job.flow(),
-            false => FlowKey::default(),
+        let flow = job.flow();
+        match flow.lane {
+            _ if self.is_fair => flow,
+            Lane::Handshakes => FlowKey {
+                client: ClientKey::NOBODY,
+                ..flow
+            },
+            Lane::Files | Lane::Apps => FlowKey::default(),
         }
     }
 
