@@ -6,6 +6,7 @@
 //! Handshakes are different: each brings a request to another lane. What waits for a handshake waits for the
 //! requests behind those before it, too, and a request has waited for as long as its handshake has.
 
+mod follow_up;
 #[cfg(test)]
 mod simulation;
 
@@ -13,13 +14,11 @@ use std::time::Duration;
 
 use super::queue::{Beside, QueueControl};
 use crate::fairness::lanes::{Ahead, Charge, LANES, Lane};
+use follow_up::FollowUp;
 
 /// So much of the goal is kept in reserve: where the CPUs are taken, a loop reads a request and sends its response
 /// some milliseconds late, which no queue sees.
 const RESERVE_DIVISOR: u32 = 128;
-
-/// One handshake in so many counts for what the request behind it takes.
-const FOLLOW_UP_WEIGHT: f64 = 64.0;
 
 /// So much more of it is kept in reserve at a handshake: its client has its own part of it, and its request
 /// waits in another lane then. Without it the last ones of a burst would be refused after their handshakes.
@@ -34,9 +33,8 @@ pub(crate) struct LaneControl {
     /// When one of those was last done, or taken to see how long they take now.
     single_tried_us: [u64; LANES],
     goal_us: u64,
-    /// What requests take that come behind a handshake, for each handshake: less than one of them if some
-    /// clients ask for nothing, or for what takes no worker.
-    follow_up_us: f64,
+    /// What each handshake brings to the other lanes.
+    follow_up: FollowUp,
 }
 
 /// How long a job has waited, in microseconds.
@@ -72,7 +70,7 @@ impl LaneControl {
             single: new(),
             single_tried_us: [0; LANES],
             goal_us: u64::try_from(goal.as_micros()).unwrap_or(u64::MAX),
-            follow_up_us: 0.0,
+            follow_up: FollowUp::new(),
         }
     }
 
@@ -178,10 +176,8 @@ impl LaneControl {
     /// A handshake was done, or the first request behind one, or another step of it, where that is not known.
     fn followed(&mut self, lane: Lane, before_us: u64, took_us: u64) {
         match lane {
-            Lane::Handshakes => self.follow_up_us -= self.follow_up_us / FOLLOW_UP_WEIGHT,
-            Lane::Files | Lane::Apps if before_us > 0 => {
-                self.follow_up_us += took_us as f64 / FOLLOW_UP_WEIGHT;
-            }
+            Lane::Handshakes => self.follow_up.handshake_done(),
+            Lane::Files | Lane::Apps if before_us > 0 => self.follow_up.job_done(took_us),
             Lane::Files | Lane::Apps => {}
         }
     }
@@ -209,7 +205,7 @@ impl LaneControl {
         match lane {
             Lane::Handshakes => {
                 beside.is_after(before_us.saturating_add(self.goal_us / HANDSHAKE_RESERVE_DIVISOR));
-                beside.brings(self.follow_up_us as u64);
+                beside.brings(self.follow_up.mean_us());
             }
             Lane::Files | Lane::Apps => beside.is_after(before_us),
         }
@@ -341,6 +337,24 @@ mod tests {
         let mut take = |wait_us| control.take(now_us, &first, waited(wait_us), 5);
         assert_eq!(take(915_000), Ok(()));
         assert!(take(930_000).is_err());
+    }
+
+    /// Each of them counted as one that brings nothing, until its request was done.
+    #[test]
+    fn handshakes_of_a_burst_are_done_before_the_requests_behind_them() {
+        let mut control = LaneControl::new(GOAL, 2);
+        let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
+        for index in 0..400 {
+            control.done(index * 5_000, &first, 0, 100);
+            control.done(index * 5_000, &then, 700, 9_900);
+        }
+        (0..100).for_each(|index| control.done(2_000_000 + index * 50, &first, 0, 100));
+        let now_us = 2_005_000;
+        assert_eq!(control.take(now_us, &first, waited(0), 0), Ok(()));
+        let mut offer = |jobs| control.offer(now_us, Lane::Handshakes, ahead(jobs, 0));
+        // Of 4.5 ms each.
+        assert_eq!(offer(190), Ok(()));
+        assert!(offer(215).is_err());
     }
 
     /// It was judged as if it had just come.

@@ -1,0 +1,93 @@
+//! What each handshake brings to the other lanes.
+
+/// One job in so many counts for what those behind handshakes take.
+const JOB_WEIGHT: f64 = 64.0;
+
+/// One handshake in so many counts for how many jobs each brings: far more than a burst has of them before the first
+/// request behind one is done.
+const HANDSHAKE_WEIGHT: f64 = 1024.0;
+
+/// The most jobs that a handshake is taken to bring: its end and the request may come one after the other. A request
+/// that comes in many small parts is not to count as many long ones.
+const JOBS_MAX: f64 = 2.0;
+
+/// How long a job behind a handshake takes, and how many of them a handshake brings. They are learned apart: in a
+/// burst many handshakes are done before the requests behind them, which take no less for that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FollowUp {
+    /// The mean of those that were done, of the last ones if they are many.
+    job_us: f64,
+    /// Those that were done, up to `JOB_WEIGHT`.
+    known: f64,
+    /// For each step of a handshake: less than one if some clients ask for nothing, or for what takes no worker.
+    jobs: f64,
+}
+
+impl FollowUp {
+    /// Until more is known each handshake brings a request.
+    pub(super) fn new() -> Self {
+        Self {
+            job_us: 0.0,
+            known: 0.0,
+            jobs: 1.0,
+        }
+    }
+
+    /// A step of a handshake was done.
+    pub(super) fn handshake_done(&mut self) {
+        self.jobs -= self.jobs / HANDSHAKE_WEIGHT;
+    }
+
+    /// A job was done that comes behind a handshake.
+    pub(super) fn job_done(&mut self, took_us: u64) {
+        self.jobs = (self.jobs + 1.0 / HANDSHAKE_WEIGHT).min(JOBS_MAX);
+        self.known = (self.known + 1.0).min(JOB_WEIGHT);
+        self.job_us += (took_us as f64 - self.job_us) / self.known;
+    }
+
+    /// For each step of a handshake, in microseconds; 0: not known.
+    pub(super) fn mean_us(&self) -> u64 {
+        (self.job_us * self.jobs) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_of_handshakes_hardly_changes_what_each_brings() {
+        let mut follow_up = FollowUp::new();
+        follow_up.handshake_done();
+        assert_eq!(follow_up.mean_us(), 0, "nothing is known");
+        for _ in 0..100 {
+            follow_up.handshake_done();
+            follow_up.job_done(10_000);
+        }
+        (0..100).for_each(|_| follow_up.handshake_done());
+        let mean_us = follow_up.mean_us();
+        assert!((9_000..=9_100).contains(&mean_us), "{mean_us}");
+    }
+
+    #[test]
+    fn where_clients_ask_for_nothing_handshakes_bring_nothing() {
+        let mut follow_up = FollowUp::new();
+        follow_up.job_done(10_000);
+        (0..10_000).for_each(|_| follow_up.handshake_done());
+        assert_eq!(follow_up.mean_us(), 0);
+    }
+
+    #[test]
+    fn a_request_that_comes_in_parts_counts_as_all_of_them_within_a_bound() {
+        let mut follow_up = FollowUp::new();
+        for _ in 0..10_000 {
+            follow_up.handshake_done();
+            follow_up.job_done(9_900);
+            follow_up.job_done(100);
+        }
+        let mean_us = follow_up.mean_us();
+        assert!((9_000..=11_000).contains(&mean_us), "{mean_us}");
+        (0..10_000).for_each(|_| follow_up.job_done(100));
+        assert!((190..=200).contains(&follow_up.mean_us()));
+    }
+}
