@@ -313,16 +313,20 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         Blocked::Done(exchange) // also if it was refused: it may have waited for that
     }
 
-    /// Unless it has waited too long for a CPU: the request behind it would come too late.
+    /// Unless the request behind it would come too late, for what the handshake has waited or for what is in progress.
     fn compute(
         &mut self,
         mut computation: Box<dyn Computation>,
-        _client: ClientKey,
+        client: ClientKey,
         before_us: u64,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<dyn Computation>> {
+        let client = match thread.site.options.fairness {
+            true => client,
+            false => ClientKey::NOBODY,
+        };
         if let (Some(in_progress), Some(_)) = (&thread.site.in_progress, self.socket)
-            && !in_progress.offer_handshake(before_us, thread.now_us())
+            && !in_progress.offer_handshake(client, before_us, thread.now_us())
         {
             thread.stats.refused_late.add(1);
         } else if !thread.refuses_handshake() {

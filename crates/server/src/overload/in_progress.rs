@@ -11,6 +11,7 @@ use std::time::Duration;
 use loadline_sys::usage::ThreadUsage;
 
 use super::at_once::Used;
+use crate::fairness::ClientKey;
 use crate::fairness::lanes::FlowKey;
 pub(crate) use state::Permit;
 use state::{Begin, State};
@@ -99,14 +100,11 @@ impl InProgress {
         asked.is_multiple_of(WAITS_APART) || now_us < self.pressed_until_us.load(Relaxed)
     }
 
-    /// Whether a handshake is to be computed that has waited for a CPU for so long.
-    pub(crate) fn offer_handshake(&self, waited_us: u64, now_us: u64) -> bool {
-        if waited_us == 0 {
-            return true; // as far as is known
-        }
+    /// Whether a handshake is to be computed that has waited for a CPU for so long; 0: not known.
+    pub(crate) fn offer_handshake(&self, client: ClientKey, waited_us: u64, now_us: u64) -> bool {
         let mut state = self.lock();
         let is_wait = state.all.delay.is_wait(waited_us);
-        let is_in_time = state.offer_handshake(waited_us, now_us);
+        let is_in_time = state.offer_handshake(client, waited_us, now_us);
         drop(state);
         if is_wait || !is_in_time {
             self.press(now_us);
@@ -247,7 +245,6 @@ impl Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fairness::ClientKey;
     use crate::fairness::lanes::Lane;
 
     const CLIENT: ClientKey = ClientKey::NOBODY;
@@ -405,15 +402,34 @@ mod tests {
     #[test]
     fn a_handshake_that_has_waited_too_long_for_a_cpu_is_refused() {
         let in_progress = InProgress::new(GOAL, None);
+        let offer = |waited_us, now_us| in_progress.offer_handshake(CLIENT, waited_us, now_us);
         assert!(in_progress.wants_waits(0), "the first one");
-        assert!(in_progress.offer_handshake(0, 1_000_000), "it is not known");
+        assert!(offer(0, 1_000_000), "it is not known");
         assert!(!in_progress.wants_waits(1_000_000));
-        assert!(in_progress.offer_handshake(900_000, 1_000_000));
+        assert!(offer(900_000, 1_000_000));
         assert!(in_progress.wants_waits(1_900_000), "others may wait, too");
-        assert!(!in_progress.offer_handshake(1_000_001, 2_000_000));
-        assert!(!in_progress.offer_handshake(1_000_001, 2_250_000));
-        assert!(!in_progress.offer_handshake(100_001, 2_300_000), "it lasts");
-        assert!(in_progress.offer_handshake(99_000, 2_300_000));
+        assert!(!offer(937_501, 2_000_000), "a sixteenth is in reserve");
+        assert!(!offer(1_000_001, 2_250_000));
+        assert!(!offer(100_001, 2_300_000), "it lasts");
+        assert!(offer(99_000, 2_300_000));
+    }
+
+    /// It was computed, and the request behind it was refused.
+    #[test]
+    fn a_handshake_is_refused_whose_request_would_find_too_many_in_progress() {
+        let in_progress = InProgress::new(GOAL, None);
+        let now_us = 20_000;
+        let begin = || begin(&in_progress, CLIENT, 0, now_us).unwrap();
+        let offer = |client, waited_us| in_progress.offer_handshake(client, waited_us, now_us);
+        in_progress.end(now_us + 10_000, &begin());
+        let mut held: Vec<_> = (0..92).map(|_| begin()).collect();
+        assert!(offer(CLIENT, 7_000), "the 93rd of 10 ms");
+        assert!(!offer(CLIENT, 8_000));
+        held.push(begin());
+        assert!(!offer(CLIENT, 0));
+        let other = ClientKey::of([192, 0, 2, 2].into());
+        assert!(offer(other, 8_000), "a client with none in progress");
+        held.iter().for_each(|one| in_progress.end(40_000, one));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::ServerOptions;
 use crate::config::Config;
 use crate::connection::tests::GET;
 use crate::connection_thread::serve_accepted;
+use crate::fairness::ClientKey;
 use crate::overload::InProgress;
 use crate::site::tests::{Blocks, clock, site_of};
 use crate::site::{Clock, Site};
@@ -77,7 +78,7 @@ fn what_a_client_takes_between_parts_of_its_first_message_is_no_wait_for_a_cpu()
     });
     let in_progress = InProgress::new(Duration::from_micros(GOAL_US), None);
     // One has waited for long. It is found out for each of the next ones then.
-    assert!(in_progress.offer_handshake(GOAL_US * 9 / 10, 2 * GOAL_US));
+    assert!(in_progress.offer_handshake(ClientKey::NOBODY, GOAL_US * 9 / 10, 2 * GOAL_US));
     let site = Arc::new(Site {
         clock: Clock::simulated(now_us),
         in_progress: Some(in_progress),

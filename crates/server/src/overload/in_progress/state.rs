@@ -21,6 +21,10 @@ const WEIGHT: f64 = 16.0;
 /// for longer, and rarely enough for what looking costs, some 50 us.
 const LOOK_US: u64 = 20_000;
 
+/// So much of the goal is kept in reserve at a handshake: its client has its own part of it, and others may begin
+/// before its request has come.
+const HANDSHAKE_RESERVE_DIVISOR: u64 = 16;
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) all: Control,
@@ -74,6 +78,14 @@ struct Waiter {
     waited: Waited,
 }
 
+/// What is expected of a request.
+struct Expected {
+    /// Its client has no other one, beside those of others.
+    is_single: bool,
+    /// How long it would take.
+    takes_us: u64,
+}
+
 /// A request in progress; to be given back with `end`.
 #[derive(Debug)]
 #[must_use]
@@ -123,11 +135,24 @@ impl State {
         }
     }
 
-    /// Whether a handshake is to be computed that has waited for so long.
-    pub(super) fn offer_handshake(&mut self, waited_us: u64, now_us: u64) -> bool {
-        let is_in_time = waited_us <= self.all.delay.accepted_us();
+    /// Whether a handshake is to be computed that has waited for so long: whether a request of its client could begin
+    /// then.
+    pub(super) fn offer_handshake(
+        &mut self,
+        client: ClientKey,
+        waited_us: u64,
+        now_us: u64,
+    ) -> bool {
+        let Expected {
+            is_single,
+            takes_us,
+        } = self.expected(client);
+        let delay = &mut self.control(is_single).delay;
+        let reserve_us = delay.goal_us() / HANDSHAKE_RESERVE_DIVISOR;
+        let longest_us = delay.accepted_us().min(delay.goal_us() - reserve_us);
+        let is_in_time = waited_us.saturating_add(takes_us) <= longest_us;
         if !is_in_time {
-            self.all.delay.refused(now_us);
+            delay.refused(now_us);
         }
         is_in_time
     }
@@ -139,26 +164,17 @@ impl State {
         if self.waiting.len() > 0 && now_us >= self.looked_us + LOOK_US {
             self.look(now_us);
         }
-        let count = self.count + self.waiting.len() as u32 + 1;
-        if count == 1 {
+        let Expected {
+            is_single,
+            takes_us,
+        } = self.expected(client);
+        if self.count == 0 && self.waiting.len() == 0 {
             self.all.delay.waited_in_no_order(waited_us, now_us);
         }
-        // For a client with fewer than others it is as if these had no more: they are refused first.
-        let own = self.clients.get(&client).copied().unwrap_or(0);
-        let clients = self.clients.len() as u32 + u32::from(own == 0);
-        let shared = count.min((own + 1).saturating_mul(clients));
-        // Two at least, so that none waits for the next one to begin.
-        let is_single = own == 0 && clients > 1;
         if is_single {
             self.single.delay.waited_in_no_order(waited_us, now_us);
         }
-        // One is let in however long its like have taken, or it would never be known that they no longer do.
-        let is_first_single = is_single && self.singles == 0;
         let control = self.control(is_single);
-        let takes_us = match count > 2 && !is_first_single {
-            true => (control.each_us * f64::from(shared)) as u64,
-            false => 0,
-        };
         let with_handshake_us = waited_us.saturating_add(waited.handshake_us);
         if waited_us.saturating_add(takes_us) > control.delay.accepted_us()
             || with_handshake_us.saturating_add(takes_us) > control.delay.goal_us()
@@ -310,6 +326,27 @@ impl State {
                 }
             };
             waiter.ticket.decide(decided);
+        }
+    }
+
+    /// What is expected of a request of this client that would begin now.
+    fn expected(&mut self, client: ClientKey) -> Expected {
+        let count = self.count + self.waiting.len() as u32 + 1;
+        // For a client with fewer than others it is as if these had no more: they are refused first.
+        let own = self.clients.get(&client).copied().unwrap_or(0);
+        let clients = self.clients.len() as u32 + u32::from(own == 0);
+        let shared = count.min((own + 1).saturating_mul(clients));
+        // Two at least, so that none waits for the next one to begin.
+        let is_single = own == 0 && clients > 1;
+        // One is let in however long its like have taken, or it would never be known that they no longer do.
+        let is_first_single = is_single && self.singles == 0;
+        let takes_us = match count > 2 && !is_first_single {
+            true => (self.control(is_single).each_us * f64::from(shared)) as u64,
+            false => 0,
+        };
+        Expected {
+            is_single,
+            takes_us,
         }
     }
 
