@@ -527,7 +527,7 @@ impl Session for Http2Session {
         false // a layer below says when its own is over
     }
 
-    fn handshake_us(&self) -> u64 {
+    fn handshake_us(&self, _now: Millis) -> u64 {
         0
     }
 

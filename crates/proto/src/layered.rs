@@ -564,8 +564,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         !self.layer.has_begun()
     }
 
-    fn handshake_us(&self) -> u64 {
-        self.arriving.handshake_us()
+    fn handshake_us(&self, now: Millis) -> u64 {
+        self.arriving.handshake_us(now)
     }
 
     fn is_multiplexed(&self) -> bool {

@@ -151,16 +151,17 @@ macro_rules! delegate {
             fn $own:ident($($own_arg:ident: $own_type:ty),*);)+ }
         events { $($(#[$event_doc:meta])*
             fn $event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)+ }
-        questions { $($(#[$question_doc:meta])* fn $question:ident() -> $answer:ty;)+ }
+        questions { $($(#[$question_doc:meta])*
+            fn $question:ident($($asked:ident: $asked_type:ty),*) -> $answer:ty;)+ }
     ) => {
         delegate!(@implement Http1Session
             [$($own($($own_arg: $own_type),*))+]
             [$($event($($arg: $type),*) $(-> $out)?)+]
-            [$($question() -> $answer)+]);
+            [$($question($($asked: $asked_type),*) -> $answer)+]);
         delegate!(@implement ServerSession
             [$($own($($own_arg: $own_type),*))+]
             [$($event($($arg: $type),*) $(-> $out)?)+]
-            [$($question() -> $answer)+]);
+            [$($question($($asked: $asked_type),*) -> $answer)+]);
 
         impl ServerSession {
             $($(#[$event_doc])*
@@ -174,10 +175,10 @@ macro_rules! delegate {
             $($(#[$question_doc])*
             #[inline]
             #[must_use]
-            pub fn $question(&self) -> $answer {
+            pub fn $question(&self, $($asked: $asked_type),*) -> $answer {
                 match self {
-                    Self::Http1(session) => session.$question(),
-                    Self::Other(session) => session.$question(),
+                    Self::Http1(session) => session.$question($($asked),*),
+                    Self::Other(session) => session.$question($($asked),*),
                 }
             })+
         }
@@ -185,7 +186,7 @@ macro_rules! delegate {
     (@implement $session:ident
         [$($own:ident($($own_arg:ident: $own_type:ty),*))+]
         [$($event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?)+]
-        [$($question:ident() -> $answer:ty)+]) => {
+        [$($question:ident($($asked:ident: $asked_type:ty),*) -> $answer:ty)+]) => {
         impl Session for $session {
             $(#[inline]
             fn $own(&mut self, $($own_arg: $own_type),*) {
@@ -196,8 +197,8 @@ macro_rules! delegate {
                 Self::$event(self, $($arg),*)
             })+
             $(#[inline]
-            fn $question(&self) -> $answer {
-                Self::$question(self)
+            fn $question(&self, $($asked: $asked_type),*) -> $answer {
+                Self::$question(self, $($asked),*)
             })+
         }
     };

@@ -123,8 +123,8 @@ macro_rules! session {
                 fn is_before_handshake() -> bool;
 
                 /// How long the server has kept its handshake, waiting included, in microseconds, until the first
-                /// request behind it is run; otherwise 0.
-                fn handshake_us() -> u64;
+                /// request behind it is run; otherwise 0. It is less for a client that has let time pass since.
+                fn handshake_us(now: Millis) -> u64;
 
                 /// Whether many requests of it may be in progress, as far as is known (HTTP/2).
                 fn is_multiplexed() -> bool;
@@ -157,14 +157,15 @@ macro_rules! declare {
             fn $own:ident($($own_arg:ident: $own_type:ty),*);)+ }
         events { $($(#[$event_doc:meta])*
             fn $event:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)+ }
-        questions { $($(#[$question_doc:meta])* fn $question:ident() -> $answer:ty;)+ }
+        questions { $($(#[$question_doc:meta])*
+            fn $question:ident($($asked:ident: $asked_type:ty),*) -> $answer:ty;)+ }
     ) => {
         /// A protocol as a state machine: events in, orders out. It sees no socket, no clock and no
         /// thread.
         pub trait Session: Debug + Send {
             $($(#[$own_doc])* fn $own(&mut self, $($own_arg: $own_type),*);)+
             $($(#[$event_doc])* fn $event(&mut self, $($arg: $type),*) $(-> $out)?;)+
-            $($(#[$question_doc])* fn $question(&self) -> $answer;)+
+            $($(#[$question_doc])* fn $question(&self, $($asked: $asked_type),*) -> $answer;)+
         }
     };
 }

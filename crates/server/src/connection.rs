@@ -373,7 +373,8 @@ impl<T> Connection<T> {
         drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) {
-        let (client, before_us) = (self.holder(), self.session.handshake_us());
+        let client = self.holder();
+        let before_us = self.session.handshake_us(drive.thread.now());
         let done = placement.compute(computation, client, before_us, drive.thread);
         if let Some(computation) = done {
             self.computed(computation, &mut drive.thread.cx());
@@ -515,9 +516,10 @@ impl<T> Connection<T> {
         self.session.delayed(us);
     }
 
-    /// How long its handshake was kept, in microseconds, while its first request is awaited; otherwise 0.
-    pub(crate) fn handshake_us(&self) -> u64 {
-        self.session.handshake_us()
+    /// How long its handshake was kept, in microseconds, while its first request is awaited; otherwise 0. It is less for
+    /// a client that has let time pass since.
+    pub(crate) fn handshake_us(&self, now: Millis) -> u64 {
+        self.session.handshake_us(now)
     }
 
     /// Since when it waits for its client in the middle of a request or a response.

@@ -39,7 +39,7 @@ impl Http1Session {
 
     /// No handshake is its own.
     #[must_use]
-    pub fn handshake_us(&self) -> u64 {
+    pub fn handshake_us(&self, _now: Millis) -> u64 {
         0
     }
 

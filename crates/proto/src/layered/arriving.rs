@@ -77,17 +77,21 @@ impl Arriving {
         self.delayed(took_ms.saturating_mul(1000).max(1));
     }
 
-    pub(super) fn handshake_us(&self) -> u64 {
-        self.handshake_us
+    /// How long the server has kept the handshake, until a request has come: less for a client that has let time
+    /// pass since, as one does that connects early.
+    pub(super) fn handshake_us(&self, now: Millis) -> u64 {
+        let rested_ms = self.open_since.map_or(0, |since| now.since(since));
+        let is_over_us = 1000 * rested_ms.saturating_sub(FIRST_REQUEST_GRACE_MS);
+        self.handshake_us.saturating_sub(is_over_us)
     }
 
-    /// A request has come. How long the server has kept the handshake, if it is the first one behind that: less
-    /// for a client that has let time pass since, as one does that connects early.
+    /// A request has come. How long the server has kept the handshake, if it is the first one behind that.
     pub(super) fn requested(&mut self, now: Millis) -> u64 {
-        let rested_ms = self.open_since.take().map_or(0, |since| now.since(since));
-        let is_over_us = 1000 * rested_ms.saturating_sub(FIRST_REQUEST_GRACE_MS);
+        let kept_us = self.handshake_us(now);
+        self.open_since = None;
         self.is_serving = true;
-        std::mem::take(&mut self.handshake_us).saturating_sub(is_over_us)
+        self.handshake_us = 0;
+        kept_us
     }
 
     /// The session has nothing to do. What has come behind a request has its time from then on.
@@ -201,8 +205,11 @@ mod tests {
             let mut arriving = Arriving::default();
             arriving.delayed(900_000);
             arriving.opened(Millis(1_000));
-            assert_eq!(arriving.requested(Millis(requested_ms)), kept_us);
-            assert_eq!(arriving.requested(Millis(requested_ms)), 0, "the next one");
+            let now = Millis(requested_ms);
+            assert_eq!(arriving.handshake_us(now), kept_us);
+            assert_eq!(arriving.requested(now), kept_us);
+            assert_eq!(arriving.requested(now), 0, "the next one");
+            assert_eq!(arriving.handshake_us(now), 0);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use loadline_base::Token;
+use loadline_base::{Millis, Token};
 use loadline_proto::{Computation, Exchange, Handler, StreamId, Task};
 
 use crate::accept::balance::Load;
@@ -84,13 +84,14 @@ impl Dispatcher {
                 refusing: Refusing::late(0),
             });
         };
+        let queued_us = site.clock.now_us();
         let job = Job {
             client,
-            before_us: work.before_us(),
+            before_us: work.before_us(Millis(queued_us / 1000)),
             work,
             token,
             reply: Arc::clone(&self.mailbox),
-            queued_us: site.clock.now_us(),
+            queued_us,
         };
         if let Err(refused) = workers.submit(job) {
             let full = Pressure {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loadline_base::{MemoryAccount, Token};
+use loadline_base::{MemoryAccount, Millis, Token};
 use loadline_proto::{Computation, Exchange, StreamId};
 use loadline_sys::has_hung_up;
 
@@ -126,14 +126,14 @@ impl Work {
         }
     }
 
-    /// How long its connection was kept before, by its handshake.
-    pub(crate) fn before_us(&self) -> u64 {
+    /// How long its connection was kept before, by its handshake, if that was of late.
+    pub(crate) fn before_us(&self, now: Millis) -> u64 {
         match self {
             Self::Block(exchange, _) => exchange.handshake_us,
             Self::Compute(_, before_us) => *before_us,
             Self::Serve(served) => {
                 let connection = served.connection.as_ref();
-                connection.map_or(0, Connection::handshake_us)
+                connection.map_or(0, |it| it.handshake_us(now))
             }
             Self::Task(task) => task.handshake_us(),
             Self::Prefetch(_) => 0,
