@@ -23,8 +23,8 @@ enum Fate {
 }
 
 impl Workers {
-    /// Without fairness all requests are one flow, and all handshakes another: what comes before a request does not wait
-    /// as long as one.
+    /// Without fairness all requests are one flow, and all handshakes another: these do not wait as long as the
+    /// requests behind them.
     pub(super) fn flow(&self, job: &Job) -> FlowKey {
         let flow = job.flow();
         match flow.lane {
