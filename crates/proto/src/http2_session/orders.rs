@@ -136,6 +136,9 @@ impl Http2Session {
             Phase::Block => {
                 let exchange = stream.exchange.take()?;
                 exchange.hang_up.reset();
+                if self.eof {
+                    exchange.hang_up.half_close();
+                }
                 stream.hang_up = Some(exchange.hang_up.clone());
                 stream.phase = Phase::Blocking;
                 Some(Action::Block(exchange))

@@ -120,6 +120,27 @@ fn a_client_that_half_closes_or_leaves_shows_in_the_requests_of_its_apps() {
     assert!(connection.is_closed() && !first.is_gone());
 }
 
+/// The same for a step that was not begun before. It seemed to have a client that waits.
+#[test]
+fn a_step_that_is_begun_behind_a_half_close_shows_it() {
+    let mut connection = Connection::new();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20)
+        .window(0, 1 << 30);
+    (connection.hold_output, connection.hold_blocking) = (true, true);
+    for stream in (1..11).step_by(2) {
+        connection.get(stream, "/bytes/100000");
+    }
+    connection.get(11, "/block").eof();
+    assert_eq!(connection.ran, [1, 3, 5, 7, 9], "the output is full");
+    connection.release();
+    let hang_up = connection.parked[&11].hang_up.clone();
+    assert!(hang_up.is_half_closed() && !hang_up.is_gone());
+    connection.complete(11);
+    assert!(Connection::content(&connection.take(), 11).1);
+    assert!(connection.is_closed());
+}
+
 #[test]
 fn pings_are_answered() {
     let mut connection = Connection::new();
