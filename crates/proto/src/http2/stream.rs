@@ -224,6 +224,14 @@ impl Stream {
         }
     }
 
+    /// Nobody reads what has come of the request any more. Returns how much of the connection's window that
+    /// has kept.
+    pub(crate) fn drop_request_content(&mut self, buffers: &mut BufferPool) -> u32 {
+        drop(self.app.take_trailers());
+        buffers.give(std::mem::take(&mut self.app.offer));
+        std::mem::take(&mut self.app.offered_bytes) as u32 // within a window
+    }
+
     /// Becomes as good as new, but for memory. It holds nothing any more.
     pub(crate) fn clear(&mut self) {
         let mut content = std::mem::take(&mut self.content);

@@ -97,10 +97,7 @@ impl Http2Session {
             stream.takes_trailers = takes_trailers(&exchange.request);
             body = Body::Empty;
         } else {
-            // Nobody reads what has come of the request.
-            self.credit += std::mem::take(&mut stream.app.offered_bytes) as u32; // within a window
-            cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
-            drop(stream.app.take_trailers());
+            self.credit += stream.drop_request_content(&mut cx.pool.buffers);
         }
         if is_empty {
             let task = matches!(body, Body::Stream { .. }).then_some(id);

@@ -69,7 +69,7 @@ impl Http2Session {
             // It counts until a worker has given its exchange back: that is what it costs.
             Phase::Blocking => {
                 abandon(stream);
-                stream.content.clear();
+                self.credit += stream.drop_request_content(&mut cx.pool.buffers);
                 stream.phase = Phase::Reset;
                 self.count_abandoned(id);
             }
@@ -94,9 +94,7 @@ impl Http2Session {
     }
 
     pub(super) fn let_go(&mut self, stream: &mut Stream, cx: &mut Context<'_>) {
-        let offered_bytes = std::mem::take(&mut stream.app.offered_bytes);
-        self.credit += u32::try_from(offered_bytes).unwrap_or_default();
-        cx.pool.buffers.give(std::mem::take(&mut stream.app.offer));
+        self.credit += stream.drop_request_content(&mut cx.pool.buffers);
         let exchanges = [stream.exchange.take(), stream.app.request_copy.take()];
         for exchange in exchanges.into_iter().flatten() {
             cx.pool.give_exchange(exchange);

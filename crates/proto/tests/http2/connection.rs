@@ -88,7 +88,8 @@ pub fn echo(exchange: &mut Exchange, cx: &mut Context<'_>) -> Outcome {
     {
         return Outcome::Collect { bytes_max: 1 << 20 };
     }
-    if target.starts_with("/block") && exchange.response.body.is_empty() {
+    let blocks = target.starts_with("/block") || target.starts_with("/deaf-block");
+    if blocks && exchange.response.body.is_empty() {
         return Outcome::Blocking;
     }
     let body = match target.strip_prefix("/bytes/") {

@@ -1,9 +1,15 @@
 //! Flow control and priorities (RFC 9113 section 5.2, RFC 9218).
 
-use loadline_proto::Body;
+use std::collections::BTreeMap;
+
 use loadline_proto::http2::frame::{Kind, Setting, WINDOW_BYTES, flags};
+use loadline_proto::{Body, Session};
 
 use crate::connection::{Connection, Frame};
+
+/// Of the connection, for all uploads together.
+const WINDOW: usize = 256 << 10;
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
 
 #[test]
 fn no_more_is_sent_than_the_windows_allow() {
@@ -242,4 +248,205 @@ fn unread_content_is_given_back_when_the_response_begins() {
     let is_update = |it: &&Frame| (it.kind, it.stream) == (Kind::WindowUpdate, 0);
     let update = frames.iter().find(is_update).expect("a window");
     assert_eq!(update.payload, (128_u32 << 10).to_be_bytes());
+}
+
+/// It kept the connection's window until the worker was done, so that a few of them stopped all uploads.
+#[test]
+fn content_of_a_request_that_was_reset_is_given_back_while_a_worker_has_it() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    for stream in [1, 3] {
+        connection.post(stream, "/deaf-block", &[]);
+        for _ in 0..4 {
+            connection.frame(Kind::Data, 0, stream, &[b'x'; 16_384]);
+        }
+    }
+    assert_eq!(connection.take(), []);
+    let held = connection.session().held_bytes();
+    for stream in [1, 3] {
+        connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+    let frames = connection.take();
+    let updates: Vec<_> = frames.iter().map(|it| (it.kind, it.stream)).collect();
+    assert_eq!(updates, [(Kind::WindowUpdate, 0)]);
+    assert_eq!(frames[0].payload, (128_u32 << 10).to_be_bytes());
+    let freed = held - connection.session().held_bytes();
+    assert!(freed > 100_000, "{freed}");
+    connection.complete(1).complete(3);
+    assert_eq!(connection.take(), [], "and no second time");
+}
+
+/// A client that uploads at random and keeps to its windows, as far as it can see them.
+struct Uploads {
+    connection: Connection,
+    seed: u64,
+    /// What it may send on all streams together.
+    window: usize,
+    next_stream: u32,
+    /// Streams whose requests are incomplete, with what was sent on them.
+    open: BTreeMap<u32, usize>,
+    /// What apps have consumed.
+    consumed: BTreeMap<u32, usize>,
+}
+
+impl Uploads {
+    fn new(seed: u64) -> Self {
+        let mut connection = Connection::new();
+        connection.hold_blocking = true;
+        Self {
+            connection,
+            seed,
+            window: WINDOW,
+            next_stream: 1,
+            open: BTreeMap::new(),
+            consumed: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005);
+        self.seed = self.seed.wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) as usize % bound
+    }
+
+    fn one_of(&mut self, streams: &[u32]) -> Option<u32> {
+        match streams.len() {
+            0 => None,
+            len => Some(streams[self.below(len)]),
+        }
+    }
+
+    fn begin(&mut self) {
+        const TARGETS: [&str; 5] = ["/p", "/task", "/deaf", "/deaf-block", "/block"];
+        let (stream, target) = (self.next_stream, TARGETS[self.below(TARGETS.len())]);
+        self.next_stream += 2;
+        self.connection.post(stream, target, &[]);
+        self.open.insert(stream, 0);
+    }
+
+    /// Some content, with padding at times, and the end of the request at others.
+    fn send(&mut self, stream: u32) {
+        let sent = self.open[&stream];
+        let len = self.below(16_000).min(60_000 - sent).min(self.window);
+        let end = match self.below(8) {
+            0 => flags::END_STREAM,
+            _ => 0,
+        };
+        if len == 0 {
+            return;
+        }
+        let mut payload = vec![b'x'; len];
+        let padded = match self.below(4) {
+            0 => {
+                payload[0] = (len - 1).min(9) as u8;
+                flags::PADDED
+            }
+            _ => 0,
+        };
+        self.window -= len;
+        self.open.insert(stream, sent + len);
+        if end != 0 {
+            self.open.remove(&stream);
+        }
+        self.connection
+            .frame(Kind::Data, padded | end, stream, &payload);
+    }
+
+    fn reset(&mut self, stream: u32) {
+        self.open.remove(&stream);
+        self.connection.frame(Kind::RstStream, 0, stream, &CANCEL);
+    }
+
+    fn step(&mut self) {
+        let open: Vec<u32> = self.open.keys().copied().collect();
+        let parked: Vec<u32> = self.connection.parked.keys().copied().collect();
+        let apps = &self.connection.apps;
+        let asking = apps.iter().filter(|(_, app)| app.exchange.is_some());
+        let asking: Vec<u32> = asking.map(|(stream, _)| *stream).collect();
+        match self.below(10) {
+            0 | 1 => self.begin(),
+            2 => {
+                if let Some(stream) = self.one_of(&open) {
+                    self.reset(stream);
+                }
+            }
+            3 => {
+                if let Some(stream) = self.one_of(&parked) {
+                    self.connection.complete(stream);
+                }
+            }
+            4 => {
+                if let Some(stream) = self.one_of(&asking) {
+                    let body = Body::Bytes(b"answer".to_vec());
+                    self.connection.answer_with(stream, body);
+                }
+            }
+            5 | 6 => {
+                if let Some(stream) = self.one_of(&asking) {
+                    self.consume(stream);
+                }
+            }
+            _ => {
+                if let Some(stream) = self.one_of(&open) {
+                    self.send(stream);
+                }
+            }
+        }
+    }
+
+    fn consume(&mut self, stream: u32) {
+        let consumed = self.consumed.get(&stream).copied().unwrap_or_default();
+        let left = self.connection.apps[&stream].content.len() - consumed;
+        let some = self.below(left + 1);
+        self.consumed.insert(stream, consumed + some);
+        self.connection.consume(stream, some);
+    }
+
+    /// Whether the connection's window has grown.
+    fn look(&mut self) -> bool {
+        let mut has_grown = false;
+        for frame in self.connection.take() {
+            match (frame.kind, frame.stream) {
+                (Kind::WindowUpdate, 0) => {
+                    let more = u32::from_be_bytes(frame.payload[..].try_into().unwrap());
+                    self.window += more as usize;
+                    has_grown = true;
+                }
+                (Kind::RstStream, stream) => _ = self.open.remove(&stream),
+                (Kind::GoAway, _) => panic!("{frame:?}"),
+                _ => {}
+            }
+        }
+        has_grown
+    }
+}
+
+/// What a client may send, and what the server has taken and not given back, come to the same window always.
+#[test]
+fn no_credit_is_lost_or_given_twice() {
+    for seed in 0..200 {
+        let mut uploads = Uploads::new(seed);
+        for _ in 0..150 {
+            uploads.step();
+            uploads.look();
+            assert!(uploads.window <= WINDOW, "{seed}: given twice");
+        }
+        // Once nobody has any content, all that was sent is given back with the next update.
+        let begun = (1..uploads.next_stream).step_by(2);
+        for stream in begun {
+            uploads.reset(stream);
+        }
+        uploads.look();
+        let last = uploads.next_stream;
+        uploads.connection.post(last, "/deaf", &[]);
+        uploads.look();
+        let has_grown = (0..40).any(|_| {
+            uploads.window -= 8_000;
+            let connection = &mut uploads.connection;
+            connection.frame(Kind::Data, 0, last, &[b'x'; 8_000]);
+            uploads.look()
+        });
+        assert!(has_grown, "{seed}: the window stays shut");
+        assert_eq!(uploads.window, WINDOW, "{seed}");
+    }
 }
