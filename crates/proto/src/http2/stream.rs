@@ -66,6 +66,8 @@ pub(crate) struct Stream {
     /// It is among those that have an order to give.
     pub(crate) is_due: bool,
     pub(crate) exchange: Option<Box<Exchange>>,
+    /// Memory of the exchange while a worker or an app's task has it.
+    pub(crate) exchange_bytes: usize,
     /// Whose request it is, as a trusted proxy says.
     pub(crate) client: ClientKey,
     pub(crate) hang_up: Option<HangUp>,
@@ -256,11 +258,13 @@ impl Stream {
     pub(crate) fn memory_bytes(&self) -> usize {
         let exchanges = [&self.exchange, &self.answered, &self.app.request_copy];
         let exchanges = exchanges.into_iter().flatten();
+        let exchanges: usize = exchanges.map(|exchange| exchange.memory_bytes()).sum();
+        let with_app = (self.app.offered_bytes).saturating_sub(self.app.offer.len());
         exchanges
-            .map(|exchange| exchange.memory_bytes())
-            .sum::<usize>()
+            + self.exchange_bytes
             + self.content_bytes()
             + self.app.offer.capacity()
+            + with_app
             + self.app.trailer_bytes
             + size_of::<Self>()
     }

@@ -78,6 +78,7 @@ impl Http2Session {
             return cx.pool.give_exchange(exchange);
         };
         stream.phase = Phase::Answering;
+        stream.exchange_bytes = 0;
         abandon(stream);
         fill_error_page(&mut exchange.response, &self.config.error_pages);
         cx.counters.answer(exchange.response.status);

@@ -140,6 +140,7 @@ impl Http2Session {
                     exchange.hang_up.half_close();
                 }
                 stream.hang_up = Some(exchange.hang_up.clone());
+                stream.exchange_bytes = exchange.memory_bytes();
                 stream.phase = Phase::Blocking;
                 Some(Action::Block(exchange))
             }

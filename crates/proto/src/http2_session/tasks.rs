@@ -224,6 +224,7 @@ impl Http2Session {
         request_copy.copy_request(&exchange);
         stream.app.begin(request_copy, window, cx.now);
         stream.app.end_offered = matches!(exchange.request.body, RequestBody::Empty);
+        stream.exchange_bytes = exchange.memory_bytes();
         stream.phase = Phase::Task;
         stream.app.note_hunger(!stream.has_all, cx.now);
         self.mark_due(id);

@@ -2,7 +2,7 @@
 
 use loadline_base::Buffer;
 use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
-use loadline_proto::{Fields, Piece, Session};
+use loadline_proto::{Body, Fields, Piece, Session};
 
 use crate::connection::Connection;
 
@@ -251,4 +251,25 @@ fn a_response_may_end_before_its_request() {
         [(1, ErrorCode::StreamClosed as u32)],
         "the client has closed it"
     );
+}
+
+/// They counted for nothing, so that `--memory-max` did not see them.
+#[test]
+fn what_workers_and_apps_have_counts_as_memory() {
+    for target in ["/block", "/task"] {
+        let mut connection = Connection::new();
+        connection.hold_blocking = true;
+        connection.post(1, target, &[]);
+        for end in [0, 0, 0, flags::END_STREAM] {
+            connection.frame(Kind::Data, end, 1, &[b'x'; 15_000]);
+        }
+        let held = connection.session().held_bytes();
+        assert!((60_000..90_000).contains(&held), "{target}: {held}");
+        match target {
+            "/block" => connection.complete(1),
+            _ => connection.answer_with(1, Body::Bytes(b"answer".to_vec())),
+        };
+        let held = connection.session().held_bytes();
+        assert!(held < 20_000, "{target}: {held}");
+    }
 }
