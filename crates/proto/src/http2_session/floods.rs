@@ -31,15 +31,16 @@ impl Http2Session {
     }
 
     /// The same for a stream. Behind a trusted proxy it counts for the client whose request that is: no more of
-    /// its requests are begun then, and those of others go on.
-    fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
-        match self.streams.get(id).map(|stream| stream.client) {
-            Some(client) if self.peer_is_trusted() => {
-                self.client_budgets.spend(client, cx.now);
-                Ok(())
-            }
-            _ => self.spend(cx),
+    /// its requests are begun then, and those of others go on. Of a malformed head, or of a stream that has
+    /// ended, that client is not known: it counts for all of them together.
+    pub(super) fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
+        if !self.peer_is_trusted() {
+            return self.spend(cx);
         }
+        let stream = self.streams.get(id);
+        let client = stream.map_or(ClientKey::NOBODY, |stream| stream.client);
+        self.client_budgets.spend(client, cx.now);
+        Ok(())
     }
 
     /// The client wants no more of a stream. Behind a complete response that wastes no work.

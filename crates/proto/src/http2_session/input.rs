@@ -383,6 +383,7 @@ impl Http2Session {
             Err(RequestError::Malformed(text)) => {
                 cx.pool.give_exchange(exchange);
                 cx.counters.fault(&Fault::bad_request(text));
+                self.streams.push(stream);
                 return self.refuse_stream(id, ErrorCode::Protocol, cx);
             }
             Err(RequestError::Refused(fault)) => {
@@ -390,9 +391,14 @@ impl Http2Session {
                 return self.refuse_request(exchange, fault, cx);
             }
         };
+        (self.config.trusted_proxies).note(&mut self.peer.kind, &mut exchange);
+        if self.peer_is_trusted() {
+            stream.client = ClientKey::of_request(&exchange);
+        }
         stream.announced_left = announced(facts.framing, &exchange.request);
         if is_end && stream.announced_left.is_some_and(|left| left > 0) {
             cx.pool.give_exchange(exchange);
+            self.streams.push(stream);
             return self.refuse_stream(id, ErrorCode::Protocol, cx);
         }
         stream.expects_continue = facts.expects_continue && !is_end;
@@ -404,10 +410,6 @@ impl Http2Session {
         };
         let early = self.early_priority(id);
         stream.priority = early.unwrap_or_else(|| Priority::of(&exchange.request));
-        (self.config.trusted_proxies).note(&mut self.peer.kind, &mut exchange);
-        if self.peer_is_trusted() {
-            stream.client = ClientKey::of_request(&exchange);
-        }
         if let Some(fault) = self.flood_of(stream.client, cx) {
             self.streams.push(stream);
             return self.refuse_request(exchange, fault, cx);

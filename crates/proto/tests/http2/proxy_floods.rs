@@ -1,5 +1,7 @@
 //! Floods over a trusted proxy's connection: what one of its clients does must not end the requests of others.
 
+use std::ops::Range;
+
 use loadline_proto::Http2Count;
 use loadline_proto::http2::frame::{ErrorCode, Kind, flags};
 
@@ -197,4 +199,44 @@ fn what_comes_for_uploads_that_were_refused_costs_a_proxy_nothing() {
     connection.complete(1);
     connection.get_for("192.0.2.2", 1_513, "/a");
     assert!(Connection::content(&connection.take(), 1_513).1);
+}
+
+/// Some proxies pass them on. Before, 500 of them ended the requests of all clients.
+#[test]
+fn malformed_requests_of_a_proxys_client_do_not_end_its_connection() {
+    let mut connection = Connection::of_proxy();
+    connection.window(0, 1 << 30);
+    let (bad, good) = ("192.0.2.1", "192.0.2.2");
+    let send = |connection: &mut Connection, streams: Range<u32>, field: (&str, &str)| {
+        let count = streams.len() / 2;
+        for stream in streams.step_by(2) {
+            let fields = [("x-forwarded-for", bad), field];
+            let block = connection.request("GET", "/", &fields);
+            connection.frame(Kind::Headers, WHOLE, stream, &block);
+        }
+        let errors = Connection::errors(&connection.take());
+        let malformed = ErrorCode::Protocol as u32;
+        assert!(
+            errors
+                .iter()
+                .all(|(stream, code)| *stream != 0 && *code == malformed)
+        );
+        assert_eq!(errors.len(), count);
+    };
+    // Of these it is not known whose they are: they count for all clients together.
+    let no_field = ("connection", "close");
+    send(&mut connection, 1..2_001, no_field);
+    // Of these it is: they count for that client.
+    send(&mut connection, 2_001..4_001, ("content-length", "5"));
+    connection.get_for(bad, 4_001, "/a");
+    connection.get_for(good, 4_003, "/a");
+    let expected = [(4_001, "429".to_owned()), (4_003, "200".to_owned())];
+    assert_eq!(Connection::statuses(&connection.take()), expected);
+    send(&mut connection, 4_005..12_005, no_field);
+    connection.get_for(good, 12_005, "/a");
+    let expected = [(12_005, "429".to_owned())];
+    assert_eq!(Connection::statuses(&connection.take()), expected);
+    connection.pass(1_000).get_for(good, 12_007, "/a");
+    assert!(Connection::content(&connection.take(), 12_007).1);
+    assert_eq!(connection.ran, [4_003, 12_007]);
 }
