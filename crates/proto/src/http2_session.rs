@@ -51,13 +51,15 @@ use crate::{
 };
 use borrowed_output::Common;
 use budget::{Budget, ClientBudgets};
+use ending::RecentlyReset;
+use floods::Abandoned;
 use input::{Block, Reading};
 use output::Output;
 
 /// The connection.
 const CONNECTION: StreamId = StreamId(0);
-/// Streams that were reset a moment ago: frames for them are on their way, and no fault. As many as a client
-/// may have at a time (`Limits::streams_max`), but no fewer than this.
+/// Of streams that were reset a moment ago, as many are known as a client may have at a time
+/// (`Limits::streams_max`), but no fewer than this.
 const RESET_KEPT_MIN: usize = 64;
 
 /// A list of fields that is so many times larger than the limit on heads is not decoded to its end, so
@@ -86,13 +88,12 @@ pub struct Http2Session {
     decoder: Decoder,
     /// The highest number of a stream of the client's.
     last_stream: u32,
-    recently_reset: VecDeque<StreamId>,
+    recently_reset: RecentlyReset,
     /// Priorities that came before their requests.
     early_priorities: Vec<(StreamId, Priority)>,
     budget: Budget,
     client_budgets: ClientBudgets,
-    /// Streams that were reset while workers have their steps.
-    abandoned: usize,
+    abandoned: Abandoned,
     /// How much the client may send, and what it may send more once that is said.
     window: u32,
     credit: u32,
@@ -183,11 +184,11 @@ impl Http2Session {
             block: None,
             decoder: Decoder::within(LISTS_MAX * config.limits.head_bytes_max),
             last_stream: 0,
-            recently_reset: VecDeque::new(),
+            recently_reset: RecentlyReset::default(),
             early_priorities: Vec::new(),
             budget: Budget::new(cx.now),
             client_budgets: ClientBudgets::default(),
-            abandoned: 0,
+            abandoned: Abandoned::default(),
             window: config.limits.connection_window_bytes,
             config,
             credit: 0,
@@ -256,7 +257,7 @@ impl Http2Session {
         }
         match self.streams.get(id) {
             Some(stream) => stream.state(),
-            None if self.recently_reset.contains(&id) => State::Reset,
+            None if self.recently_reset.contains(id) => State::Reset,
             None => State::Closed,
         }
     }
@@ -433,7 +434,9 @@ impl Session for Http2Session {
             Some(_) => {
                 cx.pool.give_exchange(exchange);
                 if let Some(stream) = self.streams.remove(id) {
-                    self.abandoned -= usize::from(stream.phase == Phase::Reset);
+                    if stream.phase == Phase::Reset {
+                        self.forget_abandoned(&stream);
+                    }
                     self.discard(stream, cx);
                 }
                 self.rest_if_idle(cx);
@@ -561,7 +564,8 @@ impl Session for Http2Session {
             + self.output.memory_bytes()
             + self.sending_bytes
             + self.unread.capacity()
-            + self.recently_reset.capacity() * size_of::<StreamId>()
+            + self.recently_reset.held_bytes()
+            + self.abandoned.held_bytes()
             + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
             + self.client_budgets.held_bytes()
             + self.common.held_bytes()

@@ -1,5 +1,7 @@
 //! How streams and the connection end: when they are done, and by errors (RFC 9113 section 5.4).
 
+use std::collections::{BTreeSet, VecDeque};
+
 use loadline_base::Segment;
 
 use super::{Http2Session, RESET_KEPT_MIN, Stage, abandon};
@@ -11,6 +13,39 @@ use crate::{CloseReason, Context, Fault, Http2Count, StreamId};
 pub(super) struct Failure(pub(super) ErrorCode, pub(super) &'static str);
 
 pub(super) type Parsed<T = ()> = Result<T, Failure>;
+
+/// Streams that were reset a moment ago: frames for them are on their way, and no fault.
+#[derive(Debug, Default)]
+pub(super) struct RecentlyReset {
+    /// In the order in which they were reset.
+    order: VecDeque<u32>,
+    /// The same: each frame for a stream that is not there is looked up.
+    all: BTreeSet<u32>,
+}
+
+impl RecentlyReset {
+    /// One more, in place of the first one if there are so many.
+    fn add(&mut self, id: StreamId, most: usize) {
+        if !self.all.insert(id.0) {
+            return;
+        }
+        if self.order.len() >= most
+            && let Some(first) = self.order.pop_front()
+        {
+            self.all.remove(&first);
+        }
+        self.order.push_back(id.0);
+    }
+
+    pub(super) fn contains(&self, id: StreamId) -> bool {
+        self.all.contains(&id.0)
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        // Half of a set's nodes may be empty, and they have pointers.
+        (self.order.capacity() + 3 * self.all.len()) * size_of::<u32>()
+    }
+}
 
 impl Http2Session {
     /// A connection error (section 5.4.1): GOAWAY says so, and the connection ends.
@@ -47,10 +82,7 @@ impl Http2Session {
         });
         // A client has so many streams that it does not know to be reset, and its requests follow each other.
         let kept_max = RESET_KEPT_MIN.max(self.config.limits.streams_max as usize);
-        if self.recently_reset.len() >= kept_max {
-            self.recently_reset.pop_front();
-        }
-        self.recently_reset.push_back(id);
+        self.recently_reset.add(id, kept_max);
         self.end_stream(id, cx);
     }
 
@@ -114,5 +146,21 @@ impl Http2Session {
         if self.streams.is_empty() && !self.sending {
             self.begin_period(cx);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_that_were_reset_are_known() {
+        let mut reset = RecentlyReset::default();
+        for number in [9, 1, 5, 5, 3, 7] {
+            reset.add(StreamId(number), 3);
+        }
+        let known = (0..10).filter(|number| reset.contains(StreamId(*number)));
+        assert_eq!(known.collect::<Vec<_>>(), [3, 5, 7]);
+        assert_eq!(reset.order, [5, 3, 7]);
     }
 }

@@ -5,6 +5,8 @@
 //! the requests of others: what belongs to one client counts for that client, whose further requests are answered
 //! with 429.
 
+use std::collections::BTreeMap;
+
 use super::ending::{Failure, Parsed};
 use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
@@ -16,6 +18,21 @@ use crate::{ClientKey, Context, Exchange, Fault, Http2Count, Status, StreamId};
 const CLIENT_SHARES: usize = 4;
 /// Streams of a connection in all, those that take no place included, in multiples of what it may have.
 const STREAMS_TIMES_MAX: usize = 4;
+
+/// Streams of a proxy's clients that were reset while workers have their steps.
+#[derive(Debug, Default)]
+pub(super) struct Abandoned {
+    by_client: BTreeMap<ClientKey, usize>,
+    /// Those that take no place.
+    uncounted: usize,
+}
+
+impl Abandoned {
+    pub(super) fn held_bytes(&self) -> usize {
+        // Half of a map's nodes may be empty.
+        2 * self.by_client.len() * size_of::<(ClientKey, usize)>()
+    }
+}
 
 impl Http2Session {
     /// Something that costs the server more than the client.
@@ -119,29 +136,38 @@ impl Http2Session {
     pub(super) fn has_room(&self) -> bool {
         let most = self.config.limits.streams_max as usize;
         let len = self.streams.len();
-        let counted = || self.streams.iter().filter(|it| !it.is_uncounted).count();
-        let may_have_uncounted = self.abandoned > 0 && len < most.saturating_mul(STREAMS_TIMES_MAX);
-        len < most || may_have_uncounted && counted() < most
+        len - self.abandoned.uncounted < most && len < most.saturating_mul(STREAMS_TIMES_MAX)
     }
 
     /// A stream was reset, and a worker has its step.
     pub(super) fn count_abandoned(&mut self, id: StreamId) {
-        self.abandoned += 1;
-        let client = self.streams.get(id).map(|stream| stream.client);
-        let count = client.map_or(0, |client| self.abandoned_by(client));
-        let is_beyond = count > self.abandoned_max();
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.is_uncounted = is_beyond;
+        let most = self.abandoned_max();
+        let stream = self.streams.get_mut(id);
+        let Some(stream) = stream.filter(|it| !it.client.is_nobody()) else {
+            return;
+        };
+        let count = self.abandoned.by_client.entry(stream.client).or_default();
+        *count += 1;
+        stream.is_uncounted = *count > most;
+        self.abandoned.uncounted += usize::from(stream.is_uncounted);
+    }
+
+    /// The worker is done with it.
+    pub(super) fn forget_abandoned(&mut self, stream: &Stream) {
+        self.abandoned.uncounted -= usize::from(stream.is_uncounted);
+        let by_client = &mut self.abandoned.by_client;
+        if let Some(count) = by_client.get_mut(&stream.client) {
+            *count -= 1;
+            if *count == 0 {
+                by_client.remove(&stream.client);
+            }
         }
     }
 
     /// So many streams of a proxy's client were reset while workers have their steps.
     fn abandoned_by(&self, client: ClientKey) -> usize {
-        if self.abandoned == 0 || client.is_nobody() {
-            return 0;
-        }
-        let is_its = |it: &&Stream| it.phase == Phase::Reset && it.client == client;
-        self.streams.iter().filter(is_its).count()
+        let count = self.abandoned.by_client.get(&client);
+        count.copied().unwrap_or_default()
     }
 
     fn abandoned_max(&self) -> usize {
