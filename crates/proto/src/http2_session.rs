@@ -53,7 +53,7 @@ use borrowed_output::Common;
 use budget::{Budget, ClientBudgets};
 use ending::RecentlyReset;
 use floods::Abandoned;
-use input::{Block, Reading};
+use input::Block;
 use output::Output;
 
 /// The connection.
@@ -131,6 +131,19 @@ pub struct Http2Session {
     moved: u64,
     reason: Option<CloseReason>,
     record: Option<Box<ConnectionRecord>>,
+}
+
+/// What is awaited of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// That it speaks HTTP/2 (section 3.4).
+    Preface,
+    /// Its settings.
+    Settings,
+    /// Any frame.
+    Frames,
+    /// Nothing: behind a connection error nothing can be understood.
+    Nothing,
 }
 
 /// How far the connection has come.

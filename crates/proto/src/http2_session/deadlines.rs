@@ -2,8 +2,7 @@
 
 use loadline_base::Millis;
 
-use super::input::Reading;
-use super::{Http2Session, Stage};
+use super::{Http2Session, Reading, Stage};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::stream::Awaited;
@@ -48,7 +47,7 @@ impl Http2Session {
         if self.sending {
             return Some(limits.write_pace.deadline(self.since, self.moved));
         }
-        if self.reading != Reading::Frames {
+        if matches!(self.reading, Reading::Preface | Reading::Settings) {
             return Some(Millis(
                 self.since.0.saturating_add(limits.handshake_timeout_ms),
             ));

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use loadline_base::Segment;
 
-use super::{Http2Session, RESET_KEPT_MIN, Stage, abandon};
+use super::{Http2Session, RESET_KEPT_MIN, Reading, Stage, abandon};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::{CloseReason, Context, Fault, Http2Count, StreamId};
@@ -51,20 +51,30 @@ impl Http2Session {
     /// A connection error (section 5.4.1): GOAWAY says so, and the connection ends.
     #[cold]
     pub(super) fn fail(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {
-        if self.stage >= Stage::Ending {
+        if self.reading == Reading::Nothing {
             return;
         }
+        self.reading = Reading::Nothing;
+        self.block = None;
+        self.partial = None;
+        cx.pool.buffers.give(std::mem::take(&mut self.unread));
+        if self.stage < Stage::Ending {
+            self.say_what_failed(code, text, cx);
+        }
+        // Nothing of what was begun is finished: what comes cannot be understood any more.
+        let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
+        for id in streams {
+            self.leave(id, cx);
+        }
+    }
+
+    fn say_what_failed(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {
         cx.counters.fault(&Fault::bad_request(text));
         if code != ErrorCode::EnhanceYourCalm {
             cx.counters.http2(Http2Count::Errors); // the others were counted where they were found
         }
         self.reason.get_or_insert(CloseReason::BadRequest);
         self.go_away(code, cx);
-        // Nothing of what was begun is finished: what comes cannot be understood any more.
-        let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
-        for id in streams {
-            self.leave(id, cx);
-        }
     }
 
     /// No more streams are begun.

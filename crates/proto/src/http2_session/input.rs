@@ -4,7 +4,7 @@ use loadline_base::Millis;
 
 use super::control::depends_on_itself;
 use super::ending::{Failure, Parsed};
-use super::{CONNECTION, Http2Session, Stage};
+use super::{CONNECTION, Http2Session, Reading, Stage};
 use crate::hpack::HpackError;
 use crate::http1::Framing;
 use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags, unwrapped};
@@ -20,17 +20,6 @@ use crate::{
 /// Frames of one field block: what fits into the limit on heads fits into three, and an attacker sends
 /// empty ones.
 const BLOCK_FRAMES_MAX: u32 = 16;
-
-/// What is awaited of the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// That it speaks HTTP/2 (section 3.4).
-    Preface,
-    /// Its settings.
-    Settings,
-    /// Any frame.
-    Frames,
-}
 
 /// A field block whose end has not come.
 #[derive(Debug)]
@@ -65,7 +54,8 @@ impl Http2Session {
     fn read_from(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            if self.stage >= Stage::Ending && self.streams.is_empty() {
+            let is_over = self.stage >= Stage::Ending && self.streams.is_empty();
+            if is_over || self.reading == Reading::Nothing {
                 return; // nothing of it concerns anybody
             }
             match self.read_one(rest, cx) {

@@ -336,3 +336,20 @@ fn priorities_before_their_requests_are_as_many_as_streams_may_be() {
     let errors = Connection::errors(&connection.take());
     assert_eq!(errors, [(0, ErrorCode::Protocol as u32)]);
 }
+
+/// As long as a worker had a request and the client did not take the GOAWAY, it was, from wherever it went on.
+#[test]
+fn nothing_is_read_behind_a_connection_error() {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.get(1, "/block");
+    connection.hold_output = true;
+    connection.frame(Kind::Data, 0, 0, &[]);
+    connection.frame(Kind::Ping, 0, 0, &[0; 8]).get(3, "/a");
+    connection.release();
+    let frames = connection.take();
+    assert_eq!(frames.len(), 1, "{frames:?}");
+    let protocol = [(0, ErrorCode::Protocol as u32)];
+    assert_eq!(Connection::errors(&frames), protocol);
+    assert!(connection.has_finished);
+}
