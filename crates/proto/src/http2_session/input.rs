@@ -329,8 +329,9 @@ impl Http2Session {
         }
         self.last_stream = id.0;
         if self.stage >= Stage::Ending {
+            // Beyond the last stream of GOAWAY: the client tries it elsewhere.
             cx.pool.give_exchange(exchange);
-            return Ok(()); // beyond the last stream of GOAWAY: the client tries it elsewhere
+            return self.spend_for(id, cx);
         }
         if !self.has_room() {
             cx.pool.give_exchange(exchange);
@@ -428,6 +429,9 @@ impl Http2Session {
             });
         decoded.map_err(|error| self.undecodable(error, cx))?;
         let is_large = bytes > limits.trailer_bytes_max || count > limits.fields_max;
+        if self.stream_state(id) == State::Reset {
+            self.spend_for(id, cx)?; // a small block can be much work, and nobody gets its fields
+        }
         if !self.is_taken(head, cx)? {
             return Ok(());
         }

@@ -106,6 +106,21 @@ fn whatever_makes_the_server_reset_streams_has_an_end() {
     }
 }
 
+/// They were decoded for nothing, however many there were.
+#[test]
+fn trailers_of_streams_that_were_reset_have_an_end() {
+    let mut connection = Connection::new();
+    connection.post(1, "/p", &[]).window(1, 0);
+    let resets = Connection::errors(&connection.take());
+    assert_eq!(resets, [(1, ErrorCode::Protocol as u32)]);
+    let count = flood(&mut connection, |it, _| {
+        let trailers = it.block(&[("x-sum", "7")]);
+        it.frame(Kind::Headers, WHOLE, 1, &trailers);
+    });
+    assert!((100..1_000).contains(&count), "{count}");
+    assert_eq!(connection.counted(Http2Count::Floods), 1);
+}
+
 /// Some clients reset each stream whose response they have, perhaps before all of the request has left.
 #[test]
 fn resets_behind_complete_responses_are_no_flood() {
