@@ -19,7 +19,10 @@ impl Http2Session {
                 .map_err(|code| Failure(code, "a setting that cannot be"))?;
             match setting.id {
                 Setting::HEADER_TABLE_SIZE => self.encoder.resize(setting.value as usize),
-                Setting::INITIAL_WINDOW_SIZE => self.resize_windows(setting.value)?,
+                Setting::INITIAL_WINDOW_SIZE => {
+                    self.spend(cx)?; // each goes over all streams, and a frame can have thousands
+                    self.resize_windows(setting.value)?;
+                }
                 _ => {}
             }
         }

@@ -106,6 +106,29 @@ fn whatever_makes_the_server_reset_streams_has_an_end() {
     }
 }
 
+/// Each changes the windows of all streams, and 2,730 fit into a frame.
+#[test]
+fn window_sizes_in_a_frame_of_settings_are_bounded() {
+    let sizes = |count: u32| {
+        let mut payload = Vec::new();
+        for value in 1..=count {
+            let id = Setting::INITIAL_WINDOW_SIZE;
+            Setting { id, value }.write(&mut payload);
+        }
+        payload
+    };
+    let mut connection = Connection::new();
+    connection.frame(Kind::Settings, 0, 0, &sizes(100));
+    connection.get(1, "/bytes/200");
+    let frames = connection.take();
+    assert_eq!(Connection::errors(&frames), []);
+    let content = Connection::content(&frames, 1);
+    assert_eq!(content, (vec![b'x'; 100], false), "the last one counts");
+    connection.frame(Kind::Settings, 0, 0, &sizes(2_000));
+    assert_eq!(Connection::errors(&connection.take()), [CALM]);
+    assert_eq!(connection.counted(Http2Count::Floods), 1);
+}
+
 /// They were decoded for nothing, however many there were.
 #[test]
 fn trailers_of_streams_that_were_reset_have_an_end() {
