@@ -156,6 +156,7 @@ impl RequestFields {
             self.has_regular = true;
         }
         match name {
+            b"host" if value.is_empty() => return Err(Malformed("an empty Host")),
             b"host" if self.authority.is_some() => return self.check_host(value),
             b"cookie" => {
                 if !self.cookie.is_empty() {
@@ -175,6 +176,7 @@ impl RequestFields {
         let place = match name {
             b"method" => &mut self.method,
             b"scheme" => &mut self.scheme,
+            b"authority" if value.is_empty() => return Err(Malformed("an empty authority")),
             b"authority" => &mut self.authority,
             b"path" => &mut self.path,
             _ => return Err(Malformed("an unknown pseudo-field")),
@@ -426,6 +428,7 @@ mod tests {
         for (at, value) in [
             (0, ""),
             (0, "G ET"),
+            (2, ""),
             (3, ""),
             (3, "a"),
             (3, "/ b"),
@@ -435,6 +438,9 @@ mod tests {
             fields[at].1 = value;
             assert!(malformed(&fields), "{value}");
         }
+        let mut fields = with(&[("host", "")]);
+        fields.remove(2);
+        assert!(malformed(&fields), "an empty Host");
         assert!(request(&with(&[("te", "trailers")])).is_ok());
     }
 
