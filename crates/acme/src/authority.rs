@@ -118,10 +118,9 @@ impl Authority {
         self.state.remove(&order_file(name))
     }
 
-    /// Orders a certificate, or goes on with the order of one, until there is nothing left to do but to
-    /// wait for it. What is shown meanwhile has to stay as long as the order is under way: the authority
-    /// looks when it likes.
-    pub(crate) fn finalize(
+    /// Orders a certificate, or goes on with the order of one, until it is to be finalized, or is. What is shown
+    /// meanwhile has to stay as long as the order is under way: the authority looks when it likes.
+    pub(crate) fn make_ready(
         &self,
         wanted: &Wanted<'_>,
         shown: &mut Vec<Shown>,
@@ -138,22 +137,21 @@ impl Authority {
                     has_answered = true;
                 }
                 OrderStatus::Pending => {}
-                OrderStatus::Ready => {
-                    let request = request(wanted.name, &it.key)?;
-                    let finalized = self.ask_of_order(it.order.finalize_csr(&request));
-                    finalized.map_err(|failed| Failed {
-                        may_be_finalized: failed.keeps_order,
-                        ..failed
-                    })?;
-                    if it.order.state().status != OrderStatus::Ready {
-                        continue;
-                    }
-                }
-                OrderStatus::Processing | OrderStatus::Valid => return Ok(it),
+                OrderStatus::Ready | OrderStatus::Processing | OrderStatus::Valid => return Ok(it),
                 OrderStatus::Invalid => return Err(self.why_invalid(&mut it.order)),
             }
             self.look_again(&mut it)?;
         }
+    }
+
+    /// Has the authority issue the certificate of an order that is ready. A failure that keeps the order does not
+    /// say whether it does.
+    pub(crate) fn finalize(&self, it: &mut UnderWay, name: &str) -> Result<(), Failed> {
+        if it.order.state().status != OrderStatus::Ready {
+            return Ok(());
+        }
+        let request = request(name, &it.key)?;
+        self.ask_of_order(it.order.finalize_csr(&request))
     }
 
     /// Waits until the authority has issued the certificate of a finalized order.

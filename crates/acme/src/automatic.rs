@@ -1,6 +1,9 @@
 //! Certificates that are ordered and renewed as the schedule says: one step in each turn, by a clock that
 //! the caller reads.
 
+#[cfg(test)]
+mod tests;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use loadline_tls::{Authorities, Certificate, Certificates};
 
-use crate::authority::{Authority, Wanted};
+use crate::authority::{Authority, UnderWay, Wanted};
 use crate::challenges::{Method01, Shown, Tokens};
 use crate::failed::{Failed, Why};
 use crate::https::{Http, is_url};
@@ -255,10 +258,8 @@ impl Automatic {
             show: &show,
         };
         let shown = self.shown.entry(name.to_owned()).or_default();
-        let mut order = self.authority.finalize(&wanted, shown)?;
-        // What may exist has to be known after a restart, too.
-        self.schedule.finalized(name, now);
-        self.keep()?;
+        let mut order = self.authority.make_ready(&wanted, shown)?;
+        self.finalize(&mut order, name, now)?;
         self.authority.wait_until_valid(&mut order)?;
         self.schedule.granted(name, now);
         self.keep()?;
@@ -285,6 +286,19 @@ impl Automatic {
         Ok(())
     }
 
+    /// That a certificate may exist has to be known after a restart, too, though no response comes before it.
+    fn finalize(&mut self, order: &mut UnderWay, name: &str, now: UnixTime) -> Result<(), Failed> {
+        let was_finalized = self.schedule.certificate_may_exist(name);
+        self.schedule.finalized(name, now);
+        self.keep()?;
+        let finalized = self.authority.finalize(order, name);
+        finalized.inspect_err(|failed| {
+            if !failed.keeps_order && !was_finalized {
+                self.schedule.finalization_refused(name);
+            }
+        })
+    }
+
     fn inquire(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
         let Some(certificate) = self.served.get(name) else {
             return Ok(());
@@ -309,9 +323,6 @@ impl Automatic {
         };
         let mut is_forgotten = false;
         if let Some(name) = name {
-            if failed.may_be_finalized {
-                self.schedule.finalized(name, now);
-            }
             if !self.keeps_order(name, failed, now) {
                 self.schedule.order_ended(name);
                 self.shown.remove(name);
@@ -478,121 +489,4 @@ fn draw() -> Draw {
             Err(_) => 0.5,
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-
-    use super::*;
-
-    /// What panics, on purpose.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) enum Fault {
-        /// What is due.
-        Step,
-        /// All of a turn.
-        Turn,
-    }
-
-    /// An authority that nobody can reach.
-    fn unreachable(folder: &Path) -> Automatic {
-        let own = loadline_tls::self_signed(&["localhost".to_owned()]).unwrap();
-        let options = AcmeOptions {
-            email: "ada@example.org".into(),
-            names: vec!["example.org".into()],
-            directory: "https://127.0.0.1:1/".into(),
-            trusted: Authorities::one(own.der()).unwrap(),
-            folder: folder.join("acme"),
-            terms_agreed: true,
-            external_account: None,
-            methods: vec![Method01::Http],
-            look_every: Duration::from_secs(1),
-        };
-        Automatic::open(options, &Arc::default(), &Tokens::default()).unwrap()
-    }
-
-    fn report(it: &Automatic) -> Report {
-        it.report.lock().unwrap().clone()
-    }
-
-    #[test]
-    fn a_step_that_panics_is_a_failure_after_which_it_goes_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut it = unreachable(folder.path());
-        it.fault = Some(Fault::Step);
-        let start = UnixTime::now();
-        it.turn(start);
-        let after = report(&it);
-        assert_eq!(after.failures, 1);
-        let expected = "https://127.0.0.1:1/: a panic: on purpose";
-        assert_eq!(after.last_error, expected);
-        let next = it.turn(start);
-        assert!(next > start, "a pause before the next try");
-        it.fault = None;
-        it.turn(next.plus(Duration::from_secs(1)));
-        let after = report(&it);
-        assert_eq!(after.failures, 2);
-        assert_ne!(after.last_error, expected, "the authority was asked");
-    }
-
-    #[test]
-    fn a_step_that_panics_costs_no_certificate_that_may_exist() {
-        for is_finalized in [false, true] {
-            let folder = tempfile::tempdir().unwrap();
-            let mut it = unreachable(folder.path());
-            let (name, now) = ("example.org", UnixTime::now());
-            it.schedule.registered(true);
-            it.authority
-                .state
-                .write("example.org.order.json", b"{}")
-                .unwrap();
-            it.schedule.ordering(name, now);
-            if is_finalized {
-                it.schedule.finalized(name, now);
-            }
-            it.fault = Some(Fault::Step);
-            it.turn(now);
-            assert_eq!(it.authority.has_order(name), is_finalized);
-        }
-    }
-
-    #[test]
-    fn a_turn_that_panics_is_not_the_last_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut it = unreachable(folder.path());
-        it.fault = Some(Fault::Turn);
-        assert_eq!(it.turn_guarded(), SLEEP_MOST);
-        let after = report(&it);
-        assert_eq!(
-            (after.failures, &*after.last_error),
-            (1, "a panic: on purpose")
-        );
-        it.fault = None;
-        it.turn_guarded();
-        assert_ne!(report(&it).last_error, "a panic: on purpose");
-    }
-
-    #[test]
-    fn a_certificate_that_ends_before_it_can_be_renewed_is_counted() {
-        for (from, to, late) in [(2020, 2021, 1), (2020, 4000, 0)] {
-            let folder = tempfile::tempdir().unwrap();
-            let mut params = CertificateParams::new(["example.org".to_owned()]).unwrap();
-            params.not_before = date_time_ymd(from, 1, 1);
-            params.not_after = date_time_ymd(to, 1, 1);
-            let key = KeyPair::generate().unwrap();
-            let pem = key.serialize_pem() + &params.self_signed(&key).unwrap().pem();
-            let mut it = unreachable(folder.path());
-            let kept = it
-                .authority
-                .state
-                .write(&file("example.org"), pem.as_bytes());
-            kept.unwrap();
-            it.load("example.org");
-            it.turn(UnixTime::now());
-            assert_eq!(report(&it).late, late, "{to}");
-        }
-    }
 }

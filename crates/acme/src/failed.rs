@@ -18,8 +18,6 @@ pub(crate) struct Failed {
     pub(crate) message: String,
     /// Whether the order can be gone on with. One that is lost can, if its certificate may exist.
     pub(crate) keeps_order: bool,
-    /// The order may be finalized: no response says whether it is.
-    pub(crate) may_be_finalized: bool,
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -45,7 +43,6 @@ impl Failed {
             why,
             message: one_line(&message.into()),
             keeps_order: why == Why::Failed(Reason::Unreachable),
-            may_be_finalized: false,
             retry_after: None,
         }
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!   events (past tense)                              orders (imperative)
 //!   loaded · registered · ordering · finalized ──►   Register · Order · Inquire · Wait
-//!   granted · issued · order_refused · failed
+//!   finalization_refused · granted · issued
+//!   order_refused · failed
 //!   inquired · inquiry_failed · passed
 //! ```
 //!
@@ -207,13 +208,20 @@ impl Schedule {
         }
     }
 
-    /// An order is finalized: its certificate may exist from now on.
+    /// An order is about to be finalized: its certificate may exist from now on.
     pub fn finalized(&mut self, name: &str, now: UnixTime) {
         if let Some(it) = self.names.get_mut(name)
             && it.progress == Progress::Validation
         {
             it.progress = Progress::Finalized;
             it.finalized_at = now;
+        }
+    }
+
+    /// The authority has refused to finalize an order: there is no certificate of it.
+    pub fn finalization_refused(&mut self, name: &str) {
+        if let Some(it) = self.names.get_mut(name) {
+            it.progress = Progress::default();
         }
     }
 

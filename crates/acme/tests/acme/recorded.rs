@@ -230,6 +230,9 @@ fn a_certificate_that_the_authority_does_not_hand_out_at_once_is_not_ordered_ane
 /// The first request of a later try: by mistake, or until somebody has done something at the authority.
 const LOOK_AT_ORDER: [&str; 2] = ["nonce-plz", "my-order"];
 
+/// The request that has the authority issue the certificate.
+const FINALIZATION: [&str; 2] = ["my-order", "finalize-order"];
+
 /// The first look at an order that is finalized.
 const LOOK_AT_FINALIZED: [&str; 2] = ["finalize-order", "my-order"];
 
@@ -239,6 +242,7 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 #[test]
 fn that_a_certificate_may_exist_is_in_the_file_before_it_is_waited_for() {
     for (paths, progress, certificates) in [
+        (FINALIZATION, "finalized", 0),
         (LOOK_AT_FINALIZED, "finalized", 0),
         (["my-order", "certZ"], "granted", 1),
     ] {
@@ -260,13 +264,65 @@ fn that_a_certificate_may_exist_is_in_the_file_before_it_is_waited_for() {
     }
 }
 
+/// The authority issues the certificate, and the program ends before the response. After a restart the order's URL
+/// is refused once: that ended an order that was not known to be finalized, and its key with it.
+#[test]
+fn an_order_is_finished_after_a_restart_though_the_program_ended_at_its_finalization() {
+    let world = World::start();
+    let folder = world.keep();
+    let order = format!("{}.order.json", world.played.name());
+    let paths = ["schedule.json", &order].map(|name| folder.join(name));
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let (seen, of_then) = (Arc::clone(&kept), paths.clone());
+    world.played.look_before(FINALIZATION, move || {
+        let files = of_then.iter().map(|path| fs::read(path).unwrap());
+        *seen.lock().unwrap() = files.collect();
+    });
+    let mut automatic = world.open();
+    let now = automatic.turn(world.now());
+    drop(automatic);
+    // The files of that moment.
+    fs::remove_file(folder.join(format!("{}.pem", world.played.name()))).unwrap();
+    for (path, content) in paths.iter().zip(kept.lock().unwrap().iter()) {
+        fs::write(path, content).unwrap();
+    }
+    world.site.certificates.replace(Vec::new());
+    let refusal = problem("userActionRequired", 403);
+    world.played.answer_otherwise(LOOK_AT_ORDER, 1, refusal);
+    let mut automatic = world.open();
+    assert!(world.served().is_empty());
+    let now = automatic.turn(now);
+    assert!(world.has_order(&folder), "with its key");
+    let next = automatic.turn(now);
+    assert!(next > now, "a pause");
+    automatic.turn(next);
+    world.played.check();
+    assert_eq!(world.served().len(), 1);
+    assert!(!world.has_ordered());
+}
+
+/// The authority says that there is no certificate: nothing is lost with the order.
+#[test]
+fn an_order_that_the_authority_refuses_to_finalize_makes_room_for_another() {
+    let world = World::start();
+    let folder = world.keep();
+    let refusal = problem("badCSR", 403);
+    world.played.answer_otherwise(FINALIZATION, 1, refusal);
+    let mut automatic = world.open();
+    let now = automatic.turn(world.now());
+    assert!(!world.has_order(&folder));
+    let next = automatic.turn(now);
+    assert!(next > now, "a pause");
+    automatic.turn(next);
+    assert!(world.has_ordered());
+}
+
 /// Of a gateway that did not wait for the authority.
 #[test]
 fn an_order_may_be_finalized_though_the_response_is_missing() {
     let world = World::start();
     let folder = world.keep();
-    let finalization = ["my-order", "finalize-order"];
-    world.played.answer_otherwise(finalization, 1, page(504));
+    world.played.answer_otherwise(FINALIZATION, 1, page(504));
     let mut automatic = world.open();
     let now = automatic.turn(world.now());
     let refusal = problem("userActionRequired", 403);
