@@ -65,7 +65,17 @@ pub(super) const FAILED_VALIDATIONS: Limit = Limit {
 pub(super) const REFUSALS_OF_ORDER: u32 = 5;
 /// How long an order is gone on with whose certificate does not come, whatever is wrong: since it was finalized, or
 /// made, if it was not. Orders of Let's Encrypt last a week, and a certificate of 90 days has three more by then.
-pub(super) const ORDER_LIFE: Duration = WEEK;
+const ORDER_LIFE: Duration = WEEK;
+
+/// The same for an order after a certificate of this life, if there was one: those of days have a third of it left
+/// when they are renewed, in which another order has to come to its end.
+pub(super) fn order_life(life: Duration) -> Duration {
+    match life / LIFE_PART {
+        Duration::ZERO => ORDER_LIFE,
+        part => ORDER_LIFE.min(part),
+    }
+}
+
 /// So many failures of the authority at the orders of a name, since its last certificate, and what is asked for may
 /// be why: it has been down for a few minutes otherwise.
 pub(super) const FAULTS_OF_ORDER: u32 = 3;
@@ -86,7 +96,7 @@ impl Pause {
     /// No longer than this part of a certificate's life, if that is known: those of hours are renewed with a third
     /// of it left.
     pub(super) fn within(self, life: Duration) -> Self {
-        match life / PAUSE_PART {
+        match life / LIFE_PART {
             Duration::ZERO => self,
             part => Self {
                 longest: self.longest.min(part).max(self.first),
@@ -96,8 +106,8 @@ impl Pause {
     }
 }
 
-/// The part of a certificate's life that a pause of its name takes at most.
-const PAUSE_PART: u32 = 8;
+/// The part of a certificate's life that a pause of its name, or an order, takes at most.
+const LIFE_PART: u32 = 8;
 
 /// The authority does not answer: it is asked again soon, since what is broken is not ours.
 pub(super) const UNREACHABLE: Pause = Pause {

@@ -271,7 +271,7 @@ impl Schedule {
                 Progress::Finalized | Progress::Granted => it.finalized_at,
             };
             let is_known = since >= limits::CLOCK_IS_SET; // otherwise it is from now on, once the clock is set
-            it.is_ordered && is_known && now.since(since) >= limits::ORDER_LIFE
+            it.is_ordered && is_known && now.since(since) >= limits::order_life(it.life)
         })
     }
 

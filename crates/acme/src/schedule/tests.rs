@@ -395,6 +395,28 @@ fn an_order_that_is_not_finalized_is_overdue_a_week_after_it_was_made_by_a_clock
     }
 }
 
+/// Those of six days would end while a week is waited for.
+#[test]
+fn an_order_is_overdue_after_a_part_of_the_life_of_the_certificate_that_it_replaces() {
+    for (certificate, until) in [
+        (lasting(START, 8 * HOUR_S), HOUR_S),
+        (days(START, 6), 18 * HOUR_S),
+        (days(START, 90), 7 * DAY_S),
+    ] {
+        let mut it = registered(&["a"]);
+        it.issued("a", certificate, START);
+        for is_finalized in [false, true] {
+            it.ordering("a", START);
+            if is_finalized {
+                it.finalized("a", START);
+            }
+            let overdue = after(START, until);
+            assert!(!it.order_is_overdue("a", UnixTime(overdue.0 - 1)));
+            assert!(it.order_is_overdue("a", overdue));
+        }
+    }
+}
+
 /// Its file says nothing of when it was made.
 #[test]
 fn an_order_of_an_earlier_version_is_gone_on_with_for_a_week() {
