@@ -174,7 +174,8 @@ impl<S: Clone> Tower<S> {
     ///
     /// Text-like content is compressed, if it has 1 KiB or more, or an unknown length. `Vary` says so, and a
     /// strong `ETag` becomes weak. What has a `Content-Encoding`, ranges (`Accept-Ranges`, `Content-Range`), a
-    /// digest, or `Cache-Control: no-transform` stays as it is.
+    /// digest (also announced by `Trailer`), or `Cache-Control: no-transform` stays as it is. Digests that come in
+    /// the trailers of compressed content all the same are removed.
     ///
     /// So does what may have secrets of one client in it, since their compressed length tells of them (BREACH):
     /// responses to requests with `Cookie`, `Authorization` or a client certificate, and responses with

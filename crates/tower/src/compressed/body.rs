@@ -16,6 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use loadline_codings::{Coding, Encoder};
 use pin_project_lite::pin_project;
 
+use super::rules;
 use crate::BoxError;
 
 /// Encoders of one service for content of known length at a time, and as many for other content. A client that
@@ -247,7 +248,12 @@ where
         };
         let (state, trailers) = match encoded {
             Ok(Encoded::Part(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            Ok(Encoded::All(trailers)) => (Ok(()), trailers),
+            Ok(Encoded::All(mut trailers)) => {
+                if let Some(trailers) = &mut trailers {
+                    rules::correct_trailers(trailers);
+                }
+                (Ok(()), trailers)
+            }
             Err(error) => (Err(error), None),
         };
         let Stage::Encoding(encoding) = mem::replace(this.stage, Stage::Ended(trailers)) else {

@@ -85,11 +85,15 @@ impl Asked {
         says("private") || is_for_one && !says("public")
     }
 
-    /// A 304 about a compressed response: it says what that has said.
+    /// A 304: it says what the response with content would have said (RFC 9110 section 15.4.5), and to a client
+    /// that has that compressed, what it has said. Whether it would have been text may not be known.
     pub(super) fn not_modified(&self, headers: &mut HeaderMap) {
-        if self.has_weak_tag && headers.contains_key(header::ETAG) {
-            weaken_tag(headers);
+        let is_text = !headers.contains_key(header::CONTENT_TYPE) || has_text(headers);
+        if is_text && may_be_changed(headers) {
             vary_by_coding(headers);
+        }
+        if self.has_weak_tag {
+            weaken_tag(headers);
         }
     }
 }
@@ -104,15 +108,25 @@ pub(super) fn is_compressible(status: StatusCode, headers: &HeaderMap, len: Opti
                 | StatusCode::PARTIAL_CONTENT
                 | StatusCode::NOT_MODIFIED
         );
-    let has_ranges = headers.contains_key(header::ACCEPT_RANGES)
-        && !lists(headers, header::ACCEPT_RANGES, "none");
-    let media_type = headers.get(header::CONTENT_TYPE);
-    let media_type = media_type.and_then(|value| value.to_str().ok());
     has_whole
         && len.is_none_or(|len| len >= BYTES_MIN)
-        && media_type.is_some_and(|it| is_text_like(it) && !is_grpc(it))
-        && !has_ranges
-        && !ABOUT_BYTES.iter().any(|name| headers.contains_key(*name))
+        && has_text(headers)
+        && may_be_changed(headers)
+}
+
+fn has_text(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE);
+    let media_type = media_type.and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|it| is_text_like(it) && !is_grpc(it))
+}
+
+/// Whether nothing that is said, or announced for the trailers, holds for the bytes as they are alone.
+fn may_be_changed(headers: &HeaderMap) -> bool {
+    let has_ranges = headers.contains_key(header::ACCEPT_RANGES)
+        && !lists(headers, header::ACCEPT_RANGES, "none");
+    let says = |name: &str| headers.contains_key(name) || lists(headers, header::TRAILER, name);
+    !has_ranges
+        && !ABOUT_BYTES.into_iter().any(says)
         && !lists(headers, header::CACHE_CONTROL, "no-transform")
 }
 
@@ -135,6 +149,15 @@ pub(super) fn say_coding(headers: &mut HeaderMap, token: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
     headers.remove(header::CONTENT_LENGTH);
     weaken_tag(headers);
+}
+
+/// Removes from the trailers of compressed content what holds for other bytes. Digests are of the content as it
+/// is sent, or of the representation in its coding (RFC 9530 sections 2 and 3).
+pub(super) fn correct_trailers(trailers: &mut HeaderMap) {
+    for name in ABOUT_BYTES {
+        trailers.remove(name);
+    }
+    weaken_tag(trailers);
 }
 
 fn weaken_tag(headers: &mut HeaderMap) {
@@ -193,6 +216,8 @@ mod tests {
             (("content-encoding", "identity"), false),
             (("content-range", "bytes 0-9/10"), false),
             (("repr-digest", "sha-256=:AAAA:"), false),
+            (("trailer", "x-sum, Content-Digest"), false),
+            (("trailer", "x-sum, etag"), true),
         ] {
             let headers = fields(&[text, line]);
             for len in [None, Some(1024)] {
@@ -306,8 +331,35 @@ mod tests {
             asked(&[("if-none-match", known)]).not_modified(&mut headers);
             let tag = headers.get("etag").unwrap().to_str().unwrap();
             assert_eq!(tag.starts_with("W/"), is_weak, "{known}");
-            assert_eq!(headers.contains_key("vary"), is_weak, "{known}");
         }
+    }
+
+    /// Also to a client that has the response as it is.
+    #[test]
+    fn what_is_not_modified_varies_as_the_response_would() {
+        for (line, varies) in [
+            (("etag", "\"1\""), true),
+            (("content-type", "text/html"), true),
+            (("content-type", "image/png"), false),
+            (("cache-control", "no-transform"), false),
+            (("accept-ranges", "bytes"), false),
+        ] {
+            let mut headers = fields(&[line]);
+            asked(&[("if-none-match", "\"1\"")]).not_modified(&mut headers);
+            assert_eq!(headers.contains_key("vary"), varies, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn trailers_say_nothing_of_other_bytes() {
+        let mut trailers = fields(&[
+            ("content-digest", "sha-256=:AAAA:"),
+            ("repr-digest", "sha-256=:AAAA:"),
+            ("etag", "\"1\""),
+            ("x-sum", "7"),
+        ]);
+        correct_trailers(&mut trailers);
+        assert_eq!(trailers, fields(&[("etag", "W/\"1\""), ("x-sum", "7")]));
     }
 
     #[test]
