@@ -18,7 +18,7 @@ use crate::Body;
 use body::Encoders;
 use rules::Asked;
 
-pub use body::CompressedBody;
+pub use body::{CompressedBody, CompressedData};
 
 /// An extension of requests to compressed services: an event loop polls them.
 #[derive(Clone, Copy, Debug)]

@@ -79,7 +79,7 @@ use tower_service::Service;
 use compressed::PolledByLoop;
 
 pub use body::Body;
-pub use compressed::{Compressed, CompressedBody, CompressedFuture};
+pub use compressed::{Compressed, CompressedBody, CompressedData, CompressedFuture};
 pub use context::runtime;
 pub use loadline_proto::{Client, Security};
 

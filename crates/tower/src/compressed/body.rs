@@ -196,6 +196,46 @@ pin_project! {
     }
 }
 
+/// A piece of a compressed service's response. What is not compressed is the service's own, and not copied.
+#[derive(Debug)]
+pub enum CompressedData<D> {
+    /// As it came from the service.
+    AsIs(D),
+    /// In a content coding.
+    Encoded(Bytes),
+}
+
+impl<D: Buf> Buf for CompressedData<D> {
+    fn remaining(&self) -> usize {
+        match self {
+            Self::AsIs(data) => data.remaining(),
+            Self::Encoded(bytes) => bytes.remaining(),
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Self::AsIs(data) => data.chunk(),
+            Self::Encoded(bytes) => bytes.chunk(),
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::AsIs(data) => data.advance(count),
+            Self::Encoded(bytes) => bytes.advance(count),
+        }
+    }
+
+    /// What is `Bytes` already is shared.
+    fn copy_to_bytes(&mut self, len: usize) -> Bytes {
+        match self {
+            Self::AsIs(data) => data.copy_to_bytes(len),
+            Self::Encoded(bytes) => bytes.copy_to_bytes(len),
+        }
+    }
+}
+
 enum Stage<D> {
     AsIs,
     Encoding(Box<Encoding<D>>),
@@ -226,20 +266,19 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    type Data = Bytes;
+    type Data = CompressedData<B::Data>;
     type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Self::Data>, BoxError>>> {
         let this = self.project();
         let encoded = match this.stage {
             Stage::AsIs => {
                 let frame = ready!(this.body.poll_frame(context));
-                let bytes = |mut data: B::Data| data.copy_to_bytes(data.remaining());
-                let frame = frame.map(|it| it.map(|it| it.map_data(bytes)).map_err(Into::into));
-                return Poll::Ready(frame);
+                let as_is = |frame: Frame<B::Data>| frame.map_data(CompressedData::AsIs);
+                return Poll::Ready(frame.map(|it| it.map(as_is).map_err(Into::into)));
             }
             Stage::Ended(trailers) => {
                 return Poll::Ready(trailers.take().map(|it| Ok(Frame::trailers(it))));
@@ -247,7 +286,9 @@ where
             Stage::Encoding(encoding) => ready!(encoding.poll(this.body, context)),
         };
         let (state, trailers) = match encoded {
-            Ok(Encoded::Part(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Ok(Encoded::Part(bytes)) => {
+                return Poll::Ready(Some(Ok(Frame::data(CompressedData::Encoded(bytes)))));
+            }
             Ok(Encoded::All(mut trailers)) => {
                 if let Some(trailers) = &mut trailers {
                     rules::correct_trailers(trailers);
@@ -260,6 +301,7 @@ where
             return Poll::Ready(None);
         };
         let last = state.and_then(|()| encoding.finish());
+        let last = last.map(CompressedData::Encoded);
         Poll::Ready(Some(last.map(Frame::data)))
     }
 
@@ -303,6 +345,22 @@ mod tests {
         assert_eq!(encoders.0[1].load(Ordering::Relaxed), 0);
     }
 
+    /// It was copied whole, unless it was `Bytes`.
+    #[test]
+    fn what_is_not_compressed_is_not_copied() {
+        let first = Bytes::from_static(b"not copied").chain(&b" at all"[..]);
+        let place = first.chunk().as_ptr();
+        let mut body = pin!(CompressedBody::as_is(Full::new(first)));
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(frame))) = body.as_mut().poll_frame(&mut context) else {
+            panic!("a frame");
+        };
+        let mut data = frame.into_data().unwrap();
+        assert_eq!(data.chunk().as_ptr(), place);
+        assert_eq!(data.copy_to_bytes(10).as_ptr(), place, "nor a part of it");
+        assert_eq!(data.copy_to_bytes(data.remaining()), b" at all"[..]);
+    }
+
     /// Each piece that was passed on began the count anew, so that only content that shrinks very much let others
     /// have their turn.
     #[test]
@@ -320,7 +378,9 @@ mod tests {
         let (mut turns, mut turn_bytes) = (1, 0);
         loop {
             match body.as_mut().poll_frame(&mut context) {
-                Poll::Ready(Some(frame)) => turn_bytes += frame.unwrap().into_data().unwrap().len(),
+                Poll::Ready(Some(frame)) => {
+                    turn_bytes += frame.unwrap().into_data().unwrap().remaining();
+                }
                 Poll::Ready(None) => break,
                 Poll::Pending => (turns, turn_bytes) = (turns + 1, 0),
             }
