@@ -2,7 +2,6 @@
 //! nothing else.
 
 use std::fs;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -10,51 +9,26 @@ use data_encoding::BASE64URL_NOPAD;
 use loadline_acme::{AcmeOptions, Automatic, ExternalAccount, Method01, UnixTime};
 use serde_json::{Value, json};
 
-use crate::front::{Answer, Front, ReceivedRequest};
+use crate::authority;
+use crate::front::ReceivedRequest;
 use crate::site::Site;
 
 const KEY: [u8; 32] = [7; 32];
 
 /// Makes accounts for those alone who have one already.
-fn answer(request: &ReceivedRequest, base: &str) -> Option<Answer> {
-    let url = |path: &str| format!("{base}{path}");
-    let (status, content) = match request.path.as_str() {
-        "/dir" => {
-            let directory = json!({
-                "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
-                "revokeCert": url("/revoke"), "keyChange": url("/key"),
-                "meta": { "externalAccountRequired": true },
-            });
-            (200, directory)
-        }
-        "/nonce" => (200, json!({})),
-        "/account" => match is_bound(&request.body, &url("/account")) {
-            None => {
-                let kind = "urn:ietf:params:acme:error:externalAccountRequired";
-                (
-                    403,
-                    json!({ "type": kind, "detail": "who are you?", "status": 403 }),
-                )
-            }
-            Some(false) => {
-                let kind = "urn:ietf:params:acme:error:unauthorized";
-                (
-                    403,
-                    json!({ "type": kind, "detail": "wrong key", "status": 403 }),
-                )
-            }
-            Some(true) => (201, json!({ "status": "valid" })),
-        },
-        _ => return None,
+fn answer(request: &ReceivedRequest, base: &str) -> Option<(u16, Value)> {
+    if request.path != "/account" {
+        return None;
+    }
+    let refusal = |kind: &str, detail: &str| {
+        let kind = format!("urn:ietf:params:acme:error:{kind}");
+        let problem = json!({ "type": kind, "detail": detail, "status": 403 });
+        (403, problem)
     };
-    Some(Answer {
-        status,
-        fields: vec![
-            ("content-type".into(), "application/json".into()),
-            ("replay-nonce".into(), "nonce".into()),
-            ("location".into(), url("/account/1")),
-        ],
-        content: content.to_string().into_bytes(),
+    Some(match is_bound(&request.body, &format!("{base}/account")) {
+        None => refusal("externalAccountRequired", "who are you?"),
+        Some(false) => refusal("unauthorized", "wrong key"),
+        Some(true) => (201, json!({ "status": "valid" })),
     })
 }
 
@@ -87,12 +61,7 @@ fn is_bound(body: &[u8], url: &str) -> Option<bool> {
 
 #[test]
 fn an_account_is_bound_to_one_that_the_authority_has() {
-    let base = Arc::new(Mutex::new(String::new()));
-    let of_front = Arc::clone(&base);
-    let front = Front::start(Box::new(move |request| {
-        answer(request, &of_front.lock().unwrap())
-    }));
-    *base.lock().unwrap() = front.url("");
+    let front = authority::start(json!({ "externalAccountRequired": true }), answer);
     let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());
     let account = |key: &[u8]| {
         let path = folder.path().join("eab.key");

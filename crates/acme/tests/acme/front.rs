@@ -30,7 +30,8 @@ pub struct Answer {
     pub content: Vec<u8>,
 }
 
-type Answers = dyn FnMut(&ReceivedRequest) -> Option<Answer> + Send;
+/// The answer to a request, given the URL before its path. `None`: the connection is closed without one.
+type Answers = dyn FnMut(&ReceivedRequest, &str) -> Option<Answer> + Send;
 
 pub struct Front {
     address: SocketAddr,
@@ -47,7 +48,7 @@ struct Shared {
 }
 
 impl Front {
-    /// Begins to answer. `None` of an answer: the connection is closed without one.
+    /// Begins to answer.
     pub fn start(mut answers: Box<Answers>) -> Self {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -62,14 +63,16 @@ impl Front {
         });
         let address = listener.local_addr().unwrap();
         let of_thread = Arc::clone(&shared);
+        let base = format!("https://{address}");
         let serve = move || {
+            let mut answers = |request: &ReceivedRequest| answers(request, &base);
             for socket in listener.incoming() {
                 if of_thread.has_ended.load(SeqCst) {
                     return;
                 }
                 of_thread.connections.fetch_add(1, SeqCst);
                 if !of_thread.is_down.load(SeqCst) {
-                    let _ = answer(socket.unwrap(), &config, &of_thread, &mut *answers);
+                    let _ = answer(socket.unwrap(), &config, &of_thread, &mut answers);
                 }
             }
         };
@@ -206,7 +209,7 @@ fn answer(
     socket: TcpStream,
     config: &Arc<ServerConfig>,
     shared: &Shared,
-    answers: &mut Answers,
+    answers: &mut dyn FnMut(&ReceivedRequest) -> Option<Answer>,
 ) -> Option<()> {
     let connection = ServerConnection::new(Arc::clone(config)).unwrap();
     let mut stream = StreamOwned::new(connection, socket);

@@ -14,6 +14,7 @@ use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::authority;
 use crate::front::{Answer, Front, ReceivedRequest};
 use crate::site::Site;
 
@@ -59,7 +60,7 @@ fn open_lasting(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) ->
 
 #[test]
 fn a_name_without_a_certificate_does_not_get_that_of_another() {
-    let (front, site) = (Front::start(Box::new(|_| None)), Site::start());
+    let (front, site) = (Front::start(Box::new(|_, _| None)), Site::start());
     let folder = tempfile::tempdir().unwrap();
     let automatic = open_lasting(&site, &front, &folder, &[NAME, "b.example.org"]);
     assert_eq!(automatic.report().lock().unwrap().names_without, 1);
@@ -92,14 +93,12 @@ fn when_to_ask_again_about_renewal_is_what_the_last_response_says() {
         ((200, Vec::new()), Some((503, said())), 7000..7001),
         ((200, said()), None, 45..76), // that of an authority that does not answer
     ] {
-        let base = Arc::new(Mutex::new(String::new()));
-        let of_front = Arc::clone(&base);
-        let front = Front::start(Box::new(move |request: &ReceivedRequest| {
+        let front = Front::start(Box::new(move |request: &ReceivedRequest, base: &str| {
             let (status, fields) = match request.path.as_str() {
                 "/dir" => directory.clone(),
                 _ => info.clone()?,
             };
-            let url = format!("{}/info", of_front.lock().unwrap());
+            let url = format!("{base}/info");
             let content = json!({ "renewalInfo": url }).to_string().into_bytes();
             Some(Answer {
                 status,
@@ -107,7 +106,6 @@ fn when_to_ask_again_about_renewal_is_what_the_last_response_says() {
                 content,
             })
         }));
-        *base.lock().unwrap() = front.url("");
         let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());
         let mut automatic = open_lasting(&site, &front, &folder, &[NAME]);
         let now = automatic.turn(UnixTime::now());
@@ -117,18 +115,9 @@ fn when_to_ask_again_about_renewal_is_what_the_last_response_says() {
     }
 }
 
-/// An authority that makes accounts. It fails at orders that take the place of a certificate, and refuses others.
-fn failing(request: &ReceivedRequest, base: &str, replacing: &Mutex<Vec<bool>>) -> Answer {
-    let url = |path: &str| format!("{base}{path}");
-    let (status, content) = match request.path.as_str() {
-        "/dir" => {
-            let directory = json!({
-                "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
-                "revokeCert": url("/revoke"), "keyChange": url("/key"), "renewalInfo": url("/info"),
-            });
-            (200, directory)
-        }
-        "/nonce" => (200, json!({})),
+/// Makes accounts. Fails at orders that take the place of a certificate, and refuses others.
+fn failing(request: &ReceivedRequest, replacing: &Mutex<Vec<bool>>) -> (u16, Value) {
+    match request.path.as_str() {
         "/account" => (201, json!({ "status": "valid" })),
         "/order" => {
             let jws: Value = serde_json::from_slice(&request.body).unwrap();
@@ -140,28 +129,17 @@ fn failing(request: &ReceivedRequest, base: &str, replacing: &Mutex<Vec<bool>>) 
             (if is_replacing { 500 } else { 403 }, json!({}))
         }
         _ => (404, json!({})), // there is no suggestion
-    };
-    Answer {
-        status,
-        fields: vec![
-            ("content-type".into(), "application/json".into()),
-            ("replay-nonce".into(), "nonce".into()),
-            ("location".into(), url("/account/1")),
-        ],
-        content: content.to_string().into_bytes(),
     }
 }
 
 /// A renewal would be impossible until the certificate ends.
 #[test]
 fn an_order_at_whose_predecessor_the_authority_always_fails_becomes_a_plain_one() {
-    let base = Arc::new(Mutex::new(String::new()));
     let replacing = Arc::new(Mutex::new(Vec::new()));
-    let (of_front, seen) = (Arc::clone(&base), Arc::clone(&replacing));
-    let front = Front::start(Box::new(move |request| {
-        Some(failing(request, &of_front.lock().unwrap(), &seen))
-    }));
-    *base.lock().unwrap() = front.url("");
+    let seen = Arc::clone(&replacing);
+    let front = authority::start(json!({}), move |request: &ReceivedRequest, _: &str| {
+        Some(failing(request, &seen))
+    });
     let (site, folder) = (Site::start(), tempfile::tempdir().unwrap());
     keep(&front, &folder, [2026, 2027]);
     let mut automatic = open(&site, &front, &folder, &[NAME]);

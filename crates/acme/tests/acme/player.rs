@@ -62,12 +62,8 @@ impl Played {
             Arc::clone(&faults),
             Arc::clone(&other),
         );
-        let base = Arc::new(Mutex::new(String::new()));
-        let of_front = Arc::clone(&base);
-        let front = Front::start(Box::new(move |request| {
-            player.play(request, &of_front.lock().unwrap())
-        }));
-        *base.lock().unwrap() = front.url("");
+        let play = move |request: &ReceivedRequest, base: &str| player.play(request, base);
+        let front = Front::start(Box::new(play));
         Self {
             front,
             record,

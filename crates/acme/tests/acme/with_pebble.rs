@@ -60,7 +60,7 @@ impl World {
         let recording = Arc::clone(&recorder);
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let front = Front::start(Box::new(move |request: &ReceivedRequest| {
+        let front = Front::start(Box::new(move |request: &ReceivedRequest, _: &str| {
             let held_up: Option<&str> = *holding.lock().unwrap();
             if held_up.is_some_and(|part| request.path.contains(part)) {
                 return None;
