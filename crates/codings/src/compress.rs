@@ -88,8 +88,8 @@ impl<W: Write> Encoder<W> {
     }
 
     /// An encoder for content that is compressed each time it is asked for, while it streams; of `len` bytes,
-    /// if that is known. gzip and zstd take less than 1 MiB. Brotli takes half of that, and keeps the last
-    /// 8 MiB of the content: others are better for what is long.
+    /// if that is known. What it takes of memory is [`stream_bytes`]: brotli keeps the last 8 MiB of the content,
+    /// so others are better for what is long.
     ///
     /// # Errors
     /// It is `Coding::Identity`, or there is no memory.
@@ -143,6 +143,36 @@ impl<W: Write> Write for Encoder<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner().flush()
+    }
+}
+
+/// zlib-rs has two windows (64 KiB), their links (64 KiB), heads of chains (128 KiB), and output and symbols
+/// (112 KiB); flate2 has 32 KiB of output.
+const GZIP_STREAM_BYTES: u64 = 416 << 10;
+
+/// `ZSTD_estimateCStreamSize` with `ZSTD_STREAM`: tables (384 KiB), window and a block (256 KiB), its output (128 KiB),
+/// its literals and sequences (480 KiB). Its crate has 32 KiB of output. The table for 128 KiB is as large.
+const ZSTD_STREAM_BYTES: u64 = 1312 << 10;
+
+/// `BrotliEncoderEstimatePeakMemoryUsage` at level 4: a table (512 KiB) and the commands of a block (384 KiB).
+const BROTLI_STREAM_BYTES: u64 = 1 << 20;
+
+/// The same, for each byte of content: itself (1), commands (2), output (2, of which less than half is used), and
+/// histograms (1).
+const BROTLI_BYTES_PER_BYTE: u64 = 5;
+
+/// Brotli keeps no more of the content.
+const BROTLI_CONTENT_BYTES_MAX: u64 = 8 << 20;
+
+/// About what an encoder of [`Encoder::for_stream`] takes of memory, computed from what the libraries allocate.
+#[must_use]
+pub fn stream_bytes(coding: Coding, len: Option<u64>) -> u64 {
+    let content = len.unwrap_or(u64::MAX).min(BROTLI_CONTENT_BYTES_MAX);
+    match coding {
+        Coding::Identity => 0,
+        Coding::Gzip => GZIP_STREAM_BYTES,
+        Coding::Zstd => ZSTD_STREAM_BYTES,
+        Coding::Brotli => BROTLI_STREAM_BYTES + BROTLI_BYTES_PER_BYTE * content,
     }
 }
 

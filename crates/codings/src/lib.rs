@@ -10,6 +10,6 @@ mod encoding;
 mod text_like;
 
 pub use brotli::BrotliWriter;
-pub use compress::{Effort, Encoder, Smaller, compress};
+pub use compress::{Effort, Encoder, Smaller, compress, stream_bytes};
 pub use encoding::{AcceptedCodings, Coding};
 pub use text_like::{BYTES_MIN, essence, is_text_like};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response, StatusCode};
+use loadline_base::MemoryBudget;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -39,6 +40,14 @@ impl<S> Compressed<S> {
             service,
             with_credentials,
             encoders: Arc::default(),
+        }
+    }
+
+    /// Whose encoders count towards this budget.
+    pub(crate) fn within(self, memory: Arc<MemoryBudget>) -> Self {
+        Self {
+            encoders: Arc::new(Encoders::within(memory)),
+            ..self
         }
     }
 }

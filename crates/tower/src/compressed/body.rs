@@ -13,15 +13,16 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use loadline_codings::{Coding, Encoder};
+use loadline_base::{MemoryAccount, MemoryBudget, MemoryPressure};
+use loadline_codings::{Coding, Encoder, stream_bytes};
 use pin_project_lite::pin_project;
 
 use super::rules;
 use crate::BoxError;
 
 /// Encoders of one service for content of known length at a time, and as many for other content. A client that
-/// reads slowly keeps its encoder, which takes up to 2 MiB if the length is known, and 1 MiB if it is not:
-/// 384 MiB in all.
+/// reads slowly keeps its encoder, which takes up to 6 MiB if the length is known (brotli with 1 MiB of content),
+/// and 1.3 MiB if it is not ([`stream_bytes`]). A budget may allow fewer.
 const ENCODERS_MAX: usize = 128;
 
 /// Bytes that are encoded at once.
@@ -33,34 +34,57 @@ const PIECE_BYTES_MIN: usize = 16 << 10;
 /// So many bytes are encoded, in some milliseconds, before others have their turn.
 const TURN_BYTES: usize = 256 << 10;
 
-/// How many encoders there are: for content of unknown length, and of known length.
+/// The encoders of one service.
 #[derive(Debug, Default)]
-pub(super) struct Encoders([AtomicUsize; 2]);
+pub(super) struct Encoders {
+    /// How many there are: for content of unknown length, and of known length.
+    counts: [AtomicUsize; 2],
+    /// Where their memory is counted.
+    memory: Option<Arc<MemoryBudget>>,
+}
 
-/// The place of one of them; ends with the value.
+/// The place of one of them, and its memory; ends with the value.
 struct Place {
     encoders: Arc<Encoders>,
     kind: usize,
+    _memory: Option<MemoryAccount>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.encoders.0[self.kind].fetch_sub(1, Ordering::Relaxed);
+        self.encoders.counts[self.kind].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Encoders {
-    /// One more; `None` if there are enough of them, or no memory.
+    pub(super) fn within(memory: Arc<MemoryBudget>) -> Self {
+        Self {
+            counts: Default::default(),
+            memory: Some(memory),
+        }
+    }
+
+    /// One more; `None` if there are enough of them, or memory is short.
     pub(super) fn begin<D>(
         self: &Arc<Self>,
         coding: Coding,
         len: Option<u64>,
     ) -> Option<Encoding<D>> {
+        let memory = self.memory.as_ref();
+        if memory.is_some_and(|memory| memory.pressure() > MemoryPressure::None) {
+            return None;
+        }
         let kind = usize::from(len.is_some());
-        let others = self.0[kind].fetch_add(1, Ordering::Relaxed);
+        let others = self.counts[kind].fetch_add(1, Ordering::Relaxed);
+        let account = |memory| {
+            let mut account = MemoryAccount::of_one(memory);
+            account.change(0, stream_bytes(coding, len));
+            account
+        };
         let place = Place {
             encoders: Arc::clone(self),
             kind,
+            _memory: memory.map(account),
         };
         if others >= ENCODERS_MAX {
             return None;
@@ -341,8 +365,23 @@ mod tests {
         streams.pop();
         assert!(begin(None).is_some(), "in the place of the one that ended");
         drop(streams);
-        assert_eq!(encoders.0[0].load(Ordering::Relaxed), 0);
-        assert_eq!(encoders.0[1].load(Ordering::Relaxed), 0);
+        assert_eq!(encoders.counts[0].load(Ordering::Relaxed), 0);
+        assert_eq!(encoders.counts[1].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn encoders_count_towards_a_budget_and_none_begins_while_it_is_short() {
+        let memory = MemoryBudget::new(Some(4 << 20)); // it is short from 3 MiB on
+        let encoders = Arc::new(Encoders::within(Arc::clone(&memory)));
+        let begin = || encoders.begin::<Bytes>(Coding::Zstd, None);
+        let mut all: Vec<_> = std::iter::from_fn(begin).collect();
+        assert_eq!(all.len(), 3);
+        let each = stream_bytes(Coding::Zstd, None);
+        assert!(memory.used_bytes() >= 3 * each, "{}", memory.used_bytes());
+        all.pop();
+        assert!(begin().is_some(), "in the place of the one that ended");
+        drop(all);
+        assert_eq!(memory.used_bytes(), 0);
     }
 
     /// It was copied whole, unless it was `Bytes`.
