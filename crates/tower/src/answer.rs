@@ -275,7 +275,7 @@ fn trailer_fields(trailers: &HeaderMap) -> Fields {
     ];
     let mut fields = Fields::default();
     for (name, value) in trailers {
-        if !NOT_BEHIND.contains(name) {
+        if !NOT_BEHIND.contains(name) && !is_of_the_connection(name) {
             fields.add(name.as_str(), value.as_bytes());
         }
     }
