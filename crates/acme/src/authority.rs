@@ -183,7 +183,7 @@ impl Authority {
                 ..Failed::not_yet()
             });
         }
-        thread::sleep(pause.clamp(self.look_every, LOOK_MOST));
+        thread::sleep(look_after(pause, self.look_every));
         self.ask_of_order(it.order.refresh())?;
         Ok(())
     }
@@ -412,6 +412,11 @@ impl Method01 {
     }
 }
 
+/// The time until the next look at an order, for which the authority wants this pause.
+fn look_after(pause: Duration, look_every: Duration) -> Duration {
+    pause.min(LOOK_MOST).max(look_every)
+}
+
 fn none_offered(methods: &[Method01]) -> String {
     let names = methods.iter().map(|method| match method {
         Method01::Http => "HTTP-01",
@@ -451,4 +456,18 @@ fn library(error: rcgen::Error) -> Failed {
 
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An application may look less often than at most: that was a panic at each order.
+    #[test]
+    fn looks_at_an_order_are_as_far_apart_as_they_are_to_be() {
+        for (pause_s, every_s, expected_s) in [(0, 1, 1), (5, 1, 5), (60, 1, 15), (5, 60, 60)] {
+            let [pause, every] = [pause_s, every_s].map(Duration::from_secs);
+            assert_eq!(look_after(pause, every), Duration::from_secs(expected_s));
+        }
+    }
 }
