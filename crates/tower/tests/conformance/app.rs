@@ -218,7 +218,7 @@ async fn form(Path(form): Path<String>) -> Response {
             (frames, None)
         }
         "forbidden-trailers" => (vec![data("x"), trailers("content-length", "9")], None),
-        "trailers-of-the-connection" => (vec![data("x"), trailers("keep-alive", "timeout=1")], None),
+        "connection-trailers" => (vec![data("x"), trailers("keep-alive", "timeout=1")], None),
         "trailers-without-an-end" => (vec![data("x"), trailers("x-sum", "1")], None),
         "trailers-alone" => (vec![trailers("x-sum", "0")], None),
         "short" => (vec![data("shor")], Some("5")),

@@ -121,7 +121,7 @@ pub fn trailers(model: Model) {
     for (target, te) in [
         ("/form/trailers", ""),
         ("/form/forbidden-trailers", "TE: trailers\r\n"),
-        ("/form/trailers-of-the-connection", "TE: trailers\r\n"),
+        ("/form/connection-trailers", "TE: trailers\r\n"),
     ] {
         assert_eq!(client.get(target, te).trailers, [], "{target}");
     }
