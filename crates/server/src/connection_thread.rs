@@ -520,8 +520,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     fn end_busy(&mut self) -> u64 {
         let now_us = self.thread.end_busy();
         if let Some(began_us) = self.driven_since_us.take() {
-            let took_us = now_us.saturating_sub(began_us);
-            self.busy.add(took_us, self.is_before_handshake);
+            if self.thread.refusing.is_none() {
+                let took_us = now_us.saturating_sub(began_us);
+                self.busy.add(took_us, self.is_before_handshake);
+            }
             if self.is_before_handshake {
                 self.is_before_handshake = self.connection.is_before_handshake();
             }

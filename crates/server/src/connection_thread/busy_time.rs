@@ -2,7 +2,8 @@
 
 use crate::fairness::lanes::Lane;
 
-/// How long a thread was busy with connections, without what it waited for them.
+/// How long a thread was busy with connections, without what it waited for them. Times in which it refused their
+/// requests say nothing of others, and do not count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BusyTime {
     /// Times that it had something to do.

@@ -243,7 +243,7 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     /// Serves a connection, and waits with it for its client while nothing else is to be done. Returns for
-    /// how long it was busy, unless it was refused or has sent nothing: that says nothing of others.
+    /// how long it was busy, unless it has sent nothing: that says nothing of others.
     fn keep(
         &mut self,
         served: &mut Served,
@@ -259,7 +259,6 @@ impl<H: Handler> WorkerThread<H> {
         let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_busy();
         thread.refusing = served.refusing.take();
-        let is_refused = thread.refusing.is_some();
         if let Some(memory) = &mut served.memory {
             memory.empty();
         }
@@ -272,7 +271,7 @@ impl<H: Handler> WorkerThread<H> {
         let mut busy_time = BusyTime::default();
         served.after = match left {
             Ok((left, busy)) => {
-                if !is_refused && !connection.is_before_handshake() {
+                if !connection.is_before_handshake() {
                     busy_time = busy;
                 }
                 self.stats.jobs.add(1);
@@ -371,5 +370,101 @@ impl<H: Handler> Placement<H> for OnWorker {
 
     fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
         TaskStart::Elsewhere(exchange, Arc::clone(thread.config()) as Arc<dyn Steps>)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use loadline_proto::{Context, Outcome};
+
+    use super::*;
+    use crate::ServerOptions;
+    use crate::admission::Refusing;
+    use crate::connection::tests::GET;
+    use crate::connection::{Connection, Origin};
+    use crate::options::Architecture;
+    use crate::site::tests::{clock, site_at};
+    use crate::transport::socket::Socket;
+
+    const TAKES_US: u64 = 10_000;
+
+    /// Takes some time by a clock that it moves: for what is refused, and more for other requests.
+    struct Takes(&'static AtomicU64);
+
+    impl Handler for Takes {
+        type Local = ();
+
+        fn local(&self) {}
+
+        fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+            Outcome::Blocking
+        }
+
+        fn is_exempt(&self, _: &Exchange) -> bool {
+            self.0.fetch_add(1_000, Relaxed);
+            false
+        }
+
+        fn handle_blocking(&self, _: &mut Exchange) {
+            self.0.fetch_add(TAKES_US, Relaxed);
+        }
+    }
+
+    /// Reads until there is such a response.
+    fn await_response(mut client: &UnixStream, status: &str) {
+        let mut text = String::new();
+        while !text.contains(status) {
+            let mut some = [0; 4096];
+            let count = client.read(&mut some).unwrap();
+            assert!(count > 0, "{text}");
+            text.push_str(&String::from_utf8_lossy(&some[..count]));
+        }
+    }
+
+    /// None of it was counted, however long its thread kept it.
+    #[test]
+    fn a_connection_whose_first_request_was_refused_counts_when_it_goes_on() {
+        let now_us = clock();
+        let options = ServerOptions {
+            architecture: Architecture::ThreadPool,
+            threads: 1,
+            ..ServerOptions::default()
+        };
+        let site = Arc::new(site_at(now_us, Takes(now_us), options.with_parts()));
+        let (_workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
+        let mut worker = threads.pop().unwrap();
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let origin = Origin {
+            peer: None,
+            listener: 0,
+        };
+        let thread = worker.thread.as_mut().unwrap();
+        let socket: Socket = Socket::of_loop(server.into(), true);
+        let mut served = Served {
+            connection: Some(Connection::new(socket, origin, None, thread)),
+            refusing: Some(Refusing::late(1)),
+            ..Served::default()
+        };
+        client.write_all(GET).unwrap();
+        let client = std::thread::spawn(move || {
+            await_response(&client, "HTTP/1.1 503");
+            client.write_all(GET).unwrap();
+            await_response(&client, "HTTP/1.1 200");
+        });
+        let holders = worker.holders.clone().unwrap();
+        let mailbox = Mailbox::new().unwrap();
+        let token = Token {
+            index: 0,
+            generation: 0,
+        };
+        let busy = worker.keep(&mut served, token, &holders, &mailbox);
+        client.join().unwrap();
+        assert!(matches!(served.after, After::Close), "{served:?}");
+        assert_eq!(busy.us, TAKES_US);
     }
 }
