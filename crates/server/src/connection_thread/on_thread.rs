@@ -117,8 +117,9 @@ impl OnThread<'_> {
         let Some(in_progress) = &site.in_progress else {
             return Ok(());
         };
-        // Of a request before.
-        end(self.permit, site, site.clock.now_us());
+        if self.permit.is_some() {
+            end(self.permit, site, site.clock.now_us()); // of a request before
+        }
         let flow = match site.options.fairness {
             true => FlowKey {
                 lane,
@@ -173,9 +174,11 @@ impl OnThread<'_> {
         Waited::for_cpu(us)
     }
 
-    /// How long ago its bytes came, as far as the kernel knows. Otherwise they came when it was asked.
+    /// How long ago its bytes came, as far as the kernel knows. Otherwise they came when it was asked. Without a
+    /// goal nobody asks.
     fn waited<H: Handler>(&mut self, thread: &ThreadContext<H>) -> Waited {
-        let Some(socket) = self.socket else {
+        let has_goal = thread.site.options.latency_goal.is_some();
+        let Some(socket) = self.socket.filter(|_| has_goal) else {
             return Waited::default();
         };
         let now_us = thread.site.clock.now_us();
@@ -195,9 +198,12 @@ impl OnThread<'_> {
     /// The same of a stream's request for an app. It is found out for each only where the thread was busy: an
     /// app may take less time than that.
     fn waited_in_stream<H: Handler>(&mut self, thread: &ThreadContext<H>) -> Waited {
+        if thread.site.in_progress.is_none() {
+            return Waited::default();
+        }
         let now_us = thread.site.clock.now_us();
         let driven_us = now_us.saturating_sub(self.driven_since_us.unwrap_or(now_us));
-        match thread.site.in_progress.is_some() && driven_us > JUST_WOKEN_US {
+        match driven_us > JUST_WOKEN_US {
             true => self.waited(thread),
             false => self.waited_if_wanted(thread),
         }
@@ -293,7 +299,10 @@ fn offer<H: Handler>(
     waited: Waited,
     thread: &ThreadContext<H>,
 ) -> Result<(), Box<Exchange>> {
-    let now_us = thread.site.clock.now_us();
+    let now_us = match thread.site.options.latency_goal {
+        Some(_) => thread.site.clock.now_us(),
+        None => thread.now_us(),
+    };
     match streams.offer(exchange, work, now_us, waited) {
         None => Ok(()),
         Some(refused) => {

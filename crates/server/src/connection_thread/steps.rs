@@ -42,7 +42,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let row_us = self.thread.now_us();
         let mut was_long = false;
         while !was_long {
-            let began_us = self.thread.site.clock.now_us();
+            let began_us = self.thread.now_us(); // each that has taken some time ends with a tick
             let Some(next) = self.streams.next(began_us) else {
                 break;
             };

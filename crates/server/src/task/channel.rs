@@ -70,6 +70,8 @@ pub(crate) struct Channel {
     pub(super) is_local: bool,
     /// Workers poll the task, not the owner; once and for all.
     is_for_worker: AtomicBool,
+    /// `State::gone`, for a look without the lock: one before each task that a worker begins.
+    cancelled: AtomicBool,
     notify: Notify,
 }
 
@@ -137,6 +139,7 @@ impl Channel {
             woken: AtomicBool::new(is_local),
             is_local,
             is_for_worker: AtomicBool::new(!is_local),
+            cancelled: AtomicBool::new(false),
             notify,
         }
     }
@@ -166,7 +169,7 @@ impl Channel {
 
     /// Whether the answer is no longer awaited.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.lock().gone
+        self.cancelled.load(Ordering::SeqCst)
     }
 
     /// Notifies the owner, unless it knows.
@@ -245,6 +248,7 @@ impl Channel {
     pub(super) fn cancel(self: &Arc<Self>) {
         let mut state = self.lock();
         state.gone = true;
+        self.cancelled.store(true, Ordering::SeqCst);
         state.content.clear();
         state.trailers = None;
         state.first = None;
