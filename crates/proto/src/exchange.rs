@@ -1,5 +1,6 @@
 //! One request and the room for its answer: made, moved between threads and recycled as a whole.
 
+use core::any::Any;
 use core::net::SocketAddr;
 use std::sync::Arc;
 
@@ -50,6 +51,9 @@ pub struct Exchange {
     pub response: Response,
     /// Whether its client has left while a worker has it. An app's task learns that by its port.
     pub hang_up: HangUp,
+    /// What has taken the handler's quick step, if another step follows: there may be another handler by then.
+    /// The server's own.
+    pub handler: Option<Arc<dyn Any + Send + Sync>>,
     /// For a handler that wraps another: the other has answered, only the wrapper's own blocking
     /// step is left.
     pub inner_ready: bool,
@@ -151,6 +155,7 @@ impl Exchange {
         self.local = None;
         self.is_polled_by_loop = false;
         self.security = None;
+        self.handler = None;
         self.handshake_us = 0;
         self.forwarded = Forwarded::default();
         self.unnamed_proxy = None;

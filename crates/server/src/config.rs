@@ -2,7 +2,8 @@
 //! server runs; every thread takes the new one up at the start of its next turn.
 //!
 //! A connection keeps the limits that it was accepted with. A request is answered by one handler from
-//! beginning to end, also where its blocking step or its task runs on another thread.
+//! beginning to end, also where its blocking step or its task runs on another thread, or later. One whose
+//! content is gathered for the handler begins again with that (`Outcome::Collect`), perhaps at the next one.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};

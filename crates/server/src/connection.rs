@@ -8,19 +8,20 @@
 mod placement;
 mod tasks;
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler,
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler, Outcome,
     ServerSession, Status,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
 
-use crate::config::Steps;
+use crate::config::{Config, Steps};
 use crate::fairness::ClientKey;
 use crate::task::{Polled, Tasks};
 use crate::thread::context::ThreadContext;
@@ -246,6 +247,9 @@ impl<T> Connection<T> {
                 borrowed.site.check_proxy(&exchange);
                 let (config, local) = (borrowed.config, borrowed.local);
                 let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
+                if outcome != Outcome::Ready {
+                    exchange.handler = Some(Arc::clone(config) as Arc<dyn Any + Send + Sync>);
+                }
                 io.session.ran(exchange, outcome, io.cx);
             }
             Action::Block(exchange) => self.block(exchange, drive, placement)?,
@@ -335,11 +339,12 @@ impl<T> Connection<T> {
     /// `Action::Block`. `Err`: not on this thread.
     fn block<H: Handler, D>(
         &mut self,
-        exchange: Box<Exchange>,
+        mut exchange: Box<Exchange>,
         drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<(), Step> {
-        match placement.block(exchange, drive.thread) {
+        let steps = steps_of(&mut exchange, drive.thread);
+        match placement.block(exchange, steps, drive.thread) {
             Blocked::Done(exchange) => {
                 self.completed(exchange, drive.thread);
                 drive.blocked += 1;
@@ -354,11 +359,12 @@ impl<T> Connection<T> {
     /// `Action::Start`. `Err`: not on this thread.
     fn start<H: Handler>(
         &mut self,
-        exchange: Box<Exchange>,
+        mut exchange: Box<Exchange>,
         thread: &mut ThreadContext<H>,
         placement: &mut impl Placement<H>,
     ) -> Result<(), Step> {
-        match placement.start(exchange, thread) {
+        let steps = steps_of(&mut exchange, thread);
+        match placement.start(exchange, steps, thread) {
             TaskStart::Elsewhere(exchange, steps) => return Err(Step::Start(exchange, steps)),
             start => self.started(start, thread),
         }
@@ -549,6 +555,13 @@ impl<T> Connection<T> {
     {
         self.session.is_idle() && !self.transport.has_input(driver)
     }
+}
+
+/// The steps of the handler that took a request's quick step, also if there is another configuration by now.
+fn steps_of<H: Handler>(exchange: &mut Exchange, thread: &ThreadContext<H>) -> Arc<dyn Steps> {
+    let config = exchange.handler.take();
+    let config = config.and_then(|config| config.downcast::<Config<H>>().ok());
+    config.unwrap_or_else(|| Arc::clone(thread.config()))
 }
 
 #[cfg(test)]

@@ -13,8 +13,13 @@ use crate::transport::Range;
 /// Where work runs that may block: on the thread that drives the connection, unless the owner has
 /// another place for it.
 pub(crate) trait Placement<H: Handler> {
-    /// The handler's blocking step.
-    fn block(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked;
+    /// The blocking step of the handler whose quick step came before.
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked;
 
     /// Reads a range of a file into the page cache. `true`: done; otherwise `prefetched` follows.
     fn prefetch(
@@ -44,8 +49,13 @@ pub(crate) trait Placement<H: Handler> {
         Some(computation)
     }
 
-    /// Starts an app's task.
-    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart;
+    /// Starts an app's task, likewise.
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart;
 
     /// The task of this stream, if it has one, is cancelled.
     fn cancelled(&mut self, _stream: StreamId, _thread: &mut ThreadContext<H>) {}
@@ -68,7 +78,7 @@ pub(crate) enum TaskStart {
     /// Or prepared: it begins at its turn.
     Started(Box<TaskHandle>),
     /// Prepared, and it begins at once.
-    Now(Box<TaskHandle>, Box<Exchange>),
+    Now(Box<TaskHandle>, Box<Exchange>, Arc<dyn Steps>),
     /// The exchange has the answer.
     Refused(Box<Exchange>),
     /// Not on this thread; by the handler whose quick step came before.

@@ -1,7 +1,5 @@
 //! What a connection does with the tasks of its apps.
 
-use std::sync::Arc;
-
 use loadline_proto::{Exchange, Handler, StreamId};
 
 use super::{Connection, TaskStart};
@@ -18,11 +16,10 @@ impl<T> Connection<T> {
     pub(crate) fn started<H: Handler>(&mut self, start: TaskStart, thread: &mut ThreadContext<H>) {
         match start {
             TaskStart::Started(task) => self.tasks.insert(task),
-            TaskStart::Now(task, exchange) => {
+            TaskStart::Now(task, exchange, steps) => {
                 self.tasks.insert(task);
                 let began_us = thread.site.clock.now_us();
-                let config = Arc::clone(thread.config());
-                self.begin_task(exchange, &*config, thread);
+                self.begin_task(exchange, &*steps, thread);
                 thread.app_took(thread.now_us().saturating_sub(began_us));
             }
             TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange, _) => {

@@ -63,7 +63,12 @@ impl Handler for Distant {
 struct Reader(Vec<Range>);
 
 impl<H: Handler> Placement<H> for Reader {
-    fn block(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> Blocked {
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        _steps: Arc<dyn Steps>,
+        _thread: &mut ThreadContext<H>,
+    ) -> Blocked {
         Blocked::Done(exchange)
     }
 
@@ -77,7 +82,12 @@ impl<H: Handler> Placement<H> for Reader {
         false
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> TaskStart {
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        _steps: Arc<dyn Steps>,
+        _thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
         TaskStart::Refused(exchange)
     }
 }

@@ -82,21 +82,17 @@ pub(super) fn end<H: Handler>(permit: &mut Option<Permit>, site: &Site<H>, now_u
 }
 
 impl OnThread<'_> {
-    /// Carries out a blocking step that has waited for so long, by the present handler unless it is another's;
-    /// `false`: it was refused.
+    /// Carries out a blocking step that has waited for so long; `false`: it was refused.
     pub(super) fn run<H: Handler>(
         &mut self,
         exchange: &mut Exchange,
-        steps: Option<&dyn Steps>,
+        steps: &dyn Steps,
         waited: Waited,
         thread: &mut ThreadContext<H>,
     ) -> bool {
         let begun = self.begin(waited, thread, exchange, Lane::Files);
         if begun.is_ok() {
-            match steps {
-                Some(steps) => steps.handle_blocking(exchange),
-                None => thread.config().handle_blocking(exchange),
-            }
+            steps.handle_blocking(exchange);
             thread.tick();
             end(self.permit, &thread.site, thread.now_us());
         }
@@ -234,12 +230,11 @@ impl OnThread<'_> {
     fn queue_step<H: Handler>(
         &mut self,
         exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
         thread: &ThreadContext<H>,
     ) -> Blocked {
         let waited = self.waited(thread);
         let waited = waited.behind_handshake(exchange.handshake_us);
-        // By its turn there may be another configuration.
-        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let Some(streams) = &mut self.streams else {
             return Blocked::Elsewhere(exchange, steps);
         };
@@ -253,6 +248,7 @@ impl OnThread<'_> {
     fn queue_task<H: Handler>(
         &mut self,
         mut exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
         let waited = self.waited_in_stream(thread);
@@ -261,7 +257,6 @@ impl OnThread<'_> {
             exchange.refuse(1);
             return TaskStart::Refused(exchange);
         };
-        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
         let Some(streams) = &mut self.streams else {
             return TaskStart::Elsewhere(exchange, steps);
         };
@@ -313,12 +308,17 @@ fn offer<H: Handler>(
 }
 
 impl<H: Handler> Placement<H> for OnThread<'_> {
-    fn block(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
         if exchange.is_multiplexed() {
-            return self.queue_step(exchange, thread);
+            return self.queue_step(exchange, steps, thread);
         }
         let waited = self.waited_by(&exchange, thread);
-        self.run(&mut exchange, None, waited, thread);
+        self.run(&mut exchange, &*steps, waited, thread);
         Blocked::Done(exchange) // also if it was refused: it may have waited for that
     }
 
@@ -345,13 +345,17 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         Some(computation)
     }
 
-    fn start(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+    fn start(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
         let is_of_stream = exchange.is_multiplexed();
         if is_of_stream && self.streams.is_some() {
-            return self.queue_task(exchange, thread);
+            return self.queue_task(exchange, steps, thread);
         }
         if is_of_stream && !begins_here(&exchange, thread) {
-            let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
             return TaskStart::Elsewhere(exchange, steps);
         }
         let waited = self.waited_by(&exchange, thread);
@@ -366,10 +370,9 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if is_of_stream {
             // At once, and not when all that came with it have begun: what it takes decides on those.
             let task = thread.tasks.prepare(&exchange, notify);
-            return TaskStart::Now(task, exchange);
+            return TaskStart::Now(task, exchange, steps);
         }
-        let config = Arc::clone(thread.config());
-        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
+        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps))
     }
 
     fn cancelled(&mut self, stream: StreamId, thread: &mut ThreadContext<H>) {

@@ -107,7 +107,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let (mut placement, connection, thread) = self.parts();
         let has_run = match work {
             Work::Step(steps) => {
-                let has_run = placement.run(&mut exchange, Some(&**steps), waited, thread);
+                let has_run = placement.run(&mut exchange, &**steps, waited, thread);
                 connection.completed(exchange, thread);
                 has_run
             }

@@ -220,8 +220,12 @@ impl<'l> OnLoop<'l> {
 }
 
 impl<H: Handler> Placement<H> for OnLoop<'_> {
-    fn block(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
-        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
         self.block_by(steps, exchange, thread)
     }
 
@@ -257,8 +261,12 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         Some(computation)
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
-        let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
         self.start_by(steps, exchange, thread)
     }
 }

@@ -10,6 +10,7 @@ use loadline_proto::{Body, Outcome, Port, StreamId, Task, TaskOptions, Then};
 
 use super::super::*;
 use crate::ServerOptions;
+use crate::config;
 use crate::site::tests::{config_of, site_of};
 use crate::task::Notify;
 use crate::telemetry::counters::Role;
@@ -118,14 +119,23 @@ impl Handler for Mixed {
 struct OnItsOwn;
 
 impl<H: Handler> Placement<H> for OnItsOwn {
-    fn block(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> Blocked {
+    fn block(
+        &mut self,
+        exchange: Box<Exchange>,
+        _steps: Arc<dyn config::Steps>,
+        _thread: &mut ThreadContext<H>,
+    ) -> Blocked {
         Blocked::Done(exchange)
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn config::Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
         let notify = Notify::Thread(thread.task_waker().unwrap());
-        let config = Arc::clone(thread.config());
-        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*config))
+        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps))
     }
 }
 
@@ -198,13 +208,23 @@ struct Full {
 }
 
 impl<H: Handler> Placement<H> for Full {
-    fn block(&mut self, mut exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> Blocked {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        _steps: Arc<dyn config::Steps>,
+        _thread: &mut ThreadContext<H>,
+    ) -> Blocked {
         self.refused += 1;
         exchange.refuse(1);
         Blocked::Refused(exchange)
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, _thread: &mut ThreadContext<H>) -> TaskStart {
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        _steps: Arc<dyn config::Steps>,
+        _thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
         TaskStart::Refused(exchange)
     }
 }

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,9 +15,11 @@ use loadline_proto::http2::frame::{ErrorCode, Kind, PREFACE, Setting, flags, wri
 use loadline_proto::{
     Body, Context, Exchange, Handler, Outcome, Port, StreamId, Task, TaskOptions,
 };
+use loadline_sys::{Accepted, ListenAddr};
 
 use super::{connect, context};
 use crate::ServerOptions;
+use crate::config::{Config, SharedConfig};
 use crate::connection::Connection;
 use crate::connection_thread::{Hold, Left, Resting, serve_accepted, serve_while_held};
 use crate::fairness::lanes::FlowKey;
@@ -359,15 +361,21 @@ fn serve_of_pool(takes_us: u64) -> (Left, Vec<Event>) {
     let (mut client, accepted) = connect();
     client.write_all(&requests([1, 3, 5])).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let thread = &mut context(&site);
+    let left = serve_for_pool(&accepted, &site);
+    let begun = events.lock().unwrap().clone();
+    (left, begun)
+}
+
+/// A thread of a pool has this connection. How it leaves that.
+fn serve_for_pool<H: Handler>(accepted: &Accepted, site: &Arc<Site<H>>) -> Left {
+    let thread = &mut context(site);
     thread.begin_busy();
     let transport = Socket::of_thread(accepted.socket.as_fd());
-    let mut connection = Connection::new(transport, (&accepted).into(), None, thread);
+    let mut connection = Connection::new(transport, accepted.into(), None, thread);
     let (left, _) = serve_while_held(&mut connection, thread, &OfPool);
     thread.end_busy();
     connection.end(&mut (), &mut thread.cx());
-    let begun = events.lock().unwrap().clone();
-    (left, begun)
+    left
 }
 
 /// All were begun where they had come, one after the other, and none was refused however late it was.
@@ -387,4 +395,35 @@ fn a_thread_of_a_pool_begins_quick_apps_itself() {
     assert!(matches!(left, Left::AtEnd), "{left:?}");
     let all = [1, 3, 5].map(|stream| [Event::Begun(stream), Event::Computed(stream)]);
     assert_eq!(events, all.concat());
+}
+
+/// The new one was given requests that another one had looked at.
+#[test]
+fn requests_that_have_run_before_a_reload_are_begun_by_their_own_handler() {
+    let now_us = clock();
+    let new = Arc::new(Computing::new(now_us));
+    let of_new = Arc::clone(&new.events);
+    let served = Arc::<OnceLock<Arc<SharedConfig<Computing>>>>::default();
+    let reloaded = Arc::clone(&served);
+    let app = Computing {
+        takes_us: TAKES_US / 100,
+        then: Arc::new(move |stream| {
+            if stream == 1 {
+                let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+                let config = Config::new(Arc::clone(&new), Arc::default(), [nowhere]);
+                reloaded.get().unwrap().replace(config).unwrap();
+            }
+        }),
+        ..Computing::new(now_us)
+    };
+    let of_old = Arc::clone(&app.events);
+    let site = Arc::new(site_at(now_us, app, ServerOptions::default()));
+    assert!(served.set(Arc::clone(&site.config)).is_ok());
+    let (mut client, accepted) = connect();
+    client.write_all(&requests([1, 3, 5])).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let left = serve_for_pool(&accepted, &site);
+    assert!(matches!(left, Left::AtEnd), "{left:?}");
+    let begun = |events: &Mutex<Vec<Event>>| events.lock().unwrap().len() / 2;
+    assert_eq!((begun(&of_old), begun(&of_new)), (3, 0));
 }

@@ -358,18 +358,27 @@ fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
 struct OnWorker;
 
 impl<H: Handler> Placement<H> for OnWorker {
-    fn block(&mut self, mut exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> Blocked {
+    fn block(
+        &mut self,
+        mut exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        thread: &mut ThreadContext<H>,
+    ) -> Blocked {
         if exchange.is_multiplexed() {
-            let steps = Arc::clone(thread.config()) as Arc<dyn Steps>;
             return Blocked::Elsewhere(exchange, steps);
         }
-        thread.config().handle_blocking(&mut exchange);
+        steps.handle_blocking(&mut exchange);
         thread.tick();
         Blocked::Done(exchange)
     }
 
-    fn start(&mut self, exchange: Box<Exchange>, thread: &mut ThreadContext<H>) -> TaskStart {
-        TaskStart::Elsewhere(exchange, Arc::clone(thread.config()) as Arc<dyn Steps>)
+    fn start(
+        &mut self,
+        exchange: Box<Exchange>,
+        steps: Arc<dyn Steps>,
+        _thread: &mut ThreadContext<H>,
+    ) -> TaskStart {
+        TaskStart::Elsewhere(exchange, steps)
     }
 }
 
