@@ -103,6 +103,8 @@ pub struct Http2Session {
     streams: Streams,
     /// Those that have an order to give.
     due: VecDeque<StreamId>,
+    /// No request is begun: output and input come first.
+    are_requests_held: bool,
     /// Those whose app's task is to be dropped.
     cancelled: VecDeque<StreamId>,
     turns: u64,
@@ -208,6 +210,7 @@ impl Http2Session {
             shut_since: None,
             streams: Streams::default(),
             due: VecDeque::new(),
+            are_requests_held: false,
             cancelled: VecDeque::new(),
             turns: 0,
             encoder: Encoder::default(),
@@ -368,6 +371,10 @@ impl Session for Http2Session {
 
     fn nothing_pending(&mut self, _cx: &mut Context<'_>) {
         self.nothing_pending = true;
+    }
+
+    fn hold_requests(&mut self, are_held: bool) {
+        self.are_requests_held = are_held;
     }
 
     fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {

@@ -9,6 +9,7 @@
 //! that a large file needs no more memory than a piece.
 
 mod arriving;
+mod ending;
 
 use core::fmt::Debug;
 use core::net::IpAddr;
@@ -242,44 +243,6 @@ impl<L: Layer, S: Session> Layered<L, S> {
             then,
         }
     }
-
-    /// The session closes: the peer learns where the bytes end, if that is possible, and if nothing is
-    /// missing: to a client of HTTP/1.0 this end says that its response is whole (RFC 9112 section 8).
-    fn close(&mut self, cx: &Context<'_>) {
-        let can_send = self.layer.is_open() && !self.gone && self.in_flight.is_none();
-        let may_send = can_send && !self.session.is_cut();
-        match self.end {
-            End::Open if may_send => {
-                self.layer.finish(&mut self.out);
-                self.end = End::Last;
-                self.since = cx.now;
-            }
-            End::Said | End::Finishing | End::Last
-                if !self.gone && (!self.out.is_empty() || self.in_flight.is_some()) =>
-            {
-                // Asked again, it says the same: its time does not begin anew.
-                if self.end != End::Last {
-                    self.end = End::Last;
-                    self.since = cx.now;
-                }
-            }
-            _ => self.end = End::Closed,
-        }
-    }
-
-    /// What is read for output that will never leave.
-    fn drop_fill(&mut self, cx: &mut Context<'_>) {
-        if let Filling::NotCached(fill) | Filling::Cached(fill) =
-            std::mem::replace(&mut self.filling, Filling::No)
-        {
-            cx.pool.buffers.give(fill.buffer);
-        }
-    }
-
-    /// No more bytes of the socket's will be understood.
-    fn is_ending(&self) -> bool {
-        matches!(self.end, End::Last | End::Closed)
-    }
 }
 
 impl<L: Layer, S: Session> Session for Layered<L, S> {
@@ -381,6 +344,10 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn nothing_pending(&mut self, cx: &mut Context<'_>) {
         self.session.nothing_pending(cx);
+    }
+
+    fn hold_requests(&mut self, are_held: bool) {
+        self.session.hold_requests(are_held);
     }
 
     /// The session's part of it, for its minimum rate.

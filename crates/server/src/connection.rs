@@ -48,6 +48,9 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
+    /// How long tasks that began at once have taken since it last had nothing else to do. From `POLLS_US` on
+    /// further requests are held.
+    starts_us: u64,
 }
 
 /// Where a connection has come from.
@@ -114,6 +117,7 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks: Tasks::default(),
+            starts_us: 0,
         }
     }
 
@@ -140,17 +144,20 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks,
+            starts_us,
         } = self;
         match change(transport) {
             Ok(transport) => Ok(Connection {
                 session,
                 transport,
                 tasks,
+                starts_us,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
+                starts_us,
             }),
         }
     }
@@ -256,7 +263,7 @@ impl<T> Connection<T> {
             Action::Start(mut exchange) => {
                 let addresses = &borrowed.site.local_addresses;
                 exchange.local = self.transport.local_address(addresses, io.driver);
-                self.start(exchange, drive.thread, placement)?;
+                self.start(exchange, drive, placement)?;
             }
             Action::Offer(stream, piece) => {
                 self.tasks.offer(stream, piece);
@@ -281,14 +288,10 @@ impl<T> Connection<T> {
             Action::Compute(computation) => self.compute(computation, drive, placement),
             Action::Finish => self.transport.finish(io),
             Action::Wait { read, hang_up } => {
-                if !self.transport.wait(read, hang_up, io) {
-                    drive.has_polled = true;
-                    match self.poll_tasks(drive.thread) {
-                        Polled::Nothing => return Err(Step::Wait),
-                        Polled::Some => {}
-                        Polled::NotAll => drive.blocked += 1,
-                    }
-                    drive.task_orders += 1;
+                let has_received = self.transport.wait(read, hang_up, io);
+                let were_held = self.release_requests();
+                if !has_received {
+                    self.poll_before_wait(were_held, drive)?;
                 }
             }
             Action::Close => return Err(Step::Close),
@@ -311,6 +314,24 @@ impl<T> Connection<T> {
             cx: &mut borrowed.cx,
         };
         self.transport.resume(io)
+    }
+
+    /// Nothing was received: tasks have their turn. `Err`: there is nothing to do for them, either, and no
+    /// request was held.
+    #[inline]
+    fn poll_before_wait<H: Handler, D>(
+        &mut self,
+        were_held: bool,
+        drive: &mut DriveBudget<'_, H, D>,
+    ) -> Result<(), Step> {
+        drive.has_polled = true;
+        match self.poll_tasks(drive.thread) {
+            Polled::Nothing if !were_held => return Err(Step::Wait),
+            Polled::Nothing | Polled::Some => {}
+            Polled::NotAll => drive.blocked += 1,
+        }
+        drive.task_orders += 1;
+        Ok(())
     }
 
     /// The blocking step is done, or was refused.
@@ -357,16 +378,19 @@ impl<T> Connection<T> {
     }
 
     /// `Action::Start`. `Err`: not on this thread.
-    fn start<H: Handler>(
+    fn start<H: Handler, D>(
         &mut self,
         mut exchange: Box<Exchange>,
-        thread: &mut ThreadContext<H>,
+        drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) -> Result<(), Step> {
-        let steps = steps_of(&mut exchange, thread);
-        match placement.start(exchange, steps, thread) {
+        let steps = steps_of(&mut exchange, drive.thread);
+        match placement.start(exchange, steps, drive.thread) {
             TaskStart::Elsewhere(exchange, steps) => return Err(Step::Start(exchange, steps)),
-            start => self.started(start, thread),
+            start => self.started(start, drive.thread),
+        }
+        if self.holds_requests() {
+            drive.blocked = BLOCKS_MAX; // others first
         }
         Ok(())
     }

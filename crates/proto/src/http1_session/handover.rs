@@ -37,6 +37,9 @@ impl Http1Session {
     /// No handshake is its own.
     pub fn delayed(&mut self, _us: u64) {}
 
+    /// One request after the other: there is none to be held.
+    pub fn hold_requests(&mut self, _are_held: bool) {}
+
     /// No handshake is its own.
     #[must_use]
     pub fn handshake_us(&self, _now: Millis) -> u64 {

@@ -47,13 +47,13 @@ impl Http2Session {
     }
 
     /// The place of the next stream that may give its order. Heads join the output at once, and what the
-    /// client does not take waits in memory: beyond their bounds no request is begun.
+    /// client does not take waits in memory: beyond their bounds no request is begun, nor while they are held.
     pub(super) fn next_due(&self) -> Option<usize> {
         if self.due.is_empty() {
             return None;
         }
         let limits = &self.config.limits;
-        if self.output.len() >= limits.output_bytes_max as u64 {
+        if self.are_requests_held || self.output.len() >= limits.output_bytes_max as u64 {
             return self.due.iter().position(|id| !self.begins(*id));
         }
         let bytes_max = limits.waiting_bytes_max;

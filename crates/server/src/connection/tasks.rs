@@ -8,7 +8,9 @@ use crate::task::{Polled, TaskPool, Tasks};
 use crate::thread::context::ThreadContext;
 
 /// Tasks are polled in a row for so long. Then what they have answered is sent, and after `BLOCKS_MAX` such
-/// rows others have their turn. Some hundred tasks that hardly compute leave together in one.
+/// rows others have their turn. Some hundred tasks that hardly compute leave together in one. Tasks that begin
+/// at once are a row, too; then others have their turn, and before the next begins, output is sent and input
+/// received.
 pub(crate) const POLLS_US: u64 = 500;
 
 impl<T> Connection<T> {
@@ -20,12 +22,32 @@ impl<T> Connection<T> {
                 self.tasks.insert(task);
                 let began_us = thread.site.clock.now_us();
                 self.begin_task(exchange, &*steps, thread);
-                thread.app_took(thread.now_us().saturating_sub(began_us));
+                let took_us = thread.now_us().saturating_sub(began_us);
+                thread.app_took(took_us);
+                self.starts_us += took_us;
+                if self.holds_requests() {
+                    self.session.hold_requests(true);
+                }
             }
             TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange, _) => {
                 self.session.answered(exchange, &mut thread.cx());
             }
         }
+    }
+
+    /// Whether tasks have begun at once for so long that output and input come first.
+    pub(super) fn holds_requests(&self) -> bool {
+        self.starts_us >= POLLS_US
+    }
+
+    /// What was ready is sent. `true`: requests were held, and may begin again.
+    pub(super) fn release_requests(&mut self) -> bool {
+        let were_held = self.holds_requests();
+        self.starts_us = 0;
+        if were_held {
+            self.session.hold_requests(false);
+        }
+        were_held
     }
 
     /// The turn of a request has come whose task was prepared: it begins, is polled once, and its events are

@@ -258,6 +258,8 @@ impl Session for ManyStreams {
 
     fn nothing_pending(&mut self, _cx: &mut Context<'_>) {}
 
+    fn hold_requests(&mut self, _are_held: bool) {}
+
     fn progressed(&mut self, _bytes: u64, _cx: &mut Context<'_>) {}
 
     fn sent(&mut self, transmit: Transmit, cx: &mut Context<'_>) {

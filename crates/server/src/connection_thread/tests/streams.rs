@@ -1,7 +1,7 @@
 //! Requests over one connection of HTTP/2: their turns, and what is counted of them.
 
 use std::future::poll_fn;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ use loadline_sys::{Accepted, ListenAddr};
 use super::{connect, context};
 use crate::ServerOptions;
 use crate::config::{Config, SharedConfig};
-use crate::connection::Connection;
+use crate::connection::{Connection, POLLS_US};
 use crate::connection_thread::{Hold, Left, Resting, serve_accepted, serve_while_held};
 use crate::fairness::lanes::FlowKey;
 use crate::overload::{InProgress, Waited};
@@ -426,4 +426,41 @@ fn requests_that_have_run_before_a_reload_are_begun_by_their_own_handler() {
     assert!(matches!(left, Left::AtEnd), "{left:?}");
     let begun = |events: &Mutex<Vec<Event>>| events.lock().unwrap().len() / 2;
     assert_eq!((begun(&of_old), begun(&of_new)), (3, 0));
+}
+
+/// All of them had begun before the first response left, and those that were reset meanwhile, too.
+#[test]
+fn between_apps_that_a_thread_of_a_pool_begins_it_sends_and_receives() {
+    const LAST: u32 = 39;
+    let now_us = clock();
+    let (mut client, accepted) = connect();
+    let peer = client.try_clone().unwrap();
+    let cancel = (ErrorCode::Cancel as u32).to_be_bytes();
+    let mut reset = Vec::new();
+    write_frame(Kind::RstStream, 0, LAST - 2, &cancel, &mut reset);
+    let come = Arc::<AtomicU64>::default();
+    let has_come = Arc::clone(&come);
+    let app = Computing {
+        takes_us: POLLS_US / 2,
+        then: Arc::new(move |stream| match stream {
+            1 => (&peer).write_all(&reset).unwrap(),
+            9 => {
+                peer.set_nonblocking(true).unwrap();
+                let count = (&peer).read(&mut [0; 64]).unwrap_or(0);
+                has_come.store(count as u64, Relaxed);
+            }
+            LAST => peer.shutdown(Shutdown::Write).unwrap(),
+            _ => {}
+        }),
+        ..Computing::new(now_us)
+    };
+    let events = Arc::clone(&app.events);
+    let site = Arc::new(site_at(now_us, app, ServerOptions::default()));
+    client.write_all(&requests((1..=LAST).step_by(2))).unwrap();
+    let left = serve_for_pool(&accepted, &site);
+    assert!(matches!(left, Left::AtEnd), "{left:?}");
+    assert!(come.load(Relaxed) > 0, "the first responses have left");
+    let events = events.lock().unwrap();
+    assert!(events.contains(&Event::Computed(LAST)));
+    assert!(!events.contains(&Event::Begun(LAST - 2)), "it was reset");
 }
