@@ -237,6 +237,10 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         rounds: 0,
     };
     let left = thread.run();
+    let abandoned = thread.streams.abandoned();
+    if abandoned > 0 {
+        thread.thread.stats.abandoned.add(abandoned as u64);
+    }
     if matches!(left, Left::AtStart(..) | Left::AtStep(..)) && thread.is_just_woken() {
         thread.driven_since_us = None; // what its request takes is known when the step is done
     }

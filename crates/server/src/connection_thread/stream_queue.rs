@@ -92,6 +92,11 @@ impl<W> StreamQueue<W> {
         self.waiting.is_empty()
     }
 
+    /// Requests that wait though their client has left.
+    pub(super) fn abandoned(&self) -> usize {
+        self.waiting.iter().filter(|it| it.is_gone()).count()
+    }
+
     /// A request comes. Gives it back with a 503 if it could not be answered in time.
     pub(super) fn offer(
         &mut self,

@@ -464,3 +464,20 @@ fn between_apps_that_a_thread_of_a_pool_begins_it_sends_and_receives() {
     assert!(events.contains(&Event::Computed(LAST)));
     assert!(!events.contains(&Event::Begun(LAST - 2)), "it was reset");
 }
+
+/// They were dropped with their connection, and not counted.
+#[test]
+fn requests_that_wait_when_their_client_leaves_are_counted_as_abandoned() {
+    let now_us = clock();
+    let (mut client, accepted) = connect();
+    client.write_all(&requests([1, 3, 5])).unwrap();
+    let client = Mutex::new(Some(client));
+    let app = Computing {
+        then: Arc::new(move |_| drop(client.lock().unwrap().take())),
+        ..Computing::new(now_us)
+    };
+    let site = Arc::new(site_at(now_us, app, ServerOptions::default()));
+    serve_accepted(&accepted, None, &mut context(&site));
+    let total = site.registry.snapshot(now_us.load(Relaxed)).total;
+    assert_eq!((total.app_requests, total.abandoned), (1, 2));
+}
