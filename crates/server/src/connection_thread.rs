@@ -339,7 +339,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
                 Step::Again => {
                     self.connection.look_at_tasks();
                     let flow = self.go_on();
-                    self.look_at_socket_if_due();
+                    self.look_beside_work();
                     flow.break_value().flatten()
                 }
                 Step::Start(exchange, steps) => Some(Left::AtStart(exchange, steps)),

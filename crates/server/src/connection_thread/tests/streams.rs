@@ -47,6 +47,8 @@ struct Computing {
     takes_us: u64,
     /// Its tasks wait once before that.
     waits: bool,
+    /// The length of its responses.
+    content_bytes: usize,
     events: Arc<Mutex<Vec<Event>>>,
     /// What happens then, by the stream.
     then: Arc<dyn Fn(u32) + Send + Sync>,
@@ -58,6 +60,7 @@ impl Computing {
             now_us,
             takes_us: TAKES_US,
             waits: false,
+            content_bytes: 4,
             events: Arc::default(),
             then: Arc::new(|_| {}),
         }
@@ -79,6 +82,7 @@ impl Handler for Computing {
     fn start(&self, mut exchange: Box<Exchange>, port: Port) -> Task {
         let stream = exchange.stream.0;
         let (now_us, takes_us, mut is_to_wait) = (self.now_us, self.takes_us, self.waits);
+        let content_bytes = self.content_bytes;
         let (events, then) = (Arc::clone(&self.events), Arc::clone(&self.then));
         events.lock().unwrap().push(Event::Begun(stream));
         Box::pin(async move {
@@ -92,7 +96,7 @@ impl Handler for Computing {
             .await;
             now_us.fetch_add(takes_us, Relaxed);
             events.lock().unwrap().push(Event::Computed(stream));
-            exchange.response.body = Body::Bytes(b"done".to_vec());
+            exchange.response.body = Body::Bytes(vec![b'x'; content_bytes]);
             port.answer(exchange);
             then(stream);
         })
@@ -104,6 +108,20 @@ fn requests(streams: impl IntoIterator<Item = u32>) -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     write_frame(Kind::Settings, 0, 0, &[], &mut bytes);
     bytes.extend(streams.into_iter().flat_map(request));
+    bytes
+}
+
+/// The same of a client that takes no content, over so many streams.
+fn without_windows(streams: u32) -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    let mut no_window = Vec::new();
+    Setting {
+        id: Setting::INITIAL_WINDOW_SIZE,
+        value: 0,
+    }
+    .write(&mut no_window);
+    write_frame(Kind::Settings, 0, 0, &no_window, &mut bytes);
+    bytes.extend((0..streams).flat_map(|index| request(2 * index + 1)));
     bytes
 }
 
@@ -315,21 +333,48 @@ fn what_a_connection_holds_is_counted_between_its_steps() {
         memory,
         ..site_at(now_us, handler, ServerOptions::default())
     });
-    let mut bytes = PREFACE.to_vec();
-    let mut no_window = Vec::new();
-    Setting {
-        id: Setting::INITIAL_WINDOW_SIZE,
-        value: 0,
-    }
-    .write(&mut no_window);
-    write_frame(Kind::Settings, 0, 0, &no_window, &mut bytes);
-    bytes.extend((0..Keeping::STEPS).flat_map(|index| request(2 * index + 1)));
-    client.write_all(&bytes).unwrap();
+    client.write_all(&without_windows(Keeping::STEPS)).unwrap();
     serve_accepted(&accepted, None, &mut context(&site));
     let counted = counted.lock().unwrap();
     assert_eq!(counted.len(), Keeping::STEPS as usize);
     let grown = counted[counted.len() - 1] - counted[0];
     let kept = (counted.len() - 2) * Keeping::BYTES;
+    assert!(grown >= kept as u64, "{grown} of {kept}");
+}
+
+/// Nor did it as long as apps computed.
+#[test]
+fn what_a_connection_holds_is_counted_while_its_apps_compute() {
+    const STREAMS: u32 = 30;
+    const BYTES: usize = 64 << 10;
+    let now_us = clock();
+    let (mut client, accepted) = connect();
+    let peer = client.try_clone().unwrap();
+    let memory = MemoryBudget::new(None);
+    let counted = Arc::<Mutex<Vec<u64>>>::default();
+    let (used, of_app) = (Arc::clone(&memory), Arc::clone(&counted));
+    let app = Computing {
+        waits: true,
+        content_bytes: BYTES,
+        then: Arc::new(move |_| {
+            let mut counted = of_app.lock().unwrap();
+            counted.push(used.used_bytes());
+            if counted.len() == STREAMS as usize {
+                peer.shutdown(Shutdown::Write).unwrap();
+            }
+        }),
+        ..Computing::new(now_us)
+    };
+    let site = Arc::new(Site {
+        memory,
+        ..site_at(now_us, app, ServerOptions::default())
+    });
+    client.write_all(&without_windows(STREAMS)).unwrap();
+    serve_accepted(&accepted, None, &mut context(&site));
+    let counted = counted.lock().unwrap();
+    assert_eq!(counted.len(), STREAMS as usize);
+    let grown = counted[counted.len() - 1] - counted[0];
+    let kept = (counted.len() - 4) * BYTES; // the last ones are counted afterwards
     assert!(grown >= kept as u64, "{grown} of {kept}");
 }
 
