@@ -373,8 +373,8 @@ impl Session for Http2Session {
         self.nothing_pending = true;
     }
 
-    fn hold_requests(&mut self, are_held: bool) {
-        self.are_requests_held = are_held;
+    fn hold_requests(&mut self, are_held: bool) -> bool {
+        std::mem::replace(&mut self.are_requests_held, are_held)
     }
 
     fn progressed(&mut self, bytes: u64, cx: &mut Context<'_>) {

@@ -346,8 +346,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.session.nothing_pending(cx);
     }
 
-    fn hold_requests(&mut self, are_held: bool) {
-        self.session.hold_requests(are_held);
+    fn hold_requests(&mut self, are_held: bool) -> bool {
+        self.session.hold_requests(are_held)
     }
 
     /// The session's part of it, for its minimum rate.

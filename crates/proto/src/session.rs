@@ -44,8 +44,8 @@ macro_rules! session {
                 fn nothing_pending(cx: &mut Context<'_>);
 
                 /// Of many requests on a connection, no further one is begun until they are no longer held: what is
-                /// ready is sent before, and what has come is received.
-                fn hold_requests(are_held: bool);
+                /// ready is sent before, and what has come is received. Returns whether they were held.
+                fn hold_requests(are_held: bool) -> bool;
 
                 /// Part of what is out has left; for the minimum rate.
                 fn progressed(bytes: u64, cx: &mut Context<'_>);

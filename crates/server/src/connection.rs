@@ -48,9 +48,6 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
-    /// How long tasks that began at once have taken since it last had nothing else to do. From `POLLS_US` on
-    /// further requests are held.
-    starts_us: u64,
 }
 
 /// Where a connection has come from.
@@ -117,7 +114,6 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks: Tasks::default(),
-            starts_us: 0,
         }
     }
 
@@ -144,20 +140,17 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks,
-            starts_us,
         } = self;
         match change(transport) {
             Ok(transport) => Ok(Connection {
                 session,
                 transport,
                 tasks,
-                starts_us,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
-                starts_us,
             }),
         }
     }
@@ -289,7 +282,8 @@ impl<T> Connection<T> {
             Action::Finish => self.transport.finish(io),
             Action::Wait { read, hang_up } => {
                 let has_received = self.transport.wait(read, hang_up, io);
-                let were_held = self.release_requests();
+                let were_held = self.session.hold_requests(false);
+                drive.thread.starts_us = 0;
                 if !has_received {
                     self.poll_before_wait(were_held, drive)?;
                 }
@@ -389,7 +383,9 @@ impl<T> Connection<T> {
             TaskStart::Elsewhere(exchange, steps) => return Err(Step::Start(exchange, steps)),
             start => self.started(start, drive.thread),
         }
-        if self.holds_requests() {
+        if drive.thread.starts_us >= POLLS_US {
+            drive.thread.starts_us = 0;
+            self.session.hold_requests(true);
             drive.blocked = BLOCKS_MAX; // others first
         }
         Ok(())

@@ -38,7 +38,9 @@ impl Http1Session {
     pub fn delayed(&mut self, _us: u64) {}
 
     /// One request after the other: there is none to be held.
-    pub fn hold_requests(&mut self, _are_held: bool) {}
+    pub fn hold_requests(&mut self, _are_held: bool) -> bool {
+        false
+    }
 
     /// No handshake is its own.
     #[must_use]

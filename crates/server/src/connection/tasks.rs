@@ -24,30 +24,12 @@ impl<T> Connection<T> {
                 self.begin_task(exchange, &*steps, thread);
                 let took_us = thread.now_us().saturating_sub(began_us);
                 thread.app_took(took_us);
-                self.starts_us += took_us;
-                if self.holds_requests() {
-                    self.session.hold_requests(true);
-                }
+                thread.starts_us += took_us;
             }
             TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange, _) => {
                 self.session.answered(exchange, &mut thread.cx());
             }
         }
-    }
-
-    /// Whether tasks have begun at once for so long that output and input come first.
-    pub(super) fn holds_requests(&self) -> bool {
-        self.starts_us >= POLLS_US
-    }
-
-    /// What was ready is sent. `true`: requests were held, and may begin again.
-    pub(super) fn release_requests(&mut self) -> bool {
-        let were_held = self.holds_requests();
-        self.starts_us = 0;
-        if were_held {
-            self.session.hold_requests(false);
-        }
-        were_held
     }
 
     /// The turn of a request has come whose task was prepared: it begins, is polled once, and its events are

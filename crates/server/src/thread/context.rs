@@ -60,6 +60,9 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) tasks: TaskPool,
     /// How long apps have kept this thread of late in the mean, times `APP_WEIGHT`.
     weighted_app_us: u64,
+    /// How long tasks that began at once have taken in a row, in microseconds: until their connection had
+    /// nothing else to do.
+    pub(crate) starts_us: u64,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
     /// What it serves now is refused.
@@ -130,6 +133,7 @@ impl<H: Handler> ThreadContext<H> {
         let mut thread = Self {
             tasks: TaskPool::new(Arc::clone(&stats)),
             weighted_app_us: 0,
+            starts_us: 0,
             site: Arc::clone(site),
             stats,
             role,

@@ -258,7 +258,9 @@ impl Session for ManyStreams {
 
     fn nothing_pending(&mut self, _cx: &mut Context<'_>) {}
 
-    fn hold_requests(&mut self, _are_held: bool) {}
+    fn hold_requests(&mut self, _are_held: bool) -> bool {
+        false
+    }
 
     fn progressed(&mut self, _bytes: u64, _cx: &mut Context<'_>) {}
 
