@@ -151,7 +151,14 @@ impl Authority {
             return Ok(());
         }
         let request = request(name, &it.key)?;
-        self.ask_of_order(it.order.finalize_csr(&request))
+        let finalized = self.poll(it.order.finalize_csr(&request))?;
+        // What stands before the authority may refuse after it has passed the request on.
+        let is_of_gateway =
+            matches!(&finalized, Err(Error::Api(problem)) if !is_of_authority(problem));
+        self.asked_of_order(finalized).map_err(|failed| Failed {
+            keeps_order: failed.keeps_order || is_of_gateway,
+            ..failed
+        })
     }
 
     /// Waits until the authority has issued the certificate of a finalized order.

@@ -322,14 +322,14 @@ impl Automatic {
             _ => None,
         };
         let mut is_forgotten = false;
-        if let Some(name) = name {
-            if !self.keeps_order(name, failed, now) {
-                self.schedule.order_ended(name);
-                self.shown.remove(name);
-                match self.authority.forget_order(name) {
-                    Ok(()) => is_forgotten = true,
-                    Err(error) => tracing::error!("acme: {error}"),
-                }
+        if let Some(name) = name
+            && !self.keeps_order(name, failed, now)
+        {
+            self.schedule.order_ended(name);
+            self.shown.remove(name);
+            match self.authority.forget_order(name) {
+                Ok(()) => is_forgotten = true,
+                Err(error) => tracing::error!("acme: {error}"),
             }
         }
         let what = name.unwrap_or(&self.options.directory);

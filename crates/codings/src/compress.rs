@@ -146,12 +146,12 @@ impl<W: Write> Write for Encoder<W> {
     }
 }
 
-/// zlib-rs has two windows (64 KiB), their links (64 KiB), heads of chains (128 KiB), and output and symbols
-/// (112 KiB); flate2 has 32 KiB of output.
+/// zlib-rs has two windows (64 KiB), their links (64 KiB), heads of chains (128 KiB), output and symbols
+/// (112 KiB), and its state (16 KiB); flate2 has 32 KiB of output.
 const GZIP_STREAM_BYTES: u64 = 416 << 10;
 
 /// `ZSTD_estimateCStreamSize` with `ZSTD_STREAM`: tables (384 KiB), window and a block (256 KiB), its output (128 KiB),
-/// its literals and sequences (480 KiB). Its crate has 32 KiB of output. The table for 128 KiB is as large.
+/// its literals and sequences (480 KiB), and its state (32 KiB). Its crate has 32 KiB of output. The table for 128 KiB is as large.
 const ZSTD_STREAM_BYTES: u64 = 1312 << 10;
 
 /// `BrotliEncoderEstimatePeakMemoryUsage` at level 4: a table (512 KiB) and the commands of a block (384 KiB).

@@ -247,7 +247,7 @@ impl<T> Connection<T> {
                 borrowed.site.check_proxy(&exchange);
                 let (config, local) = (borrowed.config, borrowed.local);
                 let outcome = borrowed.late.handle(config, local, &mut exchange, io.cx);
-                if outcome != Outcome::Ready {
+                if matches!(outcome, Outcome::Blocking | Outcome::Later(_)) {
                     exchange.handler = Some(Arc::clone(config) as Arc<dyn Any + Send + Sync>);
                 }
                 io.session.ran(exchange, outcome, io.cx);

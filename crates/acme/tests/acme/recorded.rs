@@ -320,9 +320,15 @@ fn an_order_that_the_authority_refuses_to_finalize_makes_room_for_another() {
 /// Of a gateway that did not wait for the authority.
 #[test]
 fn an_order_may_be_finalized_though_the_response_is_missing() {
+    for answer in [page(504), of_gateway(408)] {
+        may_be_finalized_though(answer);
+    }
+}
+
+fn may_be_finalized_though(answer: Answer) {
     let world = World::start();
     let folder = world.keep();
-    world.played.answer_otherwise(FINALIZATION, 1, page(504));
+    world.played.answer_otherwise(FINALIZATION, 1, answer);
     let mut automatic = world.open();
     let now = automatic.turn(world.now());
     let refusal = problem("userActionRequired", 403);

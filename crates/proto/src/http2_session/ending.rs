@@ -58,23 +58,19 @@ impl Http2Session {
         self.block = None;
         self.partial = None;
         cx.pool.buffers.give(std::mem::take(&mut self.unread));
+        cx.counters.fault(&Fault::bad_request(text));
+        if code != ErrorCode::EnhanceYourCalm {
+            cx.counters.http2(Http2Count::Errors); // the others were counted where they were found
+        }
         if self.stage < Stage::Ending {
-            self.say_what_failed(code, text, cx);
+            self.reason.get_or_insert(CloseReason::BadRequest);
+            self.go_away(code, cx);
         }
         // Nothing of what was begun is finished: what comes cannot be understood any more.
         let streams: Vec<_> = self.streams.iter().map(|stream| stream.id).collect();
         for id in streams {
             self.leave(id, cx);
         }
-    }
-
-    fn say_what_failed(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {
-        cx.counters.fault(&Fault::bad_request(text));
-        if code != ErrorCode::EnhanceYourCalm {
-            cx.counters.http2(Http2Count::Errors); // the others were counted where they were found
-        }
-        self.reason.get_or_insert(CloseReason::BadRequest);
-        self.go_away(code, cx);
     }
 
     /// No more streams are begun.
@@ -90,10 +86,15 @@ impl Http2Session {
             ErrorCode::RefusedStream => Http2Count::RefusedStreams,
             _ => Http2Count::ServerResets,
         });
+        self.note_reset(id);
+        self.end_stream(id, cx);
+    }
+
+    /// Frames for the stream are on their way, and no fault.
+    pub(super) fn note_reset(&mut self, id: StreamId) {
         // A client has so many streams that it does not know to be reset, and its requests follow each other.
         let kept_max = RESET_KEPT_MIN.max(self.config.limits.streams_max as usize);
         self.recently_reset.add(id, kept_max);
-        self.end_stream(id, cx);
     }
 
     /// The client does not await the response to a stream any more.

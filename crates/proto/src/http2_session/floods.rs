@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::ending::{Failure, Parsed};
-use super::{Http2Session, Stage};
+use super::{Http2Session, Reading};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
 use crate::{ClientKey, Context, Exchange, Fault, Http2Count, Status, StreamId};
@@ -78,10 +78,9 @@ impl Http2Session {
         self.fail(ErrorCode::EnhanceYourCalm, text, cx);
     }
 
-    /// The connection ends for what its client has done. It counts once: frames are read until the client has
-    /// taken its GOAWAY.
+    /// The connection ends for what its client has done. It counts once: nothing is read behind that.
     pub(super) fn count_end(&self, what: Http2Count, cx: &Context<'_>) {
-        if self.stage < Stage::Ending {
+        if self.reading != Reading::Nothing {
             cx.counters.http2(what);
         }
     }

@@ -331,6 +331,7 @@ impl Http2Session {
         if self.stage >= Stage::Ending {
             // Beyond the last stream of GOAWAY: the client tries it elsewhere.
             cx.pool.give_exchange(exchange);
+            self.note_reset(id);
             return self.spend_for(id, cx);
         }
         if !self.has_room() {

@@ -179,10 +179,6 @@ fn what_comes_for_uploads_that_were_refused_costs_a_proxy_nothing() {
     let uploads: Vec<u32> = (257..513).step_by(2).collect();
     begin(&mut connection, &uploads);
     send(&mut connection, &uploads);
-    for stream in &uploads {
-        let trailers = connection.block(&[("x-sum", "7")]);
-        connection.frame(Kind::Headers, WHOLE, *stream, &trailers);
-    }
     assert_eq!(Connection::errors(&connection.take()), []);
     // More of them than it may begin, once it has the settings.
     let uploads: Vec<u32> = (513..1_513).step_by(2).collect();

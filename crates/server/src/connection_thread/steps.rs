@@ -34,7 +34,10 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         if let ControlFlow::Break(left) = self.go_on() {
             return left;
         }
-        if !self.count_if_due() {
+        // It counts when it waits, too, which may be long off. Not at each step: that looks at all streams. The
+        // loop of a pool has others to close.
+        let is_due = self.thread.now() > self.counted_at;
+        if is_due && self.is_short() && !T::GIVES_BACK && !self.relieve() {
             return None;
         }
         let row_us = self.thread.now_us();
@@ -77,21 +80,13 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     /// The connection goes on without a wait: tasks that were woken compute, or the client takes large responses
     /// at full speed. What it holds counts meanwhile, and its socket has its turn, if it may have many requests.
     pub(super) fn look_beside_work(&mut self) {
-        self.count_if_due();
+        if self.thread.now() > self.counted_at {
+            self.is_short(); // who is closed for that is decided when it waits
+        }
         let is_due = self.thread.now_us() >= self.looked_us + POLLS_US;
         if is_due && self.connection.is_multiplexed() {
             self.look_at_socket(self.looked_us);
         }
-    }
-
-    /// Counts what the connection holds, as when it waits, which may be long off. Not each time: that looks at
-    /// all streams. `false`: memory is too short for it. The loop of a pool has others to close.
-    fn count_if_due(&mut self) -> bool {
-        let is_due = self.thread.now() > self.counted_at;
-        if is_due && self.is_short() && !T::GIVES_BACK {
-            return self.relieve();
-        }
-        true
     }
 
     /// The socket has its turn, after work that has begun then.

@@ -92,7 +92,7 @@ impl<W> StreamQueue<W> {
         self.waiting.is_empty()
     }
 
-    /// Requests that wait though their client has left.
+    /// Requests that wait though their client has left, or their connection is closed.
     pub(super) fn abandoned(&self) -> usize {
         self.waiting.iter().filter(|it| it.is_gone()).count()
     }

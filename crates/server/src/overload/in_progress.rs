@@ -408,7 +408,9 @@ mod tests {
         assert!(!in_progress.wants_waits(1_000_000));
         assert!(offer(900_000, 1_000_000));
         assert!(in_progress.wants_waits(1_900_000), "others may wait, too");
-        assert!(!offer(937_501, 2_000_000), "a sixteenth is in reserve");
+        assert!(!offer(937_501, 1_700_000), "a sixteenth is in reserve");
+        assert!(offer(900_000, 1_960_000), "that is no overload");
+        assert!(!offer(1_000_001, 2_000_000));
         assert!(!offer(1_000_001, 2_250_000));
         assert!(!offer(100_001, 2_300_000), "it lasts");
         assert!(offer(99_000, 2_300_000));

@@ -70,8 +70,9 @@ pub(crate) struct Channel {
     pub(super) is_local: bool,
     /// Workers poll the task, not the owner; once and for all.
     is_for_worker: AtomicBool,
-    /// `State::gone`, for a look without the lock: one before each task that a worker begins.
-    cancelled: AtomicBool,
+    /// `State::gone`, for a look without the lock: one before each task that a worker begins. What it decides is
+    /// decided once more under the lock, so that models leave it out.
+    cancelled: std::sync::atomic::AtomicBool,
     notify: Notify,
 }
 
@@ -139,7 +140,7 @@ impl Channel {
             woken: AtomicBool::new(is_local),
             is_local,
             is_for_worker: AtomicBool::new(!is_local),
-            cancelled: AtomicBool::new(false),
+            cancelled: std::sync::atomic::AtomicBool::new(false),
             notify,
         }
     }
@@ -169,7 +170,7 @@ impl Channel {
 
     /// Whether the answer is no longer awaited.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::SeqCst)
+        self.cancelled.load(Ordering::Relaxed)
     }
 
     /// Notifies the owner, unless it knows.
@@ -248,7 +249,7 @@ impl Channel {
     pub(super) fn cancel(self: &Arc<Self>) {
         let mut state = self.lock();
         state.gone = true;
-        self.cancelled.store(true, Ordering::SeqCst);
+        self.cancelled.store(true, Ordering::Relaxed);
         state.content.clear();
         state.trailers = None;
         state.first = None;

@@ -166,7 +166,9 @@ impl Translated {
         };
         add(b":method", method.as_bytes());
         add(b":scheme", self.scheme.as_bytes());
-        add(b":authority", authority);
+        if !authority.is_empty() {
+            add(b":authority", authority);
+        }
         add(b":path", target.as_bytes());
         for (name, value) in fields {
             add(&name, value);

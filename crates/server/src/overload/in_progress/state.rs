@@ -150,11 +150,12 @@ impl State {
         let delay = &mut self.control(is_single).delay;
         let reserve_us = delay.goal_us() / HANDSHAKE_RESERVE_DIVISOR;
         let longest_us = delay.accepted_us().min(delay.goal_us() - reserve_us);
-        let is_in_time = waited_us.saturating_add(takes_us) <= longest_us;
-        if !is_in_time {
+        let expected_us = waited_us.saturating_add(takes_us);
+        // In the reserve alone it is no overload of requests.
+        if expected_us > delay.accepted_us() {
             delay.refused(now_us);
         }
-        is_in_time
+        expected_us <= longest_us
     }
 
     /// A request would begin that has waited for so long.

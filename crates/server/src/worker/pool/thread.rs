@@ -387,6 +387,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::time::Duration;
 
     use loadline_proto::{Context, Outcome};
 
@@ -448,6 +449,7 @@ mod tests {
         let mut worker = threads.pop().unwrap();
         let (mut client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let origin = Origin {
             peer: None,
             listener: 0,
