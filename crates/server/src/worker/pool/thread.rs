@@ -449,7 +449,9 @@ mod tests {
         let mut worker = threads.pop().unwrap();
         let (mut client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
-        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         let origin = Origin {
             peer: None,
             listener: 0,
