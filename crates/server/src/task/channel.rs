@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::AtomicBool as UnmodelledBool;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -72,7 +73,7 @@ pub(crate) struct Channel {
     is_for_worker: AtomicBool,
     /// `State::gone`, for a look without the lock: one before each task that a worker begins. What it decides is
     /// decided once more under the lock, so that models leave it out.
-    cancelled: std::sync::atomic::AtomicBool,
+    cancelled: UnmodelledBool,
     notify: Notify,
 }
 
@@ -140,7 +141,7 @@ impl Channel {
             woken: AtomicBool::new(is_local),
             is_local,
             is_for_worker: AtomicBool::new(!is_local),
-            cancelled: std::sync::atomic::AtomicBool::new(false),
+            cancelled: UnmodelledBool::new(false),
             notify,
         }
     }
