@@ -101,7 +101,8 @@ fn whatever_makes_the_server_reset_streams_has_an_end() {
         let [reset, refused] = [Http2Count::ServerResets, Http2Count::RefusedStreams]
             .map(|what| connection.counted(what));
         assert!(reset >= 128, "{name}: {reset} {refused}");
-        assert!(reset + refused >= 490, "{name}: {reset} {refused}");
+        // Fields behind the end of a stream that was refused take one more of the budget.
+        assert!(reset + refused >= 300, "{name}: {reset} {refused}");
         assert!(connection.parked.len() <= 128, "{name}");
     }
 }
