@@ -4,7 +4,8 @@
 //! that a reader of the database cannot act for any user; forms carry another hash of it, which proves
 //! that they were made for this browser.
 
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 const TOKEN_BYTES: usize = 32;
@@ -21,12 +22,12 @@ impl Token {
     pub(crate) fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; TOKEN_BYTES];
         getrandom::fill(&mut bytes)?;
-        Ok(Self(BASE64URL_NOPAD.encode(&bytes)))
+        Ok(Self(BASE64_URL_SAFE_NO_PAD.encode(bytes)))
     }
 
     /// The one in a cookie, if it has the form of one.
     pub(crate) fn from_cookie(text: &str) -> Option<Self> {
-        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).ok()?;
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
         (bytes.len() == TOKEN_BYTES).then(|| Self(text.to_owned()))
     }
 
@@ -36,23 +37,23 @@ impl Token {
 
     /// What the database holds of it, as the token of a session.
     pub(crate) fn stored(&self) -> String {
-        HEXLOWER.encode(&self.hash("session"))
+        hex::encode(self.hash("session"))
     }
 
     /// What the database holds of it, as the token of a browser that an account knows.
     pub(crate) fn stored_of_device(&self) -> String {
-        HEXLOWER.encode(&self.hash("device"))
+        hex::encode(self.hash("device"))
     }
 
     /// What forms carry of it.
     pub(crate) fn for_forms(&self) -> String {
-        BASE64URL_NOPAD.encode(&self.hash("form"))
+        BASE64_URL_SAFE_NO_PAD.encode(self.hash("form"))
     }
 
     /// Whether a form carries the right one, found out in the same time for each wrong one.
     pub(crate) fn is_of_form(&self, text: &str) -> bool {
         let right = self.hash("form");
-        let Ok(given) = BASE64URL_NOPAD.decode(text.as_bytes()) else {
+        let Ok(given) = BASE64_URL_SAFE_NO_PAD.decode(text) else {
             return false;
         };
         let differences = right

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use loadline_base::sorting;
 use loadline_proto::latency::UNMEASURED;
 use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task};
 
@@ -88,8 +89,7 @@ impl<H: Handler> Mounts<H> {
         let path = path.into_bytes().into_boxed_slice();
         self.apps.retain(|(other, _)| *other != path);
         self.apps.push((path, Arc::new(app)));
-        self.apps
-            .sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        sorting::sort_by_key(&mut self.apps, |(path, _)| std::cmp::Reverse(path.len()));
         self
     }
 

@@ -6,7 +6,6 @@
 //! them is good, never which comes first.
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::limits::{COOKIES_PER_NAME_MAX, DEVICE_COOKIES_MAX};
@@ -36,7 +35,7 @@ impl Cookie<'_> {
             Self::Device(name_key) => {
                 // It distinguishes, it proves nothing: a name has characters that a cookie's cannot have.
                 let hash: [u8; 32] = Sha256::digest(name_key).into();
-                format!("{prefix}{DEVICE_PREFIX}{}", HEXLOWER.encode(&hash[..8]))
+                format!("{prefix}{DEVICE_PREFIX}{}", hex::encode(&hash[..8]))
             }
         }
     }

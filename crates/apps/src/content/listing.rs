@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use loadline_base::sorting;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// One entry of a directory.
@@ -121,7 +122,7 @@ pub const ENTRIES_MAX: usize = 10_000;
 /// it cuts the entries itself at `ENTRIES_MAX`.
 #[must_use]
 pub fn page(relative: &[u8], mut entries: Vec<Entry>, sort: Sort, more: bool) -> Vec<u8> {
-    entries.sort_unstable_by(|one, other| sort.compare(one, other));
+    sorting::sort_by(&mut entries, |one, other| sort.compare(one, other));
     let is_cut = more || entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
 

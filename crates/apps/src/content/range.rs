@@ -8,6 +8,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use loadline_base::sorting;
+
 /// Bytes of a representation; never empty, never beyond its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
@@ -136,7 +138,7 @@ fn is_abuse(ranges: &[ByteRange], size: u64) -> bool {
         return true;
     }
     let mut sorted = ranges.to_vec();
-    sorted.sort_unstable_by_key(|range| range.start);
+    sorting::sort_by_key(&mut sorted, |range| range.start);
     let mut reach = 0;
     let mut overlaps = 0;
     for range in sorted {

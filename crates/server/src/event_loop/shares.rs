@@ -1,6 +1,6 @@
 //! Closing connections of the client that has most of them, for others.
 
-use loadline_base::{Millis, Token};
+use loadline_base::{Millis, Token, sorting};
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::usage;
 
@@ -158,7 +158,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 is_wanted.then_some((occupation, token))
             })
             .collect();
-        found.sort_unstable_by_key(|(occupation, token)| (*occupation, token.index));
+        sorting::sort_by_key(&mut found, |(occupation, token)| (*occupation, token.index));
         if found.is_empty() {
             let took = usage::thread_cpu().saturating_sub(cpu_before);
             let took_us = u64::try_from(took.as_micros()).unwrap_or_default();

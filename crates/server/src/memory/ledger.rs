@@ -10,7 +10,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use loadline_base::Millis;
+use loadline_base::{Millis, sorting};
 
 use crate::fairness::ClientKey;
 
@@ -93,13 +93,13 @@ impl Sums {
     pub(crate) fn of(mut named: Vec<Held>) -> Self {
         let (mut rest, mut rest_clients) = (Held::default(), 0);
         if named.len() > CLIENTS_MAX {
-            named.select_nth_unstable_by_key(CLIENTS_MAX, |held| u64::MAX - held.bytes);
+            sorting::sort_by_key(&mut named, |held| u64::MAX - held.bytes);
             for held in named.drain(CLIENTS_MAX..) {
                 rest.add(&held);
                 rest_clients += 1;
             }
         }
-        named.sort_unstable_by_key(|held| held.client);
+        sorting::sort_by_key(&mut named, |held| held.client);
         Self {
             named,
             rest,
@@ -115,7 +115,7 @@ impl Sums {
 
     /// Clients that were added several times come once from here on.
     fn settle(&mut self) {
-        self.named.sort_unstable_by_key(|held| held.client);
+        sorting::sort_by_key(&mut self.named, |held| held.client);
         self.named.dedup_by(|held, before| {
             let is_same = held.client == before.client;
             if is_same {

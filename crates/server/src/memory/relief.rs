@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use loadline_base::{MemoryPressure, Millis};
+use loadline_base::{MemoryPressure, Millis, sorting};
 
 use super::ledger::{Held, Part, Sums};
 use crate::fairness::{ClientKey, Occupation};
@@ -93,7 +93,7 @@ impl Shortage {
     /// connections of nobody in particular are those of one client. What a client holds at several loops
     /// it gives up at each of them in proportion.
     pub(crate) fn choose<T: Copy>(&self, mut all: Vec<Holding<T>>, elsewhere: &Sums) -> Relief<T> {
-        all.sort_unstable_by_key(|it| (it.client, Reverse(it.occupation)));
+        sorting::sort_by_key(&mut all, |it| (it.client, Reverse(it.occupation)));
         let mut lines = self.lines(&all, elsewhere);
         // Those that are not named come after equals: a loop that closes nothing would wait for others that do
         // the same.
@@ -122,7 +122,7 @@ impl Shortage {
             }
             heap.push(key(index, line));
         }
-        givers.sort_unstable();
+        sorting::sort(&mut givers);
         givers.dedup();
         lines.retain(|line| line.held.bytes > 0);
         Relief {

@@ -1,5 +1,7 @@
 //! Which ends of a queue have workers, while their number changes.
 
+use loadline_base::sorting;
+
 use crate::fairness::lanes::LANES;
 use crate::sync::deque::Worker;
 
@@ -53,8 +55,7 @@ impl<J> Ends<J> {
         self.workers_wanted = workers;
         let missing = workers.saturating_sub(self.workers);
         // The first ones last: few deques are to be searched then.
-        self.spare
-            .sort_unstable_by_key(|end| usize::MAX - end.index);
+        sorting::sort_by_key(&mut self.spare, |end| usize::MAX - end.index);
         let rest = self.spare.len().saturating_sub(missing);
         let added = self.spare.split_off(rest);
         self.workers += added.len();
