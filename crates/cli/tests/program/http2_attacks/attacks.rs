@@ -152,7 +152,7 @@ fn resets() -> Vec<Attack> {
                 write_frame(Kind::RstStream, 0, stream, &cancel, out);
             }),
             ends: CALM,
-            counts: vec![floods(), Count::at_least("http2", "client_resets", 500)],
+            counts: vec![floods(), Count::at_least("http2", "client_resets", 490)],
         },
         Attack {
             name: "MadeYouReset, by windows that grow by nothing",
