@@ -107,7 +107,7 @@ fn woken_while_left_to_a_worker(preemptions_max: usize) {
     });
 }
 
-/// A wake-up is lost if it comes in the middle of the hand-over: one preemption there, one at the waker.
+/// With two preemptions. Three take a minute, in a run of everything.
 #[test]
 fn a_task_is_woken_while_a_thread_leaves_it_to_a_worker() {
     woken_while_left_to_a_worker(2);
