@@ -408,7 +408,7 @@ mod tests {
         assert!(!in_progress.wants_waits(1_000_000));
         assert!(offer(900_000, 1_000_000));
         assert!(in_progress.wants_waits(1_900_000), "others may wait, too");
-        assert!(!offer(937_501, 1_700_000), "a sixteenth is in reserve");
+        assert!(!offer(984_376, 1_700_000), "1/64 is in reserve");
         assert!(offer(900_000, 1_960_000), "that is no overload");
         assert!(!offer(1_000_001, 2_000_000));
         assert!(!offer(1_000_001, 2_250_000));
@@ -424,9 +424,9 @@ mod tests {
         let begin = || begin(&in_progress, CLIENT, 0, now_us).unwrap();
         let offer = |client, waited_us| in_progress.offer_handshake(client, waited_us, now_us);
         in_progress.end(now_us + 10_000, &begin());
-        let mut held: Vec<_> = (0..92).map(|_| begin()).collect();
-        assert!(offer(CLIENT, 7_000), "the 93rd of 10 ms");
-        assert!(!offer(CLIENT, 8_000));
+        let mut held: Vec<_> = (0..97).map(|_| begin()).collect();
+        assert!(offer(CLIENT, 4_000), "the 98th of 10 ms");
+        assert!(!offer(CLIENT, 5_000));
         held.push(begin());
         assert!(!offer(CLIENT, 0));
         let other = ClientKey::of([192, 0, 2, 2].into());

@@ -23,7 +23,7 @@ const LOOK_US: u64 = 20_000;
 
 /// So much of the goal is kept in reserve at a handshake: its client has its own part of it, and others may begin
 /// before its request has come.
-const HANDSHAKE_RESERVE_DIVISOR: u64 = 16;
+const HANDSHAKE_RESERVE_DIVISOR: u64 = 64;
 
 #[derive(Debug)]
 pub(super) struct State {
