@@ -3,14 +3,18 @@
 
 mod band;
 mod canvas;
+mod foot;
 mod forest;
 mod grid;
+mod legend;
 mod lines;
 mod scale;
 mod stack;
+#[cfg(test)]
+mod tests;
 
 pub use band::{Band, BandAxis};
-use canvas::{Canvas, Frame};
+use canvas::{BOLD, Canvas, Frame, text_width, wrapped};
 pub use forest::forest;
 pub use stack::{StackPart, stack};
 
@@ -43,21 +47,26 @@ pub(crate) fn columns(figure: &Figure) -> usize {
 #[must_use]
 pub fn draw(figure: &Figure) -> String {
     let columns = columns(figure);
-    let height = HEIGHTS[usize::from(columns > 1)];
+    let width = (WIDTH - 20.0) / columns as f64;
+    let panel_titles = figure.panels.iter();
+    let panel_titles = panel_titles.map(|it| wrapped(&it.title, 13.5 * BOLD, width - 70.0));
+    let panel_titles: Vec<Vec<String>> = panel_titles.collect();
+    let title_lines = panel_titles.iter().map(Vec::len).max().unwrap_or(0);
+    let more_titles = title_lines.saturating_sub(1) as f64 * 16.0;
+    let more = more_titles + lines::more_height(figure, width);
+    let height = HEIGHTS[usize::from(columns > 1)] + more;
     let rows = figure.panels.len().div_ceil(columns);
-    let legend_lines = lines::legend_lines(figure, WIDTH);
-    let top = 56.0 + legend_lines as f64 * 22.0;
+    let titles = wrapped(&figure.title, 19.0 * BOLD, WIDTH - 40.0);
+    let titles_end = 8.0 + titles.len().max(1) as f64 * 24.0;
+    let top = titles_end + 24.0 + legend::height(figure, 20.0, WIDTH);
     let mut canvas = Canvas::new(WIDTH, top + rows as f64 * height + 10.0);
     canvas.describe(&figure.title, &figure.finding);
-    canvas.text(
-        20.0,
-        30.0,
-        &figure.title,
-        "class=\"title\" font-size=\"19\" font-weight=\"650\"",
-    );
-    lines::legend(figure, &mut canvas, (20.0, 54.0), WIDTH);
-    let width = (WIDTH - 20.0) / columns as f64;
-    for (index, panel) in figure.panels.iter().enumerate() {
+    for (index, line) in titles.iter().enumerate() {
+        let style = "class=\"title\" font-size=\"19\" font-weight=\"650\"";
+        canvas.text(20.0, 30.0 + index as f64 * 24.0, line, style);
+    }
+    legend::draw(figure, &mut canvas, (20.0, titles_end + 22.0), WIDTH);
+    for (index, (panel, titles)) in figure.panels.iter().zip(&panel_titles).enumerate() {
         let (row, column) = (index / columns, index % columns);
         let mut frame = Frame {
             left: 10.0 + column as f64 * width,
@@ -65,10 +74,13 @@ pub fn draw(figure: &Figure) -> String {
             width,
             height,
         };
-        if !panel.title.is_empty() {
+        for (line, text) in titles.iter().enumerate() {
             let style = "font-size=\"13.5\" font-weight=\"600\"";
-            canvas.text(frame.left + 62.0, frame.top + 8.0, &panel.title, style);
-            frame = frame.below(14.0);
+            let y = frame.top + 8.0 + line as f64 * 16.0;
+            canvas.text(frame.left + 62.0, y, text, style);
+        }
+        if title_lines > 0 {
+            frame = frame.below(14.0 + more_titles);
         }
         lines::panel(figure, panel, &frame, &[], &mut canvas);
     }
@@ -98,9 +110,16 @@ fn viridis(share: f64) -> String {
     format!("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2))
 }
 
+/// What the bar of colours needs, with its texts.
+fn colour_bar_width(figure: &Figure, range: (f64, f64)) -> f64 {
+    let texts = [range.0, range.1].map(|value| words::value(value, figure.value.unit));
+    let widths = texts.iter().map(|text| text_width(text, 11.0));
+    17.0 + widths.fold(0.0, f64::max)
+}
+
 /// The range of colours, beside a grid.
-fn colour_bar(figure: &Figure, range: (f64, f64), frame: &Frame, canvas: &mut Canvas) {
-    let (x, top, height) = (frame.right() - 62.0, frame.top + 30.0, frame.height - 84.0);
+fn colour_bar(figure: &Figure, range: (f64, f64), plot: &Frame, canvas: &mut Canvas) {
+    let (x, top, height) = (plot.right() + 18.0, plot.top + 12.0, plot.height - 12.0);
     const STEPS: usize = 40;
     for step in 0..STEPS {
         let share = 1.0 - (step as f64 + 0.5) / STEPS as f64;

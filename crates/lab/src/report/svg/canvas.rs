@@ -10,6 +10,13 @@ pub(super) const INK: &str = "#152634";
 pub(super) const SOFT: &str = "#4d6274";
 pub(super) const RULE: &str = "#dde5eb";
 
+/// Font sizes of the numbers and names at an axis, and of its title, and the height of a line of that.
+pub(super) const NUMBER: f64 = 11.5;
+pub(super) const TITLE: f64 = 12.5;
+pub(super) const TITLE_LINE: f64 = 14.0;
+/// How much wider bold text is.
+pub(super) const BOLD: f64 = 1.08;
+
 /// What stands for each colour of lines and paper on a dark screen.
 const DARK: [(&str, &str); 12] = [
     ("#fff", "#15222d"),
@@ -129,13 +136,21 @@ impl Canvas {
         foot: f64,
         titles: [&str; 2],
     ) {
+        let title = fitted(titles[0], TITLE, frame.width);
         let middle = plot.left + plot.width / 2.0;
-        self.label((middle, plot.bottom() + foot), titles[0], 12.5, "middle");
-        let (x, y) = (frame.left + 14.0, plot.top + plot.height / 2.0);
-        let style = format!(
-            "font-size=\"12.5\" fill=\"{SOFT}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\""
-        );
-        self.text(x, y, titles[1], &style);
+        let ends = (frame.left, frame.right());
+        let middle = within(middle, text_width(&title, TITLE), ends);
+        self.label((middle, plot.bottom() + foot), &title, TITLE, "middle");
+        let lines = wrapped(titles[1], TITLE, frame.height);
+        for (index, line) in lines.iter().enumerate() {
+            let x = frame.left + 14.0 + index as f64 * TITLE_LINE;
+            let middle = plot.top + plot.height / 2.0;
+            let y = within(middle, text_width(line, TITLE), (frame.top, frame.bottom()));
+            let style = format!(
+                "font-size=\"{TITLE}\" fill=\"{SOFT}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\""
+            );
+            self.text(x, y, line, &style);
+        }
     }
 
     pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
@@ -209,19 +224,69 @@ impl Canvas {
     }
 }
 
-/// A text in lines of so many characters at most, broken between words.
-pub(super) fn wrapped(text: &str, characters: usize) -> Vec<String> {
+/// How wide a text is. System fonts differ: these are about the widths of DejaVu Sans, a wide one.
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    text.chars().map(em).sum::<f64>() * size
+}
+
+/// The width of a character, in parts of the font's size.
+fn em(c: char) -> f64 {
+    const NARROW: &str = " .,:;'|!()[]{}/-fijlrtI";
+    const WIDE: &str = "mwMW%@+=<>…–—−×≤≥";
+    match c {
+        c if NARROW.contains(c) => 0.36,
+        c if WIDE.contains(c) => 0.9,
+        '\u{2e80}'.. => 1.0, // Chinese, for instance
+        c if c.is_uppercase() => 0.72,
+        _ => 0.62,
+    }
+}
+
+/// A text in lines of this width at most, broken between words; a word that is wider is broken, too.
+pub(super) fn wrapped(text: &str, size: f64, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < characters => {
-                line.push(' ');
-                line.push_str(word);
+        if let Some(line) = lines.last_mut() {
+            let longer = format!("{line} {word}");
+            if text_width(&longer, size) <= width {
+                *line = longer;
+                continue;
             }
-            _ => lines.push(word.to_owned()),
         }
+        let mut part = String::new();
+        for c in word.chars() {
+            part.push(c);
+            if text_width(&part, size) > width && part.len() > c.len_utf8() {
+                part.pop();
+                lines.push(std::mem::replace(&mut part, c.to_string()));
+            }
+        }
+        lines.push(part);
     }
     lines
+}
+
+/// A text of one line, cut where it is wider than this.
+pub(super) fn fitted(text: &str, size: f64, width: f64) -> String {
+    if text_width(text, size) <= width {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut left = width - text_width("…", size);
+    for c in text.chars() {
+        left -= em(c) * size;
+        if left < 0.0 {
+            break;
+        }
+        cut.push(c);
+    }
+    cut.push('…');
+    cut
+}
+
+/// Where the middle of what has this width stands, so that none of it is beyond the ends.
+pub(super) fn within(middle: f64, width: f64, (from, to): (f64, f64)) -> f64 {
+    middle.min(to - width / 2.0).max(from + width / 2.0)
 }
 
 /// A tenth of a pixel is not seen.

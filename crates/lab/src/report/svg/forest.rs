@@ -4,15 +4,23 @@
 //! drawn as a multiple of it, so that all have one axis, and the numbers themselves stand beside it.
 
 use super::COLOURS;
-use super::canvas::{Canvas, INK, RULE, SOFT, wrapped};
+use super::canvas::{BOLD, Canvas, INK, RULE, SOFT, text_width, wrapped};
 use super::scale::Scale;
 use crate::report::words::digits;
 use crate::report::{Claim, ClaimMeasure, Verdict};
 
 /// Narrow, so that its text is large enough on a phone.
 const WIDTH: f64 = 520.0;
-/// Where the axis begins and ends; numbers stand to its right.
-const AXIS: (f64, f64) = (26.0, 330.0);
+/// Between texts and both edges.
+const MARGIN: f64 = 16.0;
+/// Where the axis begins. Numbers stand to its right, at this distance.
+const AXIS_LEFT: f64 = 26.0;
+const AXIS_GAP: f64 = 14.0;
+/// How wide the numbers are, at least and at most: wider ones are broken, so that the ticks of the axis have room.
+const NUMBERS: (f64, f64) = (160.0, 240.0);
+/// Font sizes of a measure's estimate, and of what was asked for.
+const ESTIMATE: f64 = 12.0;
+const ASKED: f64 = 11.5;
 /// The axis reaches from a tenth of the bound to ten times.
 const REACH: f64 = 10.0;
 const TICKS: [(f64, &str); 7] = [
@@ -24,10 +32,13 @@ const TICKS: [(f64, &str); 7] = [
     (5.0, "5 x"),
     (10.0, "10 x"),
 ];
-const LINE_CHARACTERS: usize = 70;
+/// Width of texts.
+const TEXT: f64 = WIDTH - 2.0 * MARGIN;
 /// Heights of a line of text, and of a measure.
 const LINE: f64 = 15.0;
 const ROW: f64 = 32.0;
+/// The height of a line of numbers.
+const NUMBER_LINE: f64 = 14.0;
 /// What the ends of an axis of its own need below a measure.
 const ENDS: f64 = 13.0;
 
@@ -40,27 +51,46 @@ const KEY: &str = "Filled marks are decided claims, hollow ones are not. Bars ar
 /// Draws all claims, in their order.
 #[must_use]
 pub fn forest(title: &str, claims: &[Claim]) -> String {
-    let rows: Vec<Row<'_>> = claims.iter().map(Row::new).collect();
-    let key = wrapped(KEY, LINE_CHARACTERS);
-    let top = 40.0 + key.len() as f64 * LINE;
+    let ends = axis_ends(claims);
+    let rows: Vec<Row<'_>> = claims.iter().map(|claim| Row::new(claim, ends)).collect();
+    let titles = wrapped(title, 16.0 * BOLD, TEXT);
+    let key = wrapped(KEY, 12.0, TEXT);
+    let key_top = 26.0 + titles.len() as f64 * 20.0;
+    let top = key_top - 6.0 + key.len() as f64 * LINE;
     let height = rows.iter().map(Row::height).sum::<f64>() + top + 64.0;
     let mut canvas = Canvas::alone(WIDTH, height);
     canvas.describe(title, &in_words(claims));
     let style = "class=\"title\" font-size=\"16\" font-weight=\"650\"";
-    canvas.text(16.0, 26.0, title, style);
+    for (index, text) in titles.iter().enumerate() {
+        canvas.text(MARGIN, 26.0 + index as f64 * 20.0, text, style);
+    }
     for (index, text) in key.iter().enumerate() {
-        let y = 46.0 + index as f64 * LINE;
-        canvas.label((16.0, y), text, 12.0, "start");
+        let y = key_top + index as f64 * LINE;
+        canvas.label((MARGIN, y), text, 12.0, "start");
     }
     let mut y = top + 22.0;
-    axis(&mut canvas, y - 4.0);
+    axis(&mut canvas, ends, y - 4.0);
     y += 10.0;
     for row in &rows {
         row.draw(&mut canvas, y);
         y += row.height();
     }
-    axis(&mut canvas, y + 14.0);
+    axis(&mut canvas, ends, y + 14.0);
     canvas.finish()
+}
+
+/// Where the axis begins and ends: the widest numbers have room to its right.
+fn axis_ends(claims: &[Claim]) -> (f64, f64) {
+    let measures = claims.iter().flat_map(|claim| &claim.measures);
+    let widths = measures.flat_map(|measure| {
+        [
+            text_width(&estimate(measure), ESTIMATE),
+            text_width(&asked(measure), ASKED),
+        ]
+    });
+    let (least, most) = NUMBERS;
+    let numbers = widths.fold(least, f64::max).min(most);
+    (AXIS_LEFT, WIDTH - MARGIN - numbers - AXIS_GAP)
 }
 
 /// The same as a text: a sentence for each claim.
@@ -77,62 +107,89 @@ fn in_words(claims: &[Claim]) -> String {
 /// A claim with its text in lines.
 struct Row<'c> {
     claim: &'c Claim,
+    ends: (f64, f64),
     head: Vec<String>,
-    /// Each with what it is of, where a claim has several.
-    measures: Vec<(Vec<String>, &'c ClaimMeasure)>,
+    measures: Vec<Measure<'c>>,
+}
+
+/// A quantity with its texts in lines.
+struct Measure<'c> {
+    of: &'c ClaimMeasure,
+    /// What it is, where a claim has several.
+    what: Vec<String>,
+    estimate: Vec<String>,
+    asked: Vec<String>,
 }
 
 impl<'c> Row<'c> {
-    fn new(claim: &'c Claim) -> Self {
+    fn new(claim: &'c Claim, ends: (f64, f64)) -> Self {
         let verdict = claim.verdict;
         let mut text = format!("{} {}: {}", verdict.mark(), verdict.label(), claim.text);
         if claim.measures.is_empty() {
             text += " (no single estimate)";
         }
         let is_one = claim.measures.len() < 2;
-        let measures = claim.measures.iter().map(|measure| {
-            let what = if is_one { "" } else { &measure.what };
-            (wrapped(what, LINE_CHARACTERS), measure)
+        let numbers = WIDTH - MARGIN - ends.1 - AXIS_GAP;
+        let measures = claim.measures.iter().map(|of| Measure {
+            of,
+            what: wrapped(if is_one { "" } else { &of.what }, 12.0, TEXT),
+            estimate: wrapped(&estimate(of), ESTIMATE, numbers),
+            asked: wrapped(&asked(of), ASKED, numbers),
         });
         Self {
             claim,
-            head: wrapped(&text, LINE_CHARACTERS),
+            ends,
+            head: wrapped(&text, 12.5, TEXT),
             measures: measures.collect(),
         }
     }
 
     fn height(&self) -> f64 {
-        let texts = self.measures.iter().map(|(what, _)| what.len());
+        let texts = self.measures.iter().map(|it| it.what.len());
         let texts = self.head.len() + texts.sum::<usize>();
-        let rows = self.measures.iter().map(|(_, measure)| row_height(measure));
+        let rows = self.measures.iter().map(Measure::height);
         texts as f64 * LINE + rows.sum::<f64>() + 12.0
     }
 
     fn draw(&self, canvas: &mut Canvas, top: f64) {
-        canvas.line((16.0, top), (WIDTH - 16.0, top), RULE, 1.0);
+        canvas.line((MARGIN, top), (WIDTH - MARGIN, top), RULE, 1.0);
         let mut y = top + LINE;
         for line in &self.head {
-            canvas.text(16.0, y, line, "font-size=\"12.5\"");
+            canvas.text(MARGIN, y, line, "font-size=\"12.5\"");
             y += LINE;
         }
-        for (what, measure) in &self.measures {
-            for line in what {
-                canvas.label((16.0, y), line, 12.0, "start");
+        for measure in &self.measures {
+            for line in &measure.what {
+                canvas.label((MARGIN, y), line, 12.0, "start");
                 y += LINE;
             }
-            plot(canvas, measure, self.claim.verdict, y - 2.0);
-            let x = AXIS.1 + 14.0;
-            canvas.text(x, y, &estimate(measure), "font-size=\"12\"");
-            canvas.label((x, y + 14.0), &asked(measure), 11.5, "start");
-            y += row_height(measure);
+            plot(canvas, measure.of, self.claim.verdict, self.ends, y - 2.0);
+            let at = (self.ends.1 + AXIS_GAP, y);
+            measure.draw_numbers(canvas, at);
+            y += measure.height();
         }
     }
 }
 
-fn row_height(measure: &ClaimMeasure) -> f64 {
-    match unit(measure) {
-        Some(_) => ROW,
-        None => ROW + ENDS,
+impl Measure<'_> {
+    fn height(&self) -> f64 {
+        let lines = self.estimate.len() + self.asked.len();
+        let row = ROW + lines.saturating_sub(2) as f64 * NUMBER_LINE;
+        match unit(self.of) {
+            Some(_) => row,
+            None => row.max(ROW + ENDS),
+        }
+    }
+
+    fn draw_numbers(&self, canvas: &mut Canvas, (x, mut y): (f64, f64)) {
+        for line in &self.estimate {
+            canvas.text(x, y, line, "font-size=\"12\"");
+            y += NUMBER_LINE;
+        }
+        for line in &self.asked {
+            canvas.label((x, y), line, ASKED, "start");
+            y += NUMBER_LINE;
+        }
     }
 }
 
@@ -169,14 +226,14 @@ fn unit(measure: &ClaimMeasure) -> Option<f64> {
 }
 
 /// The axis of multiples of a value.
-fn multiples_of(unit: f64) -> Scale {
-    Scale::exact((unit / REACH, unit * REACH), true, AXIS)
+fn multiples_of(unit: f64, ends: (f64, f64)) -> Scale {
+    Scale::exact((unit / REACH, unit * REACH), true, ends)
 }
 
 /// The axis of a row: of multiples, or evenly between two values, all of the row among them.
-fn scale_of(measure: &ClaimMeasure) -> Scale {
+fn scale_of(measure: &ClaimMeasure, ends: (f64, f64)) -> Scale {
     if let Some(unit) = unit(measure) {
-        return multiples_of(unit);
+        return multiples_of(unit, ends);
     }
     let interval = measure.interval.iter().flat_map(|it| [it.low, it.high]);
     let bounds = measure.least.into_iter().chain(measure.most);
@@ -185,27 +242,34 @@ fn scale_of(measure: &ClaimMeasure) -> Scale {
     let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
     let low = all.iter().copied().fold(f64::INFINITY, f64::min);
     let high = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let ends = match high - low {
+    let range = match high - low {
         span if span > 0.0 && span.is_finite() => (low - span / 10.0, high + span / 10.0),
         _ => (low - 1.0, low + 1.0),
     };
-    Scale::exact(ends, false, AXIS)
+    Scale::exact(range, false, ends)
 }
 
-fn plot(canvas: &mut Canvas, measure: &ClaimMeasure, verdict: Verdict, middle: f64) {
-    let scale = scale_of(measure);
+fn plot(
+    canvas: &mut Canvas,
+    measure: &ClaimMeasure,
+    verdict: Verdict,
+    ends: (f64, f64),
+    middle: f64,
+) {
+    let scale = scale_of(measure, ends);
+    let (left, right) = ends;
     let y = middle + 6.0;
     let at = |value: f64| scale.at(value);
     if measure.least.is_some() || measure.most.is_some() {
-        let from = measure.least.map_or(AXIS.0, at);
-        let to = measure.most.map_or(AXIS.1, at);
+        let from = measure.least.map_or(left, at);
+        let to = measure.most.map_or(right, at);
         canvas.rectangle([from, y - 9.0, to - from, 18.0], RULE, "");
     }
     if let Some(unit) = unit(measure) {
         canvas.line((at(unit), y - 13.0), (at(unit), y + 13.0), SOFT, 1.0);
     } else {
-        canvas.line((AXIS.0, y + 11.0), (AXIS.1, y + 11.0), SOFT, 1.0);
-        for (x, value, anchor) in [(AXIS.0, scale.low, "start"), (AXIS.1, scale.high, "end")] {
+        canvas.line((left, y + 11.0), (right, y + 11.0), SOFT, 1.0);
+        for (x, value, anchor) in [(left, scale.low, "start"), (right, scale.high, "end")] {
             canvas.label((x, y + 11.0 + ENDS), &digits(value, 2), 11.0, anchor);
         }
         for x in measure.least.into_iter().chain(measure.most).map(at) {
@@ -235,8 +299,8 @@ fn plot(canvas: &mut Canvas, measure: &ClaimMeasure, verdict: Verdict, middle: f
     canvas.marker((at(measure.value), y), form, colour, is_hollow);
 }
 
-fn axis(canvas: &mut Canvas, y: f64) {
-    let scale = multiples_of(1.0);
+fn axis(canvas: &mut Canvas, ends: (f64, f64), y: f64) {
+    let scale = multiples_of(1.0, ends);
     for (multiple, text) in TICKS {
         canvas.label((scale.at(multiple), y), text, 11.5, "middle");
     }
@@ -244,6 +308,7 @@ fn axis(canvas: &mut Canvas, y: f64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{outside, touching};
     use super::*;
     use loadline_capacity::stats::Interval;
 
@@ -305,12 +370,13 @@ mod tests {
 
     #[test]
     fn values_are_multiples_of_their_bound() {
-        let scale = multiples_of(1.0);
+        let (left, right) = (20.0, 300.0);
+        let scale = multiples_of(1.0, (left, right));
         let at_bound = (scale.at(1.0), scale.contains(1.0));
-        assert_eq!(at_bound, ((AXIS.0 + AXIS.1) / 2.0, true));
+        assert_eq!(at_bound, ((left + right) / 2.0, true));
         let beyond = (scale.at(100.0), scale.contains(100.0));
-        assert_eq!(beyond, (AXIS.1, false));
-        assert!(!scale.contains(0.0) && scale.at(0.0) < AXIS.0 + 0.1);
+        assert_eq!(beyond, (right, false));
+        assert!(!scale.contains(0.0) && scale.at(0.0) < left + 0.1);
         for (least, most, expected) in [
             (Some(2.0), None, Some(2.0)),
             (None, Some(5.0), Some(5.0)),
@@ -344,9 +410,35 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), count, "{svg}");
         assert!(svg.contains("at most 0; published 3"), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        let scale = scale_of(&claims[0].measures[2]);
+        assert_eq!(outside(&svg), [""; 0], "{svg}");
+        let scale = scale_of(&claims[0].measures[2], (20.0, 300.0));
         let at = |value: f64| scale.at(value);
-        assert!(AXIS.0 < at(-0.03) && at(-0.03) < at(0.01) && at(0.01) < at(0.03));
+        assert!(20.0 < at(-0.03) && at(-0.03) < at(0.01) && at(0.01) < at(0.03));
         assert!((at(0.01) - at(0.0) - at(0.02) + at(0.01)).abs() < 1e-9);
+    }
+    #[test]
+    fn the_longest_numbers_are_within_the_picture() {
+        let long = |value, low, high, published| ClaimMeasure {
+            value,
+            interval: Some(Interval {
+                low,
+                high,
+                level: 0.95,
+            }),
+            published: vec![published],
+            ..ClaimMeasure::default()
+        };
+        let measures = [
+            long(-0.006_92, -0.0197, 0.005_87, 0.03),
+            long(13_001_004.0, 11_736_759.0, 14_401_429.0, 13_740_000.0),
+            long(48_894.0, 0.0, 8.05e23, 16_640.0),
+        ];
+        for measure in measures {
+            let title = "P4, on another machine: what was claimed, what was measured and what is left";
+            let claims = [claim(Verdict::NotComparable, "It falls.", vec![measure])];
+            let svg = forest(title, &claims);
+            assert_eq!(outside(&svg), [""; 0], "{svg}");
+            assert_eq!(touching(&svg), [""; 0], "{svg}");
+        }
     }
 }

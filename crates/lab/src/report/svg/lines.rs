@@ -1,7 +1,8 @@
 //! Panels: lines with their spread, and bars.
 
 use super::band::{self, Band, BandAxis};
-use super::canvas::{Canvas, Frame, INK, RULE, SOFT};
+use super::canvas::{Canvas, Frame, INK, NUMBER, RULE, SOFT};
+use super::foot::{Foot, left_margin};
 use super::scale::Scale;
 use super::{COLOURS, DASHES, grid};
 use crate::plan::ChartKind;
@@ -26,7 +27,7 @@ const PERCENTILES: [(f64, &str); 7] = [
 ];
 
 /// Colour, dash and form of a curve's marks.
-fn colour(curve: &Curve) -> &'static str {
+pub(super) fn colour(curve: &Curve) -> &'static str {
     match curve.is_reference {
         true => SOFT,
         false => COLOURS[curve.legend % COLOURS.len()],
@@ -40,55 +41,8 @@ fn dash(curve: &Curve) -> &'static str {
     }
 }
 
-/// A name and what stands before and behind it.
-fn entry_width(name: &str) -> f64 {
-    name.chars().count() as f64 * 7.4 + 62.0
-}
-
-/// Lines that the legend takes; none if there is a single curve without a name.
-pub(super) fn legend_lines(figure: &Figure, width: f64) -> usize {
-    if !figure.has_legend() {
-        return 0;
-    }
-    let mut lines = 1;
-    let mut x = 20.0;
-    for name in &figure.legend {
-        if x + entry_width(name) > width && x > 20.0 {
-            lines += 1;
-            x = 20.0;
-        }
-        x += entry_width(name);
-    }
-    lines
-}
-
-pub(super) fn legend(figure: &Figure, canvas: &mut Canvas, (left, top): (f64, f64), width: f64) {
-    if !figure.has_legend() {
-        return;
-    }
-    let (mut x, mut y) = (left, top);
-    for (index, name) in figure.legend.iter().enumerate() {
-        if x + entry_width(name) > width && x > left {
-            (x, y) = (left, y + 22.0);
-        }
-        let curve = Curve {
-            legend: index,
-            is_reference: figure.is_reference(index),
-            ..Curve::default()
-        };
-        if figure.kind == ChartKind::Bars {
-            block(canvas, [x + 8.0, y - 7.0, 16.0, 12.0], &curve, "");
-        } else {
-            stroke(canvas, &[(x, y), (x + 32.0, y)], &curve);
-            canvas.marker((x + 16.0, y), index, colour(&curve), curve.is_reference);
-        }
-        canvas.text(x + 40.0, y + 4.5, name, "font-size=\"13.5\"");
-        x += entry_width(name);
-    }
-}
-
 /// A bar of a chart. What others measured is hollow.
-fn block(canvas: &mut Canvas, place: [f64; 4], curve: &Curve, title: &str) {
+pub(super) fn block(canvas: &mut Canvas, place: [f64; 4], curve: &Curve, title: &str) {
     if !curve.is_reference {
         canvas.rectangle(place, colour(curve), title);
         return;
@@ -103,7 +57,7 @@ fn block(canvas: &mut Canvas, place: [f64; 4], curve: &Curve, title: &str) {
     canvas.path(&corners, true, &style);
 }
 
-fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
+pub(super) fn stroke(canvas: &mut Canvas, points: &[(f64, f64)], curve: &Curve) {
     let dash = dash(curve);
     let style = format!(
         "fill=\"none\" stroke=\"{}\" stroke-width=\"2.2\" stroke-linejoin=\"round\" \
@@ -125,15 +79,52 @@ pub(super) fn panel(
         // From above: a value hides none behind it, and each stands there as a number.
         return grid::heat_map(figure, panel, frame, canvas);
     }
-    let plot = frame.inner(MARGINS);
+    let (plot, foot) = parts(figure, frame, bands);
     let (x, y) = (x_scale(figure, &plot), value_scale(figure, bands, &plot));
-    axes(figure, [&x, &y], &plot, frame, canvas);
+    axes(figure, &y, &plot, frame, &foot, canvas);
     band::draw(bands, [&x, &y], &plot, canvas);
     if figure.kind == ChartKind::Bars {
         return bars(figure, panel, [&x, &y], &plot, canvas);
     }
     for curve in &panel.curves {
         line(figure, curve, [&x, &y], canvas);
+    }
+}
+
+/// Where the plot is in its frame, and what stands at its foot.
+fn parts(figure: &Figure, frame: &Frame, bands: &[Band]) -> (Frame, Foot) {
+    let [left, top, right, bottom] = MARGINS;
+    let plot = frame.inner(MARGINS);
+    let values = value_ticks(figure, &value_scale(figure, bands, &plot), &plot);
+    let values = values.iter().map(|(_, text)| text.as_str());
+    let left = left_margin(values, &figure.value.title(), frame.height).max(left);
+    let plot = frame.inner([left, top, right, bottom]);
+    let foot = foot(figure, &plot, frame);
+    let bottom = bottom + foot.more_height();
+    (frame.inner([left, top, right, bottom]), foot)
+}
+
+/// What the names at the foot of a panel of this width need beyond one row.
+pub(super) fn more_height(figure: &Figure, width: f64) -> f64 {
+    let frame = Frame {
+        left: 0.0,
+        top: 0.0,
+        width,
+        height: 170.0, // of the lowest panels
+    };
+    match figure.kind.is_grid() {
+        true => grid::more_height(figure, &frame),
+        false => foot(figure, &frame.inner(MARGINS), &frame).more_height(),
+    }
+}
+
+fn foot(figure: &Figure, plot: &Frame, frame: &Frame) -> Foot {
+    let x = x_scale(figure, plot);
+    let ticks = x_ticks(figure, &x, plot).into_iter();
+    let ticks = ticks.map(|(value, text)| (x.at(value), text)).collect();
+    match figure.x.names.is_empty() {
+        true => Foot::of_numbers(ticks, frame),
+        false => Foot::of_names(ticks, frame),
     }
 }
 
@@ -228,26 +219,32 @@ fn value_scale(figure: &Figure, bands: &[Band], plot: &Frame) -> Scale {
 }
 
 /// Both axes, with their numbers and titles.
-fn axes(figure: &Figure, [x, y]: [&Scale; 2], plot: &Frame, frame: &Frame, canvas: &mut Canvas) {
-    let count = if plot.height > 250.0 { 6 } else { 4 };
-    for (value, text) in y.ticks(count, figure.value.divisor) {
+fn axes(
+    figure: &Figure,
+    y: &Scale,
+    plot: &Frame,
+    frame: &Frame,
+    foot: &Foot,
+    canvas: &mut Canvas,
+) {
+    for (value, text) in value_ticks(figure, y, plot) {
         let at = y.at(value);
         canvas.line((plot.left, at), (plot.right(), at), RULE, 1.0);
-        canvas.label((plot.left - 7.0, at + 4.0), &text, 11.5, "end");
+        canvas.label((plot.left - 7.0, at + 4.0), &text, NUMBER, "end");
     }
-    let foot = plot.bottom();
-    canvas.line((plot.left, foot), (plot.right(), foot), "#9fb0bd", 1.0);
-    let count = (plot.width / 90.0) as usize;
-    for (value, text) in x_ticks(figure, x, count) {
-        let at = x.at(value);
-        canvas.line((at, foot), (at, foot + 4.0), "#9fb0bd", 1.0);
-        canvas.label((at, foot + 18.0), &text, 11.5, "middle");
-    }
+    let bottom = plot.bottom();
+    canvas.line((plot.left, bottom), (plot.right(), bottom), "#9fb0bd", 1.0);
+    foot.draw(plot, 18.0, 4.0, canvas);
     let titles = [&*figure.x.title(), &figure.value.title()];
-    canvas.axis_titles(frame, plot, 38.0, titles);
+    canvas.axis_titles(frame, plot, 38.0 + foot.more_height(), titles);
 }
 
-fn x_ticks(figure: &Figure, x: &Scale, count: usize) -> Vec<(f64, String)> {
+fn value_ticks(figure: &Figure, y: &Scale, plot: &Frame) -> Vec<(f64, String)> {
+    let count = if plot.height > 250.0 { 6 } else { 4 };
+    y.ticks(count, figure.value.divisor)
+}
+
+fn x_ticks(figure: &Figure, x: &Scale, plot: &Frame) -> Vec<(f64, String)> {
     if !figure.x.names.is_empty() {
         let names = figure.x.names.iter().enumerate();
         return names
@@ -260,5 +257,5 @@ fn x_ticks(figure: &Figure, x: &Scale, count: usize) -> Vec<(f64, String)> {
         let there = PERCENTILES.into_iter().filter(|(at, _)| *at <= most);
         return there.map(|(at, text)| (at, text.to_owned())).collect();
     }
-    x.ticks(count, 1.0)
+    x.ticks((plot.width / 90.0) as usize, 1.0)
 }

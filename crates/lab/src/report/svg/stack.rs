@@ -1,8 +1,8 @@
 //! Charts one below the other in one picture, which share their curves: what was measured, a ratio, CPU use.
 
 use super::band::Band;
-use super::canvas::{Canvas, Frame, wrapped};
-use super::lines;
+use super::canvas::{BOLD, Canvas, Frame, TITLE, fitted, wrapped};
+use super::{legend, lines};
 use crate::report::figure::Figure;
 
 /// Narrow, so that its text is large enough on a phone.
@@ -10,8 +10,11 @@ const WIDTH: f64 = 520.0;
 /// Heights of a panel: of the first chart, of those below it, and of grids and names, which need room.
 const FIRST: f64 = 270.0;
 const BELOW: f64 = 170.0;
-const LINE_CHARACTERS: usize = 76;
 const LINE: f64 = 15.0;
+/// Between texts and both edges.
+const MARGIN: f64 = 16.0;
+/// Width of a panel.
+const PANEL: f64 = WIDTH - 8.0;
 
 /// A chart of the picture.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,21 +28,21 @@ pub struct StackPart {
 /// Draws them. `about` says the same for those who do not see it.
 #[must_use]
 pub fn stack(title: &str, about: &str, parts: &[StackPart]) -> String {
-    let titles = wrapped(title, 58);
+    let titles = wrapped(title, 16.0 * BOLD, WIDTH - 2.0 * MARGIN);
     let first = parts.first().map(|part| &part.figure);
-    let legend_lines = first.map_or(0, |figure| lines::legend_lines(figure, WIDTH));
-    let top = 30.0 + titles.len() as f64 * 20.0 + legend_lines as f64 * 22.0;
+    let legend_height = first.map_or(0.0, |figure| legend::height(figure, 12.0, WIDTH));
+    let top = 30.0 + titles.len() as f64 * 20.0 + legend_height;
     let height: f64 = parts.iter().enumerate().map(height_of).sum();
     let mut canvas = Canvas::alone(WIDTH, top + height + 8.0);
     canvas.describe(title, about);
     let mut y = 28.0;
     for line in &titles {
         let style = "class=\"title\" font-size=\"16\" font-weight=\"650\"";
-        canvas.text(16.0, y, line, style);
+        canvas.text(MARGIN, y, line, style);
         y += 20.0;
     }
     if let Some(figure) = first {
-        lines::legend(figure, &mut canvas, (12.0, y), WIDTH);
+        legend::draw(figure, &mut canvas, (12.0, y), WIDTH);
     }
     y = top;
     for (index, part) in parts.iter().enumerate() {
@@ -50,24 +53,29 @@ pub fn stack(title: &str, about: &str, parts: &[StackPart]) -> String {
 }
 
 fn panel_height(index: usize, figure: &Figure) -> f64 {
-    match index == 0 || figure.kind.is_grid() {
+    let height = match index == 0 || figure.kind.is_grid() {
         true => FIRST,
         false => BELOW,
-    }
+    };
+    height + lines::more_height(figure, PANEL)
+}
+
+fn title_of(figure: &Figure) -> Vec<String> {
+    wrapped(&figure.title, 13.0 * BOLD, WIDTH - 2.0 * MARGIN)
 }
 
 /// With the title, and with the names of panels where there are several.
 fn height_of((index, part): (usize, &StackPart)) -> f64 {
     let panels = part.figure.panels.len() as f64;
-    let titles = wrapped(&part.figure.title, LINE_CHARACTERS).len() as f64;
+    let titles = title_of(&part.figure).len() as f64;
     titles * LINE + 8.0 + panels * panel_height(index, &part.figure)
 }
 
 fn draw_part(part: &StackPart, index: usize, top: f64, canvas: &mut Canvas) {
     let figure = &part.figure;
     let mut y = top + LINE;
-    for line in wrapped(&figure.title, LINE_CHARACTERS) {
-        canvas.text(16.0, y, &line, "font-size=\"13\" font-weight=\"600\"");
+    for line in title_of(figure) {
+        canvas.text(MARGIN, y, &line, "font-size=\"13\" font-weight=\"600\"");
         y += LINE;
     }
     let height = panel_height(index, figure);
@@ -75,11 +83,12 @@ fn draw_part(part: &StackPart, index: usize, top: f64, canvas: &mut Canvas) {
         let frame = Frame {
             left: 4.0,
             top: y - 8.0,
-            width: WIDTH - 8.0,
+            width: PANEL,
             height,
         };
         if !panel.title.is_empty() {
-            canvas.label((66.0, y + 6.0), &panel.title, 12.5, "start");
+            let title = fitted(&panel.title, TITLE, WIDTH - 66.0 - MARGIN);
+            canvas.label((66.0, y + 6.0), &title, TITLE, "start");
         }
         let frame = frame.below(if panel.title.is_empty() { 0.0 } else { 12.0 });
         lines::panel(figure, panel, &frame, &part.bands, canvas);
