@@ -9,7 +9,6 @@ mod factors;
 mod file;
 mod goal;
 mod load;
-mod located;
 mod options;
 mod series;
 mod server;

@@ -45,6 +45,7 @@ pub mod serve;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod toml_file;
 pub mod values;
 
 #[doc(hidden)]

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::SystemTime;
 
 use loadline_proto::Method;
 use loadline_record::StepReport;
+use loadline_spec::toml_file::{self, Located, at};
 use loadline_spec::values::duration;
 use loadline_spec::{SpecError, ValueError};
 use serde::Deserialize;
@@ -126,9 +126,6 @@ enum ThinkTable {
     Between(String, String),
 }
 
-/// What is wrong, and which bytes of the file it is about.
-type Located<T> = Result<T, (Range<usize>, ValueError)>;
-
 /// Why a scenario cannot be used, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ScenarioError {
@@ -167,11 +164,9 @@ pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Script, Sce
         line: memchr::memchr_iter(b'\n', &text.as_bytes()[..at.min(text.len())]).count() + 1,
         error,
     };
-    let table: ScenarioTable = toml::from_str(text).map_err(|error| {
-        let message = error.message().replace('\n', " ");
-        at(error.span().map_or(0, |span| span.start), message.into())
-    })?;
-    script(table, folder).map_err(|(span, error)| at(span.start, error))
+    let table = toml_file::parse(text).and_then(|table| toml_file::read_table(&table));
+    let script = table.and_then(|table| script(table, folder));
+    script.map_err(|(span, error)| at(span.start, error))
 }
 
 fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
@@ -220,12 +215,6 @@ fn script(table: ScenarioTable, folder: &Path) -> Located<Script> {
     })
 }
 
-/// Puts a place to what is wrong.
-fn at<T>(place: &Spanned<T>) -> impl Fn(ValueError) -> (Range<usize>, ValueError) + use<T> {
-    let span = place.span();
-    move |error| (span.clone(), error)
-}
-
 /// What is wrong at a place, and what would be right.
 fn wrong<T, P>(
     place: &Spanned<P>,
@@ -243,7 +232,7 @@ fn user_rows(
     let path = folder.join(file.get_ref());
     let text = read_text(&path, USERS_BYTES_MAX).map_err(at(file))?;
     let in_line = |(line, error): (usize, ValueError)| {
-        at(file)(format!("{}:{line}: {error}", path.display()).into())
+        at(file)(format!("{}:{line}: {error}", path.display()))
     };
     let users = table::parse(&text).map_err(in_line)?;
     for (index, column) in users.columns.iter().enumerate() {

@@ -4,12 +4,12 @@
 use std::ops::Range;
 
 use loadline_spec::load::LoadSpec;
+use loadline_spec::toml_file::{Located, at, read};
 use loadline_spec::{Value, ValueError};
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::located::{Located, at, read};
 use super::{Factor, FactorLevel, Network, Settings, check_cpu_quota};
 use crate::journal::Level;
 
@@ -123,7 +123,7 @@ pub(super) fn factor(
             everywhere(known.collect::<Result<_, _>>().map_err(whole)?)
         }
         DeValue::Table(_) => {
-            let option = read(value).map_err(named)?;
+            let option = read(&value).map_err(named)?;
             everywhere(of_option(option).map_err(whole)?)
         }
         DeValue::Array(levels) => {
@@ -207,14 +207,14 @@ fn of_option(factor: OptionFactor) -> Result<Vec<FactorLevel>, ValueError> {
 fn level(name: &str, mut value: Spanned<DeValue<'_>>) -> Located<FactorLevel> {
     let fail = at(&value);
     let DeValue::Table(table) = value.get_mut() else {
-        return known(name, read(value)?).map_err(fail);
+        return known(name, read(&value)?).map_err(fail);
     };
     let level = table.remove("level");
     let level =
         level.ok_or_else(|| fail("level is missing; right would be level = \"name\"".into()))?;
     Ok(FactorLevel {
-        level: read(level)?,
-        sets: read(value)?,
+        level: read(&level)?,
+        sets: read(&value)?,
     })
 }
 

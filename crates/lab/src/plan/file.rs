@@ -6,14 +6,14 @@ use std::io::Read;
 use std::path::Path;
 
 use loadline_spec::load::values::Cpus;
+use loadline_spec::toml_file::{self, Located, at};
 use loadline_spec::{Table, ValueError};
 use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::chart::Chart;
 use super::goal::GoalTable;
-use super::located::{Located, at, of_toml, read_table};
 use super::options::options;
 use super::series::{factor_names, series, take};
 use super::{
@@ -107,9 +107,9 @@ pub(super) fn parse(text: &str, name: &str, folder: &Path) -> Result<Plan, PlanE
         problem,
     };
     let read = || {
-        let mut table = DeTable::parse(text).map_err(of_toml)?;
+        let mut table = toml_file::parse(text)?;
         let series = take(table.get_mut())?;
-        plan(read_table(table)?, series, text, folder)
+        plan(toml_file::read_table(&table)?, series, text, folder)
     };
     read().map_err(|(span, problem)| wrong(span.start, problem))
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use loadline_spec::toml_file::{Located, at};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Series;
 use super::chart;
-use super::located::{Located, at};
 use super::series::factor_names;
 use crate::analysis::Metric;
 use crate::journal::{Level, Levels};

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
 use loadline_base::sorting::sort;
+use loadline_spec::toml_file::{Located, at, read};
 use loadline_spec::values::OrOff;
 use loadline_spec::{SpecError, Table, ValueError};
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
@@ -14,7 +15,6 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::check_cpu_quota;
 use super::factors::factor;
 use super::load::PlannedLoad;
-use super::located::{Located, at, read};
 use super::{Allow, Factor, Network, Placement, Repeated, Series, Server};
 use crate::journal::{Level, Levels};
 use crate::link::{LinkOrOff, LinkSpec};
@@ -111,7 +111,7 @@ pub(super) fn series(
     };
     let names_servers = table.get_ref().get("servers").is_some();
     let factors = table.get_ref().get("factors").cloned();
-    let mut series: Series = read(table).map_err(named)?;
+    let mut series: Series = read(&table).map_err(named)?;
     let mut places = Vec::new();
     let wrong = "factors is not a table; right would be factors = { loops = [1, 2] }";
     for (name, value) in table_of(factors, wrong).map_err(named)? {
