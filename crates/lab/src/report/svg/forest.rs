@@ -129,7 +129,7 @@ impl<'c> Row<'c> {
             text += " (no single estimate)";
         }
         let is_one = claim.measures.len() < 2;
-        let numbers = WIDTH - MARGIN - ends.1 - AXIS_GAP;
+        let numbers = WIDTH - MARGIN - ends.1 - AXIS_GAP + 0.1; // what was lost in rounding
         let measures = claim.measures.iter().map(|of| Measure {
             of,
             what: wrapped(if is_one { "" } else { &of.what }, 12.0, TEXT),
