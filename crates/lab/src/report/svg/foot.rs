@@ -1,6 +1,8 @@
 //! What stands around a plot: numbers and names at its foot, and the room to its left.
 
-use super::canvas::{Canvas, Frame, NUMBER, TITLE, TITLE_LINE, fitted, text_width, within, wrapped};
+use super::canvas::{
+    Canvas, Frame, NUMBER, TITLE, TITLE_LINE, fitted, text_width, within, wrapped,
+};
 
 /// Between two of them in a row.
 const GAP: f64 = 4.0;

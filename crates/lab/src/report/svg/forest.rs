@@ -434,7 +434,8 @@ mod tests {
             long(48_894.0, 0.0, 8.05e23, 16_640.0),
         ];
         for measure in measures {
-            let title = "P4, on another machine: what was claimed, what was measured and what is left";
+            let title =
+                "P4, on another machine: what was claimed, what was measured and what is left";
             let claims = [claim(Verdict::NotComparable, "It falls.", vec![measure])];
             let svg = forest(title, &claims);
             assert_eq!(outside(&svg), [""; 0], "{svg}");

@@ -219,14 +219,7 @@ fn value_scale(figure: &Figure, bands: &[Band], plot: &Frame) -> Scale {
 }
 
 /// Both axes, with their numbers and titles.
-fn axes(
-    figure: &Figure,
-    y: &Scale,
-    plot: &Frame,
-    frame: &Frame,
-    foot: &Foot,
-    canvas: &mut Canvas,
-) {
+fn axes(figure: &Figure, y: &Scale, plot: &Frame, frame: &Frame, foot: &Foot, canvas: &mut Canvas) {
     for (value, text) in value_ticks(figure, y, plot) {
         let at = y.at(value);
         canvas.line((plot.left, at), (plot.right(), at), RULE, 1.0);

@@ -227,7 +227,8 @@ fn texts_of_bands_stay_in_the_plot() {
             vec![curve(0, &[(0.0, 1.0), (100.0, 2.0)])],
         )
     };
-    let text = "where the paper says that the threads of its server begin to bend, and others do not";
+    let text =
+        "where the paper says that the threads of its server begin to bend, and others do not";
     let band = |on, from, to| Band {
         on,
         from,
