@@ -232,3 +232,25 @@ pub(crate) enum After {
     /// To be closed.
     Close,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Job {
+        /// Work for a client's connection that the test does not have.
+        pub(crate) fn of(client: ClientKey, work: Work, reply: &Arc<Mailbox<Message>>) -> Self {
+            Self {
+                work,
+                token: Token {
+                    index: 0,
+                    generation: 0,
+                },
+                reply: Arc::clone(reply),
+                queued_us: 0,
+                before_us: 0,
+                client,
+            }
+        }
+    }
+}

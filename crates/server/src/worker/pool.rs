@@ -321,19 +321,10 @@ mod tests {
         let site = quiet_site();
         let workers = Workers::start(&site, 2, 0).unwrap();
         let reply = Arc::new(Mailbox::new().unwrap());
-        for index in 0..10 {
-            let job = Job {
-                // Without `--socket-io worker` nobody can do that.
-                work: Work::Serve(Box::default()),
-                token: Token {
-                    index,
-                    generation: 0,
-                },
-                reply: Arc::clone(&reply),
-                queued_us: 0,
-                before_us: 0,
-                client: ClientKey::NOBODY,
-            };
+        for _ in 0..10 {
+            // Without `--socket-io worker` nobody can do that.
+            let work = Work::Serve(Box::default());
+            let job = Job::of(ClientKey::NOBODY, work, &reply);
             assert!(workers.submit(job).is_ok());
         }
         workers.close();
@@ -373,17 +364,9 @@ mod tests {
         let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
         let reply = Arc::new(Mailbox::new().unwrap());
         let submit = |client: u8| {
-            workers.submit(Job {
-                work: Work::Compute(Box::new(Nothing), 0),
-                token: Token {
-                    index: 0,
-                    generation: 0,
-                },
-                reply: Arc::clone(&reply),
-                queued_us: 0,
-                before_us: 0,
-                client: ClientKey::of([192, 0, 2, client].into()),
-            })
+            let client = ClientKey::of([192, 0, 2, client].into());
+            let work = Work::Compute(Box::new(Nothing), 0);
+            workers.submit(Job::of(client, work, &reply))
         };
         let taken = [1, 1, 1, 2].map(|client| submit(client).is_ok());
         assert_eq!(taken, [true, true, false, true]);
@@ -412,18 +395,9 @@ mod tests {
             let reply = Arc::new(Mailbox::new().unwrap());
             let request = || Work::Serve(Box::default());
             let handshake = Work::Compute(Box::new(Nothing), 0);
+            let client = ClientKey::of([192, 0, 2, 1].into());
             for work in [request(), request(), handshake] {
-                let submitted = workers.submit(Job {
-                    work,
-                    token: Token {
-                        index: 0,
-                        generation: 0,
-                    },
-                    reply: Arc::clone(&reply),
-                    queued_us: 0,
-                    before_us: 0,
-                    client: ClientKey::of([192, 0, 2, 1].into()),
-                });
+                let submitted = workers.submit(Job::of(client, work, &reply));
                 assert!(submitted.is_ok(), "{queue:?}");
             }
             let ahead = workers.queue.ahead(FlowKey {

@@ -269,8 +269,6 @@ impl Resized {
 
 #[cfg(test)]
 mod tests {
-    use loadline_base::Token;
-
     use super::*;
     use crate::ServerOptions;
     use crate::fairness::ClientKey;
@@ -318,17 +316,7 @@ mod tests {
         workers.set_early_look(&early);
         let reply = Arc::new(Mailbox::new().unwrap());
         let submit = || {
-            let job = Job {
-                work: Given::Serve(Box::default()),
-                token: Token {
-                    index: 0,
-                    generation: 0,
-                },
-                reply: Arc::clone(&reply),
-                queued_us: 0,
-                before_us: 0,
-                client: ClientKey::NOBODY,
-            };
+            let job = Job::of(ClientKey::NOBODY, Given::Serve(Box::default()), &reply);
             assert!(workers.submit(job).is_ok());
         };
         submit();
