@@ -40,6 +40,11 @@ pub(crate) fn field_of_a_proxy(request: &Request) -> Option<ForwardedField> {
     }
 }
 
+/// Whether a field, its name in lower case, may say who a proxy's client is.
+pub(crate) fn is_field_of_a_proxy(name: &[u8]) -> bool {
+    matches!(name, X_FORWARDED_FOR | FORWARDED)
+}
+
 /// The hops of `X-Forwarded-For`, the last first.
 pub(crate) fn x_forwarded_for(request: &Request) -> impl Iterator<Item = Hop> {
     let members = members(request, X_FORWARDED_FOR, |list| memrchr(b',', list));

@@ -4,8 +4,8 @@
 //! that is refused there is refused here, and a handler sees no difference.
 
 use crate::ascii::{is_text_byte, is_token_byte};
-use crate::http1::{self, HeadFacts};
-use crate::request::{Span, Version};
+use crate::http1::{self, HeadFacts, forwarded};
+use crate::request::{Field, Span, Version};
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
@@ -78,7 +78,13 @@ impl RequestFields {
         limits: &Limits,
     ) {
         if self.error.is_none() {
-            self.error = self.try_add(name, value, request, limits).err();
+            let Err(error) = self.try_add(name, value, request, limits) else {
+                return;
+            };
+            self.error = Some(error);
+        }
+        if matches!(self.error, Some(Malformed(_))) {
+            keep_if_forwarded(name, value, request, limits);
         }
     }
 
@@ -96,6 +102,9 @@ impl RequestFields {
             // The response to HEAD has no content, also if it is an error.
             let method = self.method.map(|span| span.of(&self.pseudo));
             request.method = method.and_then(Method::from_token).unwrap_or_default();
+            if matches!(error, Malformed(_)) {
+                find_lines(request);
+            }
             return Err(error);
         }
         if !self.has_regular {
@@ -310,6 +319,36 @@ fn is_of_connection(name: &[u8]) -> bool {
         name,
         b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade"
     )
+}
+
+/// A malformed request counts for the client that a proxy names, before what is wrong or behind it.
+#[cold]
+fn keep_if_forwarded(name: &[u8], value: &[u8], request: &mut Request, limits: &Limits) {
+    let has_room = request.head.len() + name.len() + value.len() <= limits.head_bytes_max;
+    if has_room && forwarded::is_field_of_a_proxy(name) && check_value(value).is_ok() {
+        push_line(name, value, &mut request.head);
+    }
+}
+
+/// Finds the fields of a malformed request, which is not parsed, in its head. Its request line is none of those
+/// that are looked for: before a colon in it there is a space.
+#[cold]
+fn find_lines(request: &mut Request) {
+    let mut start = 0;
+    for line in request.head.split_inclusive(|byte| *byte == b'\n') {
+        if let Some(colon) = memchr::memchr(b':', line) {
+            let span = |from: usize, to: usize| Span {
+                start: (start + from) as u32, // bounded by the list's size
+                end: (start + to) as u32,
+            };
+            request.fields.push(Field {
+                known: FieldName::Other,
+                name: span(0, colon),
+                value: span(colon + b": ".len(), line.len() - b"\r\n".len()),
+            });
+        }
+        start += line.len();
+    }
 }
 
 fn push_line(name: &[u8], value: &[u8], head: &mut Vec<u8>) {

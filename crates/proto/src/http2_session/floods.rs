@@ -48,8 +48,8 @@ impl Http2Session {
     }
 
     /// The same for a stream. Behind a trusted proxy it counts for the client whose request that is: no more of
-    /// its requests are begun then, and those of others go on. Of a malformed head, or of a stream that has
-    /// ended, that client is not known: it counts for all of them together.
+    /// its requests are begun then, and those of others go on. Of a stream that has ended that client is not
+    /// known: it counts for all of them together.
     pub(super) fn spend_for(&mut self, id: StreamId, cx: &Context<'_>) -> Parsed {
         if !self.peer_is_trusted() {
             return self.spend(cx);

@@ -373,6 +373,9 @@ impl Http2Session {
         let facts = match facts {
             Ok(facts) => facts,
             Err(RequestError::Malformed(text)) => {
+                if self.peer_is_trusted() {
+                    stream.client = self.client_of(&mut exchange);
+                }
                 cx.pool.give_exchange(exchange);
                 cx.counters.fault(&Fault::bad_request(text));
                 self.streams.push(stream);
@@ -383,10 +386,7 @@ impl Http2Session {
                 return self.refuse_request(exchange, fault, cx);
             }
         };
-        (self.config.trusted_proxies).note(&mut self.peer.kind, &mut exchange);
-        if self.peer_is_trusted() {
-            stream.client = ClientKey::of_request(&exchange);
-        }
+        stream.client = self.client_of(&mut exchange);
         stream.announced_left = announced(facts.framing, &exchange.request);
         if is_end && stream.announced_left.is_some_and(|left| left > 0) {
             cx.pool.give_exchange(exchange);
@@ -410,6 +410,15 @@ impl Http2Session {
         self.streams.push(stream);
         self.mark_due(id);
         Ok(())
+    }
+
+    /// Whose request it is, as a trusted proxy says.
+    fn client_of(&mut self, exchange: &mut Exchange) -> ClientKey {
+        (self.config.trusted_proxies).note(&mut self.peer.kind, exchange);
+        match self.peer_is_trusted() {
+            true => ClientKey::of_request(exchange),
+            false => ClientKey::NOBODY,
+        }
     }
 
     /// Fields behind the content of a request (section 8.1): for whoever gets its content.
