@@ -101,6 +101,8 @@ pub struct Http2Session {
     shut_since: Option<Millis>,
 
     streams: Streams,
+    /// No less than what waits in them to be sent: what was counted last, and what was added since.
+    waiting_bytes_most: usize,
     /// Those that have an order to give.
     due: VecDeque<StreamId>,
     /// No request is begun: output and input come first.
@@ -209,6 +211,7 @@ impl Http2Session {
             credit: 0,
             shut_since: None,
             streams: Streams::default(),
+            waiting_bytes_most: 0,
             due: VecDeque::new(),
             are_requests_held: false,
             cancelled: VecDeque::new(),

@@ -106,6 +106,7 @@ impl Http2Session {
             body = Body::Empty;
         }
         put_content(&mut stream.content, body, cx);
+        self.waiting_bytes_most += stream.waiting_bytes();
         stream.begin_period(cx.now);
         stream.counted = self.content_sent;
         stream.has_head = true;

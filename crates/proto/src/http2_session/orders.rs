@@ -1,15 +1,34 @@
 //! What a connection orders next.
 
+use std::collections::BTreeMap;
+
 use loadline_base::Millis;
 
 use super::{Http2Session, Stage};
 use crate::http2::frame::ErrorCode;
 use crate::http2::stream::{Phase, Stream};
-use crate::{Action, CloseReason, Context, Http2Count, StreamId, Then};
+use crate::{Action, ClientKey, CloseReason, Context, Http2Count, StreamId, Then};
 
 /// So many clients of a proxy may leave their responses unread before others of its connection have to wait
 /// for them.
 const SLOW_CLIENTS_MAX: usize = 4;
+
+/// Content in memory that is to be sent, behind a proxy.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Of streams whose windows are open.
+    for_all: usize,
+    /// Of streams whose windows are shut: that holds up nobody but their client.
+    for_clients: BTreeMap<ClientKey, usize>,
+}
+
+impl Waiting {
+    /// What counts for this client.
+    fn for_client(&self, client: ClientKey) -> usize {
+        let own = self.for_clients.get(&client);
+        self.for_all + own.copied().unwrap_or_default()
+    }
+}
 
 impl Http2Session {
     pub(super) fn order(&mut self, cx: &mut Context<'_>) -> Action {
@@ -20,6 +39,7 @@ impl Http2Session {
             if let Some(id) = self.cancelled.pop_front() {
                 return Action::Cancel(id);
             }
+            self.recount_waiting();
             while let Some(at) = self.next_due() {
                 if let Some(id) = self.due.remove(at)
                     && let Some(action) = self.order_of(id, cx)
@@ -57,23 +77,48 @@ impl Http2Session {
             return self.due.iter().position(|id| !self.begins(*id));
         }
         let bytes_max = limits.waiting_bytes_max;
-        let waiting_bytes: usize = self.streams.iter().map(Stream::waiting_bytes).sum();
+        if self.waiting_bytes_most < bytes_max {
+            return Some(0);
+        }
+        let waiting_bytes = self.waiting_bytes();
         if waiting_bytes < bytes_max {
             return Some(0);
         }
         let has_others = self.peer_is_trusted() && waiting_bytes / SLOW_CLIENTS_MAX < bytes_max;
+        let waiting = has_others.then(|| self.waiting_by_client());
+        let has_room = |id: StreamId| {
+            let of_stream = waiting.as_ref().zip(self.streams.get(id));
+            of_stream.is_some_and(|(waiting, it)| waiting.for_client(it.client) < bytes_max)
+        };
         let mut due = self.due.iter();
-        due.position(|id| !self.begins(*id) || has_others && self.has_room_beside_others(*id))
+        due.position(|id| !self.begins(*id) || has_room(*id))
     }
 
-    /// Whether a request may be begun though others leave their responses unread: what waits for the windows
-    /// of other clients' streams, behind a proxy, is not its client's.
-    fn has_room_beside_others(&self, id: StreamId) -> bool {
-        let client = self.streams.get(id).map(|stream| stream.client);
-        let counts = |it: &&Stream| Some(it.client) == client || it.send_window > 0;
-        let waiting = self.streams.iter().filter(counts);
-        let waiting_bytes: usize = waiting.map(Stream::waiting_bytes).sum();
-        waiting_bytes < self.config.limits.waiting_bytes_max
+    /// What waits is counted anew once it may have come to its bound, and not for each request: there may be
+    /// thousands of streams.
+    fn recount_waiting(&mut self) {
+        if self.waiting_bytes_most >= self.config.limits.waiting_bytes_max {
+            let waiting_bytes = self.waiting_bytes();
+            debug_assert!(waiting_bytes <= self.waiting_bytes_most);
+            self.waiting_bytes_most = waiting_bytes;
+        }
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.streams.iter().map(Stream::waiting_bytes).sum()
+    }
+
+    /// A request may be begun though other clients of a proxy leave their responses unread.
+    fn waiting_by_client(&self) -> Waiting {
+        let mut waiting = Waiting::default();
+        for stream in self.streams.iter() {
+            let counts_for = match stream.send_window > 0 {
+                true => &mut waiting.for_all,
+                false => waiting.for_clients.entry(stream.client).or_default(),
+            };
+            *counts_for += stream.waiting_bytes();
+        }
+        waiting
     }
 
     /// The client will open no window any more: what waits for one cannot be sent.

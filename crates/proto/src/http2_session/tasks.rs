@@ -303,6 +303,7 @@ impl Http2Session {
                 if stream.content.is_empty() {
                     stream.begin_period(cx.now); // of waiting for a window
                 }
+                self.waiting_bytes_most += bytes.capacity();
                 stream.content.push_back(Segment::Buffer(bytes));
             }
             Piece::Trailers(fields) => {

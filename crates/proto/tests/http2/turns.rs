@@ -204,3 +204,29 @@ fn a_proxys_clients_do_not_wait_for_a_slow_one() {
     connection.window(1, 1 << 24);
     assert_eq!(connection.ran, [1, 5, 7, 9, 3, 11]);
 }
+
+/// It is added up where it is produced, and not counted anew for each request.
+#[test]
+fn what_apps_have_produced_and_nobody_takes_is_bounded() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 0);
+    for stream in (1..33).step_by(2) {
+        connection.get(stream, "/task").answer(stream, None);
+        let room = connection.apps[&stream].room;
+        let piece = Piece::Data(Buffer::from(vec![b'x'; room]));
+        connection.produce(stream, piece);
+    }
+    // Sixteen have 64 KiB each.
+    connection.get(33, "/a");
+    assert!(!connection.ran.contains(&33), "{:?}", connection.ran);
+    connection.window(0, 1 << 30).window(1, 1 << 16);
+    assert_eq!(connection.ran.last(), Some(&33), "there is room");
+    for stream in (3..33).step_by(2) {
+        connection.window(stream, 1 << 16);
+    }
+    for stream in (35..1_000).step_by(2) {
+        connection.window(stream - 2, 1 << 16);
+        connection.get(stream, "/bytes/60000");
+        assert_eq!(connection.ran.last(), Some(&stream), "all before is taken");
+    }
+}
