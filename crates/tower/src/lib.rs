@@ -183,8 +183,8 @@ impl<S: Clone> Tower<S> {
     ///
     /// Compressing takes the time of a worker, or of the connection's own thread. Where an event loop polls the
     /// service (`workers(0)`), nothing is compressed. At most 128 responses of known length and as many others
-    /// are compressed at a time; further ones stay as they are. What they take of memory is bounded by
-    /// [`memory`](Tower::memory).
+    /// are compressed at a time, and no further one once they take 192 MiB of memory ([`memory`](Tower::memory)):
+    /// those stay as they are.
     #[must_use]
     pub fn compressed(self) -> Tower<Compressed<S>> {
         self.compressing(false)
@@ -211,9 +211,9 @@ impl<S: Clone> Tower<S> {
 }
 
 impl<S: Clone> Tower<Compressed<S>> {
-    /// Counts what compressing takes towards a budget, perhaps that of the server (`Server::memory`): about 0.4 MiB
-    /// for each response with gzip, 1.3 MiB with zstd, and 1 MiB and five times the content with brotli. While three
-    /// quarters of the budget or more are used, further responses stay as they are.
+    /// Counts what compressing takes towards a budget in place of its own of 256 MiB, perhaps that of the server
+    /// (`Server::memory`): about 0.4 MiB for each response with gzip, 1.3 MiB with zstd, and 1 MiB and five times the
+    /// content with brotli. While three quarters of the budget or more are used, further responses stay as they are.
     #[must_use]
     pub fn memory(mut self, budget: Arc<MemoryBudget>) -> Self {
         let service = Arc::unwrap_or_clone(self.service);

@@ -22,8 +22,13 @@ use crate::BoxError;
 
 /// Encoders of one service for content of known length at a time, and as many for other content. A client that
 /// reads slowly keeps its encoder, which takes up to 6 MiB if the length is known (brotli with 1 MiB of content),
-/// and 1.3 MiB if it is not ([`stream_bytes`]). A budget may allow fewer.
+/// and 1.3 MiB if it is not ([`stream_bytes`]). Memory may allow fewer.
 const ENCODERS_MAX: usize = 128;
+
+/// Memory of the encoders of one service that has no other budget. None begins once three quarters are used: 192 MiB
+/// are all of them with gzip (104 MiB), 128 with zstd and 64 with gzip, or 32 with brotli and 1 MiB of content each.
+/// Without a bound that would be 768 MiB with brotli alone.
+const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes that are encoded at once.
 const STEP_BYTES: usize = 32 << 10;
@@ -35,19 +40,25 @@ const PIECE_BYTES_MIN: usize = 16 << 10;
 const TURN_BYTES: usize = 256 << 10;
 
 /// The encoders of one service.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Encoders {
     /// How many there are: for content of unknown length, and of known length.
     counts: [AtomicUsize; 2],
     /// Where their memory is counted.
-    memory: Option<Arc<MemoryBudget>>,
+    memory: Arc<MemoryBudget>,
+}
+
+impl Default for Encoders {
+    fn default() -> Self {
+        Self::within(MemoryBudget::new(Some(MEMORY_BYTES_MAX)))
+    }
 }
 
 /// The place of one of them, and its memory; ends with the value.
 struct Place {
     encoders: Arc<Encoders>,
     kind: usize,
-    _memory: Option<MemoryAccount>,
+    _memory: MemoryAccount,
 }
 
 impl Drop for Place {
@@ -60,7 +71,7 @@ impl Encoders {
     pub(super) fn within(memory: Arc<MemoryBudget>) -> Self {
         Self {
             counts: Default::default(),
-            memory: Some(memory),
+            memory,
         }
     }
 
@@ -70,21 +81,17 @@ impl Encoders {
         coding: Coding,
         len: Option<u64>,
     ) -> Option<Encoding<D>> {
-        let memory = self.memory.as_ref();
-        if memory.is_some_and(|memory| memory.pressure() > MemoryPressure::None) {
+        if self.memory.pressure() > MemoryPressure::None {
             return None;
         }
         let kind = usize::from(len.is_some());
         let others = self.counts[kind].fetch_add(1, Ordering::Relaxed);
-        let account = |memory| {
-            let mut account = MemoryAccount::of_one(memory);
-            account.change(0, stream_bytes(coding, len));
-            account
-        };
+        let mut account = MemoryAccount::of_one(&self.memory);
+        account.change(0, stream_bytes(coding, len));
         let place = Place {
             encoders: Arc::clone(self),
             kind,
-            _memory: memory.map(account),
+            _memory: account,
         };
         if others >= ENCODERS_MAX {
             return None;
@@ -382,6 +389,24 @@ mod tests {
         assert!(begin().is_some(), "in the place of the one that ended");
         drop(all);
         assert_eq!(memory.used_bytes(), 0);
+    }
+
+    /// Without a budget there could be 768 MiB of them.
+    #[test]
+    fn encoders_of_a_service_without_a_budget_have_one_of_their_own() {
+        const CONTENT_BYTES: u64 = 1 << 20;
+        let begun = |coding, len| {
+            let encoders = Arc::<Encoders>::default();
+            let begin = || encoders.begin::<Bytes>(coding, len);
+            let all: Vec<_> = std::iter::from_fn(begin).collect();
+            assert!(encoders.memory.used_bytes() <= MEMORY_BYTES_MAX);
+            all.len()
+        };
+        let brotli = begun(Coding::Brotli, Some(CONTENT_BYTES));
+        assert!((30..=33).contains(&brotli), "{brotli}");
+        assert_eq!(begun(Coding::Brotli, Some(1 << 10)), ENCODERS_MAX);
+        assert_eq!(begun(Coding::Zstd, None), ENCODERS_MAX);
+        assert_eq!(begun(Coding::Gzip, Some(CONTENT_BYTES)), ENCODERS_MAX);
     }
 
     /// It was copied whole, unless it was `Bytes`.
