@@ -90,6 +90,8 @@ every_model_over_http2! {
     later::content_within_a_tasks_own_limit,
     regression::pipelined_requests_were_dropped_by_a_drain,
     regression::a_task_that_was_woken_waited_for_idle_connections,
+    reloads::blocking_steps_keep_their_handler,
+    reloads::an_app_keeps_its_handler_while_content_is_gathered,
     slow_uploads::slow_uploads_hold_no_worker,
     slow_uploads::uploads_and_event_streams_leave_every_worker_to_others,
     slow_uploads::as_many_tasks_wait_as_there_are_connections,

@@ -30,6 +30,7 @@ mod later;
 mod layered;
 mod many_streams;
 mod regression;
+mod reloads;
 mod replaced;
 mod ring_features;
 mod selection;
