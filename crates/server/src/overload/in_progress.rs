@@ -31,6 +31,10 @@ const WAITS_APART: u64 = 32;
 ///   CPUs; for work that waits it falls with their number, so that nothing is refused that disturbs
 ///   nobody.
 ///
+/// Handshakes that threads compute are not among them. What these take of the CPUs shows in the time of the requests
+/// beside them, and what they wait for in `offer_handshake`; their own short times would make those of requests look
+/// shorter, and a client's handshake would count as another request of it.
+///
 /// Of a connection's own threads only as many are at work at once as the CPUs can use (`AtOnce`); the
 /// others wait for their turn: a hundred that compute in turns would all be late.
 #[derive(Debug)]
@@ -286,6 +290,20 @@ mod tests {
         }
         let begun = fill(&in_progress, 100_000);
         assert!((50..=100).contains(&begun), "{begun}");
+    }
+
+    #[test]
+    fn handshakes_that_take_half_of_the_cpus_leave_room_for_half_of_the_requests() {
+        let begun = |took_us| {
+            let in_progress = InProgress::new(GOAL, None);
+            let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
+            in_progress.end(took_us, &permit);
+            fill(&in_progress, 100_000)
+        };
+        let (alone, beside_handshakes) = (begun(10_000), begun(20_000));
+        assert!(alone >= 50, "{alone}");
+        let difference = (alone / 2).abs_diff(beside_handshakes);
+        assert!(difference <= 2, "{alone}, {beside_handshakes}");
     }
 
     #[test]
