@@ -86,7 +86,8 @@ mod tests {
     fn of_clients_that_ask_late_only_the_others_requests_are_brought() {
         let mut follow_up = FollowUp::new();
         for _ in 0..10_000 {
-            (0..4).for_each(|_| follow_up.handshake_done()); // of three the request comes much later
+            // Of three of them the request comes much later.
+            (0..4).for_each(|_| follow_up.handshake_done());
             follow_up.job_done(10_000);
         }
         let mean_us = follow_up.mean_us();
