@@ -155,6 +155,8 @@ pub struct Request {
     /// gets them by its port. They are no part of the head: what has to be known before the content, as
     /// routing and credentials have, is never among them.
     pub trailers: Option<Box<Fields>>,
+    /// What the spans are of: the request line and its end, and the text of the fields behind it. What
+    /// stands between those is not said: HTTP/1 has its head here, HTTP/2 only names and values.
     pub(crate) head: Vec<u8>,
     pub(crate) target: Span,
     pub(crate) path: Span,
@@ -244,6 +246,23 @@ impl Request {
     #[must_use]
     pub fn has_any(&self, set: u32) -> bool {
         self.known & set != 0
+    }
+
+    /// Appends a field whose name and value were checked.
+    pub(crate) fn push_field(&mut self, known: FieldName, name: &[u8], value: &[u8]) {
+        let mut append = |text: &[u8]| {
+            let start = self.head.len() as u32; // heads are bounded, far below 4 GiB
+            self.head.extend_from_slice(text);
+            let end = self.head.len() as u32;
+            Span { start, end }
+        };
+        let field = Field {
+            known,
+            name: append(name),
+            value: append(value),
+        };
+        self.known |= 1 << known as u32;
+        self.fields.push(field);
     }
 
     /// Becomes a copy of another, without its content.

@@ -145,6 +145,12 @@ pub(crate) fn parse(request: &mut Request, limits: &Limits) -> Result<HeadFacts,
     let result = parse_lines(&head, request, limits);
     request.head = head;
     result?;
+    facts(request)
+}
+
+/// Judges a request whose line and fields are there.
+#[inline]
+pub(crate) fn facts(request: &mut Request) -> Result<HeadFacts, Fault> {
     check_host(request)?;
     let framing = framing::of(request)?;
     Ok(HeadFacts {
@@ -183,13 +189,7 @@ fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Re
         return Err(Fault::bad_request("no method and a space in front"));
     };
     // First: the response to HEAD has no content, whatever else is wrong with the request.
-    request.method = match Method::from_token(&head[..method_end]) {
-        Some(method) => method,
-        None => {
-            opening::check(head)?;
-            Method::Other
-        }
-    };
+    request.method = parse_method(&head[..method_end], head)?;
     let target_start = method_end + 1;
     let target_end = target_end(head, target_start);
     if head.get(target_end) != Some(&b' ') {
@@ -201,15 +201,18 @@ fn parse_request_line(head: &[u8], request: &mut Request, limits: &Limits) -> Re
     let version_start = target_end + 1;
     let line_end = line_end(head, version_start).map_err(fault)?;
     request.version = parse_version(&head[version_start..line_end])?;
-    if target_end - target_start > limits.target_bytes_max {
-        return Err(Fault::limit(
-            Status::URI_TOO_LONG,
-            "the target is longer than allowed",
-        ));
-    }
-    request.target = span(target_start, target_end);
-    parse_target(head, request)?;
+    parse_target(head, span(target_start, target_end), request, limits)?;
     Ok(line_end + 2)
+}
+
+/// The method of this name, a token; `opening` is what the client began with, as far as that can be
+/// another protocol.
+#[inline]
+pub(crate) fn parse_method(name: &[u8], opening: &[u8]) -> Result<Method, Fault> {
+    match Method::from_token(name) {
+        Some(method) => Ok(method),
+        None => opening::check(opening).map(|()| Method::Other),
+    }
 }
 
 fn parse_version(version: &[u8]) -> Result<Version, Fault> {
@@ -229,10 +232,23 @@ fn parse_version(version: &[u8]) -> Result<Version, Fault> {
     }
 }
 
-/// Sorts the target into its form and parts (RFC 9112 section 3.2).
-fn parse_target(head: &[u8], request: &mut Request) -> Result<(), Fault> {
-    let Span { start, end } = request.target;
-    let target = request.target.of(head);
+/// Sorts the target, visible ASCII, into its form and parts (RFC 9112 section 3.2).
+#[inline]
+pub(crate) fn parse_target(
+    head: &[u8],
+    place: Span,
+    request: &mut Request,
+    limits: &Limits,
+) -> Result<(), Fault> {
+    let Span { start, end } = place;
+    let target = place.of(head);
+    if target.len() > limits.target_bytes_max {
+        return Err(Fault::limit(
+            Status::URI_TOO_LONG,
+            "the target is longer than allowed",
+        ));
+    }
+    request.target = place;
     if target.is_empty() {
         return Err(Fault::bad_request("the target is empty"));
     }
@@ -345,7 +361,7 @@ fn parse_field(head: &[u8], start: usize) -> Result<(Field, usize), Stop> {
     Ok((field, line_end))
 }
 
-/// Host rules of RFC 9112 section 3.2: exactly one in HTTP/1.1, and a valid one.
+/// Host rules of RFC 9112 section 3.2: exactly one since HTTP/1.1, and a valid one.
 fn check_host(request: &mut Request) -> Result<(), Fault> {
     let mut hosts = request
         .fields
@@ -356,7 +372,7 @@ fn check_host(request: &mut Request) -> Result<(), Fault> {
         return Err(Fault::bad_request("more than one Host"));
     }
     let Some(host) = host else {
-        if request.version == Version::Http11 {
+        if request.version != Version::Http10 {
             return Err(Fault::bad_request("no Host"));
         }
         return Ok(());
@@ -384,7 +400,7 @@ fn persists(request: &Request) -> Result<bool, Fault> {
             keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
     }
-    Ok(!close && (request.version == Version::Http11 || keep_alive))
+    Ok(!close && (request.version != Version::Http10 || keep_alive))
 }
 
 /// RFC 9110 section 10.1.1. An expectation in HTTP/1.0, or without content, is ignored.
@@ -399,7 +415,7 @@ fn expects_continue(request: &Request, framing: Framing) -> Result<bool, Fault> 
         }
         expects = true;
     }
-    Ok(expects && request.version == Version::Http11 && framing != Framing::Empty)
+    Ok(expects && request.version != Version::Http10 && framing != Framing::Empty)
 }
 
 fn is_blank(byte: u8) -> bool {

@@ -1,6 +1,6 @@
 //! Lines of a head, eight bytes at a time: where a name ends, and where a line does.
 
-use crate::ascii::is_token_byte;
+use crate::ascii::{is_text_byte, is_token_byte};
 
 /// Why reading stops before the end of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ fn named(window: &[u8], start: usize, end: usize) -> Result<usize, Stop> {
 /// The index of the first byte from `start` on that no request target holds: white space, a control
 /// character, or one beyond ASCII.
 #[inline(always)]
-pub(super) fn target_end(window: &[u8], start: usize) -> usize {
+pub(crate) fn target_end(window: &[u8], start: usize) -> usize {
     let mut at = start;
     while let Some(chunk) = window[at..].first_chunk() {
         let others = lowest_not_visible(u64::from_le_bytes(*chunk));
@@ -89,6 +89,16 @@ pub(super) fn line_end(window: &[u8], from: usize) -> Result<usize, Stop> {
     }
 }
 
+/// Whether it may be the value of a field: no control character but a tab.
+#[inline]
+pub(crate) fn is_text(value: &[u8]) -> bool {
+    let (words, rest) = value.as_chunks::<8>();
+    let is_plain = |word: &[u8; 8]| {
+        lowest_control(u64::from_le_bytes(*word)) == 0 || word.iter().copied().all(is_text_byte)
+    };
+    words.iter().all(is_plain) && rest.iter().copied().all(is_text_byte)
+}
+
 /// The highest bit of each byte.
 const HIGHEST: u64 = repeated(0x80);
 
@@ -124,4 +134,25 @@ const fn not_letter_or_hyphen(word: u64) -> u64 {
     let beyond_z = lower + repeated(0x7f - b'z');
     let not_hyphen = (seven_bits ^ repeated(b'-')) + repeated(0x7f);
     (word | (!(from_a & !beyond_z) & not_hyphen)) & HIGHEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_of_a_value_at_each_place() {
+        for len in 0..20 {
+            let value = vec![b'x'; len];
+            assert!(is_text(&value));
+            for at in 0..len {
+                for byte in 0..=255 {
+                    let mut value = value.clone();
+                    value[at] = byte;
+                    assert_eq!(is_text(&value), is_text_byte(byte), "{byte} at {at}");
+                }
+            }
+        }
+        assert!(!is_text(b"\ta\0bcdef"), "behind a tab");
+    }
 }

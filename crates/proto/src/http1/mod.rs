@@ -32,6 +32,7 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts
     Ok((request, facts))
 }
 
-pub(crate) use head::{check_scheme, parse};
+pub(crate) use head::{check_scheme, facts, parse, parse_method, parse_target};
+pub(crate) use lines::{is_text, target_end};
 pub(crate) use opening::is_http2;
 pub(crate) use trailers::is_no_trailer;

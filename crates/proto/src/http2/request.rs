@@ -1,17 +1,18 @@
 //! From decoded fields to a request (RFC 9113 sections 8.2 and 8.3).
 //!
-//! The request is written as HTTP/1.1 would send it and goes through the same parser: a target or a field
-//! that is refused there is refused here, and a handler sees no difference.
+//! Fields join the request as they are decoded, each byte checked once. What HTTP/1 refuses in a head of the
+//! same fields is refused here with the same answer, and a handler sees no difference. What HTTP/2 calls
+//! malformed comes first, wherever it stands.
 
-use crate::ascii::{is_text_byte, is_token_byte};
-use crate::http1::{self, HeadFacts, forwarded};
-use crate::request::{Field, Span, Version};
+use crate::ascii::is_token_byte;
+use crate::http1::{self, HeadFacts, forwarded, is_text, target_end};
+use crate::request::{Span, Version};
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
 const FIELD_BYTES: usize = 32;
 /// Of the version in the request line, which a log shows.
-const VERSION: &[u8] = b" HTTP/1.1\r\n";
+const VERSION: &[u8] = b" HTTP/2.0\r\n";
 
 /// Why there is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +47,15 @@ pub(crate) struct RequestFields {
     path: Option<Span>,
     /// Cookies that came in several fields are one (section 8.2.3).
     cookie: Vec<u8>,
+    cookie_has_control: bool,
     /// The size of the list so far, which bounds cookies in many fields.
     list_bytes: usize,
     count: usize,
     has_regular: bool,
+    /// Why it is malformed, or larger than allowed.
     error: Option<RequestError>,
+    /// Why it is refused if it is neither: what HTTP/1 would say first.
+    fault: Option<Fault>,
 }
 
 impl RequestFields {
@@ -93,31 +98,29 @@ impl RequestFields {
     /// # Errors
     /// It is no request, or one that is refused.
     pub(crate) fn end(
-        &self,
+        &mut self,
         came_over: CameOver<'_>,
         request: &mut Request,
         limits: &Limits,
     ) -> Result<HeadFacts, RequestError> {
+        request.version = Version::Http2;
         if let Some(error) = self.error {
-            // The response to HEAD has no content, also if it is an error.
-            let method = self.method.map(|span| span.of(&self.pseudo));
-            request.method = method.and_then(Method::from_token).unwrap_or_default();
-            if matches!(error, Malformed(_)) {
-                find_lines(request);
+            if !self.has_regular {
+                // The response to HEAD has no content, also if it is an error.
+                let method = self.method.map(|span| span.of(&self.pseudo));
+                request.method = method.and_then(Method::from_token).unwrap_or_default();
             }
             return Err(error);
         }
         if !self.has_regular {
-            self.write_line(request)?;
+            self.write_line(request, limits)?;
         }
-        if !self.cookie.is_empty() {
-            push_line(b"cookie", &self.cookie, &mut request.head);
-        }
-        request.head.extend_from_slice(b"\r\n");
-        let facts = http1::parse(request, limits).map_err(RequestError::Refused)?;
-        let line_len = request.line().len();
-        request.head[line_len - 3..line_len].copy_from_slice(b"2.0");
-        request.version = Version::Http2;
+        let filled = match self.fault {
+            Some(fault) => Err(fault),
+            None => self.push_cookie(request, limits),
+        };
+        let facts = filled.and_then(|()| http1::facts(request));
+        let facts = facts.map_err(RequestError::Refused)?;
         match came_over {
             CameOver::Proxy => {}
             CameOver::Plain => self.check_scheme(b"http")?,
@@ -141,10 +144,11 @@ impl RequestFields {
         limits: &Limits,
     ) -> Result<(), RequestError> {
         self.list_bytes += name.len() + value.len() + FIELD_BYTES;
+        let (pseudo, known) = (name.strip_prefix(b":"), FieldName::from_bytes(name));
         // As in HTTP/1, where a cookie is one field, and the request line none.
         let is_counted = match name {
             b"cookie" => self.cookie.is_empty(),
-            _ => !name.starts_with(b":"),
+            _ => pseudo.is_none(),
         };
         self.count += usize::from(is_counted);
         if self.list_bytes > limits.head_bytes_max || self.count > limits.fields_max {
@@ -152,8 +156,8 @@ impl RequestFields {
             let fault = Fault::limit(status, "more or larger fields than allowed");
             return Err(RequestError::Refused(fault));
         }
-        check_value(value)?;
-        if let Some(pseudo) = name.strip_prefix(b":") {
+        let is_text = check_value(value)?;
+        if let Some(pseudo) = pseudo {
             return self.add_pseudo(pseudo, value);
         }
         check_name(name)?;
@@ -161,7 +165,7 @@ impl RequestFields {
             return Err(Malformed("a field that belongs to a connection of HTTP/1"));
         }
         if !self.has_regular {
-            self.write_line(request)?;
+            self.write_line(request, limits)?;
             self.has_regular = true;
         }
         match name {
@@ -172,8 +176,12 @@ impl RequestFields {
                     self.cookie.extend_from_slice(b"; ");
                 }
                 self.cookie.extend_from_slice(value);
+                self.cookie_has_control |= !is_text;
             }
-            _ => push_line(name, value, &mut request.head),
+            _ if self.fault.is_none() => {
+                self.fault = push_field(known, (name, value), is_text, request, limits).err();
+            }
+            _ => keep_if_forwarded(name, value, request, limits),
         }
         Ok(())
     }
@@ -200,7 +208,7 @@ impl RequestFields {
     }
 
     /// Writes the request line and the Host field, once all pseudo-fields have come.
-    fn write_line(&self, request: &mut Request) -> Result<(), RequestError> {
+    fn write_line(&mut self, request: &mut Request, limits: &Limits) -> Result<(), RequestError> {
         let of = |span: Option<Span>| span.map(|span| span.of(&self.pseudo));
         let method = of(self.method).ok_or(Malformed("no method"))?;
         if method.is_empty() || !method.iter().copied().all(is_token_byte) {
@@ -216,18 +224,55 @@ impl RequestFields {
             (false, _, _) => return Err(Malformed("no path or no scheme")),
         };
         let is_path = target.first() == Some(&b'/') || target == b"*" || is_connect;
-        if !is_path || target.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)) {
+        let others = &target[target_end(target, 0)..];
+        if !is_path || others.iter().any(|byte| matches!(byte, 0..=b' ' | 0x7f)) {
             return Err(Malformed("the path is none"));
         }
-        let head = &mut request.head;
+        let mut head = std::mem::take(&mut request.head);
         head.extend_from_slice(method);
         head.push(b' ');
+        let start = head.len() as u32; // bounded by the list's size
         head.extend_from_slice(target);
+        let end = head.len() as u32;
         head.extend_from_slice(VERSION);
-        if let Some(authority) = of(self.authority) {
-            push_line(b"host", authority, head);
-        }
+        let parsed = http1::parse_method(method, method).and_then(|method| {
+            request.method = method;
+            match others {
+                [] => http1::parse_target(&head, Span { start, end }, request, limits),
+                _ => Err(Fault::bad_request(
+                    "the target holds a byte that a URI may not",
+                )),
+            }
+        });
+        request.head = head;
+        let pushed = parsed.and_then(|()| match of(self.authority) {
+            Some(host) => push_field(
+                FieldName::Host,
+                (b"host", host),
+                is_text(host),
+                request,
+                limits,
+            ),
+            None => Ok(()),
+        });
+        self.fault = pushed.err();
         Ok(())
+    }
+
+    /// All cookies as one field, behind the others.
+    fn push_cookie(&self, request: &mut Request, limits: &Limits) -> Result<(), Fault> {
+        // The last of them may have been empty.
+        let cookie = self.cookie.strip_suffix(b" ").unwrap_or(&self.cookie);
+        match cookie {
+            [] => Ok(()),
+            cookie => push_field(
+                FieldName::Cookie,
+                (b"cookie", cookie),
+                !self.cookie_has_control,
+                request,
+                limits,
+            ),
+        }
     }
 
     /// Both say where the request goes (section 8.3.1).
@@ -283,8 +328,7 @@ pub(crate) fn check_trailer(name: &[u8], value: &[u8]) -> Result<(), RequestErro
         return Err(Malformed("a pseudo-field among the trailers"));
     }
     check_name(name)?;
-    check_value(value)?;
-    if !value.iter().copied().all(is_text_byte) {
+    if !check_value(value)? {
         return Err(Malformed("a control character in the value of a trailer"));
     }
     match is_of_connection(name) || http1::is_no_trailer(name) {
@@ -301,15 +345,18 @@ fn check_name(name: &[u8]) -> Result<(), RequestError> {
     }
 }
 
-fn check_value(value: &[u8]) -> Result<(), RequestError> {
+/// Whether the value is text: most control characters are refused as in HTTP/1, with an answer.
+fn check_value(value: &[u8]) -> Result<bool, RequestError> {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     if is_space(value.first()) || is_space(value.last()) {
         return Err(Malformed("white space around the value of a field"));
     }
-    // What else may not stand in a value is the parser's to say.
+    if is_text(value) {
+        return Ok(true);
+    }
     match memchr::memchr3(b'\0', b'\r', b'\n', value) {
         Some(_) => Err(Malformed("a control character in the value of a field")),
-        None => Ok(()),
+        None => Ok(false),
     }
 }
 
@@ -321,42 +368,37 @@ fn is_of_connection(name: &[u8]) -> bool {
     )
 }
 
-/// A malformed request counts for the client that a proxy names, before what is wrong or behind it.
+/// A request that is malformed or refused counts for the client that a proxy names, before what is wrong or
+/// behind it.
 #[cold]
 fn keep_if_forwarded(name: &[u8], value: &[u8], request: &mut Request, limits: &Limits) {
-    let has_room = request.head.len() + name.len() + value.len() <= limits.head_bytes_max;
-    if has_room && forwarded::is_field_of_a_proxy(name) && check_value(value).is_ok() {
-        push_line(name, value, &mut request.head);
+    let has_room = request.fields.len() < limits.fields_max
+        && request.head.len() + name.len() + value.len() <= limits.head_bytes_max;
+    if has_room && forwarded::is_field_of_a_proxy(name) && check_value(value) == Ok(true) {
+        request.push_field(FieldName::from_bytes(name), name, value);
     }
 }
 
-/// Finds the fields of a malformed request, which is not parsed, in its head. Its request line is none of those
-/// that are looked for: before a colon in it there is a space.
-#[cold]
-fn find_lines(request: &mut Request) {
-    let mut start = 0;
-    for line in request.head.split_inclusive(|byte| *byte == b'\n') {
-        if let Some(colon) = memchr::memchr(b':', line) {
-            let span = |from: usize, to: usize| Span {
-                start: (start + from) as u32, // bounded by the list's size
-                end: (start + to) as u32,
-            };
-            request.fields.push(Field {
-                known: FieldName::Other,
-                name: span(0, colon),
-                value: span(colon + b": ".len(), line.len() - b"\r\n".len()),
-            });
-        }
-        start += line.len();
+/// Adds a field to the request, if HTTP/1 would take its line.
+fn push_field(
+    known: FieldName,
+    (name, value): (&[u8], &[u8]),
+    is_text: bool,
+    request: &mut Request,
+    limits: &Limits,
+) -> Result<(), Fault> {
+    if request.fields.len() == limits.fields_max {
+        return Err(Fault::large_fields("more fields than allowed"));
     }
+    if !is_text {
+        return Err(Fault::bad_request("a control character in the head"));
+    }
+    request.push_field(known, name, value);
+    Ok(())
 }
 
-fn push_line(name: &[u8], value: &[u8], head: &mut Vec<u8>) {
-    head.extend_from_slice(name);
-    head.extend_from_slice(b": ");
-    head.extend_from_slice(value);
-    head.extend_from_slice(b"\r\n");
-}
+#[cfg(test)]
+mod as_http1;
 
 #[cfg(test)]
 mod tests {
@@ -369,7 +411,7 @@ mod tests {
         (":path", "/a?b"),
     ];
 
-    fn request(fields: &[(&str, &str)]) -> Result<(Request, HeadFacts), RequestError> {
+    pub(super) fn request(fields: &[(&str, &str)]) -> Result<(Request, HeadFacts), RequestError> {
         let (mut request, limits) = (Request::default(), Limits::default());
         let mut all = RequestFields::default();
         all.begin();

@@ -123,6 +123,30 @@ fn a_request_of_http_2_in_every_form() {
     assert!(json.ends_with(expected), "{json}");
 }
 
+/// It was logged as one of HTTP/1.1.
+#[test]
+fn a_refused_request_of_http_2_keeps_its_version() {
+    let of = |format| {
+        let (mut client, mut bytes) = Http2Bytes::begin();
+        let fields = [("user-agent", "me"), ("content-length", "x")];
+        bytes.extend(client.request(1, ("GET", "/a"), &fields, true));
+        line(format, "192.0.2.1:4000", &bytes)
+    };
+    let common = of(AccessFormat::Common);
+    assert!(common.contains("\"GET /a HTTP/2.0\" 400 "), "{common}");
+    let json = of(AccessFormat::Json);
+    let expected = "\"network.protocol.version\":\"2\",\"http.response.status_code\":400,";
+    assert!(json.contains(expected), "{json}");
+    let (mut client, mut bytes) = Http2Bytes::begin();
+    let fields = [("a", "b"); 101];
+    bytes.extend(client.request(1, ("BREW", "/a"), &fields, true));
+    let json = line(AccessFormat::Json, "192.0.2.1:4000", &bytes);
+    let expected = "\"http.request.method_original\":\"BREW\",\"url.scheme\":\"http\",\
+                    \"url.path\":\"/a\",\"network.protocol.version\":\"2\",\
+                    \"http.response.status_code\":431,";
+    assert!(json.contains(expected), "{json}");
+}
+
 #[test]
 fn time_and_duration_are_in_microseconds() {
     let config = Arc::new(SessionConfig::default());
