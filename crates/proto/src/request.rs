@@ -74,6 +74,15 @@ macro_rules! field_names {
                 Self::Other
             }
 
+            /// The same for a name in lower case, as HTTP/2 has them. Only a valid one is recognised.
+            #[inline]
+            pub(crate) fn from_lower_case(name: &[u8]) -> Self {
+                match name {
+                    $($name => Self::$variant,)*
+                    _ => Self::Other,
+                }
+            }
+
             /// A set of names as a bit mask, for `Request::has_any`.
             #[must_use]
             pub const fn set(names: &[Self]) -> u32 {

@@ -99,6 +99,20 @@ pub(crate) fn is_text(value: &[u8]) -> bool {
     words.iter().all(is_plain) && rest.iter().copied().all(is_text_byte)
 }
 
+/// Whether it may be the name of a field in HTTP/2: a token without letters in upper case.
+#[inline]
+pub(crate) fn is_lower_case_name(name: &[u8]) -> bool {
+    let is_lower = |byte: &u8| is_token_byte(*byte) && !byte.is_ascii_uppercase();
+    let (words, rest) = name.as_chunks::<8>();
+    let is_plain = |chunk: &[u8; 8]| {
+        let word = u64::from_le_bytes(*chunk);
+        // Of letters and the hyphen, those in upper case lack this bit.
+        let has_no_upper = word & repeated(0x20) == repeated(0x20);
+        not_letter_or_hyphen(word) == 0 && has_no_upper || chunk.iter().all(is_lower)
+    };
+    !name.is_empty() && words.iter().all(is_plain) && rest.iter().all(is_lower)
+}
+
 /// The highest bit of each byte.
 const HIGHEST: u64 = repeated(0x80);
 
@@ -154,5 +168,20 @@ mod tests {
             }
         }
         assert!(!is_text(b"\ta\0bcdef"), "behind a tab");
+    }
+
+    #[test]
+    fn each_byte_of_a_name_at_each_place() {
+        assert!(!is_lower_case_name(b""));
+        for len in 1..20 {
+            for at in 0..len {
+                for byte in 0..=255_u8 {
+                    let mut name = vec![b'-'; len];
+                    name[at] = byte;
+                    let is_name = is_token_byte(byte) && !byte.is_ascii_uppercase();
+                    assert_eq!(is_lower_case_name(&name), is_name, "{byte} at {at}");
+                }
+            }
+        }
     }
 }

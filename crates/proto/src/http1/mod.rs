@@ -33,6 +33,6 @@ pub fn parse_request(head: &[u8], limits: &Limits) -> Result<(Request, HeadFacts
 }
 
 pub(crate) use head::{check_scheme, facts, parse, parse_method, parse_target};
-pub(crate) use lines::{is_text, target_end};
+pub(crate) use lines::{is_lower_case_name, is_text, target_end};
 pub(crate) use opening::is_http2;
 pub(crate) use trailers::is_no_trailer;

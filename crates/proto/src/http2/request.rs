@@ -5,7 +5,7 @@
 //! malformed comes first, wherever it stands.
 
 use crate::ascii::is_token_byte;
-use crate::http1::{self, HeadFacts, forwarded, is_text, target_end};
+use crate::http1::{self, HeadFacts, forwarded, is_lower_case_name, is_text, target_end};
 use crate::request::{Span, Version};
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
@@ -144,10 +144,10 @@ impl RequestFields {
         limits: &Limits,
     ) -> Result<(), RequestError> {
         self.list_bytes += name.len() + value.len() + FIELD_BYTES;
-        let (pseudo, known) = (name.strip_prefix(b":"), FieldName::from_bytes(name));
+        let (pseudo, known) = (name.strip_prefix(b":"), FieldName::from_lower_case(name));
         // As in HTTP/1, where a cookie is one field, and the request line none.
-        let is_counted = match name {
-            b"cookie" => self.cookie.is_empty(),
+        let is_counted = match known {
+            FieldName::Cookie => self.cookie.is_empty(),
             _ => pseudo.is_none(),
         };
         self.count += usize::from(is_counted);
@@ -160,7 +160,9 @@ impl RequestFields {
         if let Some(pseudo) = pseudo {
             return self.add_pseudo(pseudo, value);
         }
-        check_name(name)?;
+        if known == FieldName::Other {
+            check_name(name)?;
+        }
         if is_of_connection(name) || name == b"te" && value != b"trailers" {
             return Err(Malformed("a field that belongs to a connection of HTTP/1"));
         }
@@ -168,10 +170,10 @@ impl RequestFields {
             self.write_line(request, limits)?;
             self.has_regular = true;
         }
-        match name {
-            b"host" if value.is_empty() => return Err(Malformed("an empty Host")),
-            b"host" if self.authority.is_some() => return self.check_host(value),
-            b"cookie" => {
+        match known {
+            FieldName::Host if value.is_empty() => return Err(Malformed("an empty Host")),
+            FieldName::Host if self.authority.is_some() => return self.check_host(value),
+            FieldName::Cookie => {
                 if !self.cookie.is_empty() {
                     self.cookie.extend_from_slice(b"; ");
                 }
@@ -338,8 +340,7 @@ pub(crate) fn check_trailer(name: &[u8], value: &[u8]) -> Result<(), RequestErro
 }
 
 fn check_name(name: &[u8]) -> Result<(), RequestError> {
-    let is_lower = |byte: &u8| is_token_byte(*byte) && !byte.is_ascii_uppercase();
-    match !name.is_empty() && name.iter().all(is_lower) {
+    match is_lower_case_name(name) {
         true => Ok(()),
         false => Err(Malformed("the name of a field is no token in lower case")),
     }
