@@ -270,10 +270,9 @@ impl Stream {
     }
 }
 
-/// The streams of a connection that are not closed, in the order of their numbers.
-#[allow(clippy::vec_box, reason = "they are large, and leave from the middle")]
+/// The streams of a connection that are not closed, in the order of their numbers. Most leave from the front.
 #[derive(Debug, Default)]
-pub(crate) struct Streams(Vec<Box<Stream>>);
+pub(crate) struct Streams(VecDeque<Box<Stream>>);
 
 impl Streams {
     pub(crate) fn len(&self) -> usize {
@@ -286,7 +285,7 @@ impl Streams {
 
     /// A new one, whose number is the highest.
     pub(crate) fn push(&mut self, stream: Box<Stream>) -> &mut Stream {
-        self.0.push(stream);
+        self.0.push_back(stream);
         let last = self.0.len() - 1;
         &mut self.0[last]
     }
@@ -308,7 +307,7 @@ impl Streams {
 
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         let index = self.index(id)?;
-        Some(self.0.remove(index))
+        self.0.remove(index)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
@@ -330,10 +329,13 @@ impl Streams {
 
     /// The one with the lowest number.
     pub(crate) fn pop(&mut self) -> Option<Box<Stream>> {
-        (!self.0.is_empty()).then(|| self.0.remove(0))
+        self.0.pop_front()
     }
 
     fn index(&self, id: StreamId) -> Option<usize> {
+        if self.0.front()?.id == id {
+            return Some(0);
+        }
         self.0
             .binary_search_by_key(&id.0, |stream| stream.id.0)
             .ok()
