@@ -156,20 +156,23 @@ const fn ends() -> [bool; NODES] {
 /// Decodes a string, appending it. `false`: it is none; what was appended is not to be used.
 #[must_use]
 pub(super) fn decode(encoded: &[u8], out: &mut Vec<u8>) -> bool {
-    out.reserve(encoded.len() * 8 / 5);
-    let mut node = 0_u8;
+    let start = out.len();
+    // Each step writes a symbol, which counts only if it is complete: a branch for that is hard to predict.
+    // No code is shorter than five bits.
+    out.resize(start + encoded.len() * 8 / 5 + 1, 0);
+    let symbols = &mut out[start..];
+    let (mut len, mut node, mut is_fault) = (0, 0_u8, false);
     for byte in encoded {
         for bits in [byte >> 4, byte & 15] {
             let step = &STEPS[usize::from(node)][usize::from(bits)];
-            match step.kind {
-                Kind::Inner => {}
-                Kind::Symbol => out.push(step.symbol),
-                Kind::Fault => return false,
-            }
+            symbols[len] = step.symbol;
+            len += usize::from(step.kind == Kind::Symbol);
+            is_fault |= step.kind == Kind::Fault;
             node = step.next;
         }
     }
-    ENDS[usize::from(node)]
+    out.truncate(start + len);
+    !is_fault && ENDS[usize::from(node)]
 }
 
 /// How many bytes a string has when it is encoded.
@@ -264,6 +267,14 @@ mod tests {
                     .collect();
                 assert_eq!(decoded(&encoded(&string)), Some(string));
             }
+        }
+    }
+
+    #[test]
+    fn strings_of_the_shortest_codes() {
+        for len in 0..50 {
+            let string = vec![b'0'; len];
+            assert_eq!(decoded(&encoded(&string)), Some(string));
         }
     }
 
