@@ -119,6 +119,10 @@ impl Decoder {
             0 => string(rest, memory)?,
             index => {
                 let (name, _) = self.table.get(index).ok_or(HpackError::Index)?;
+                if !is_indexed {
+                    string(rest, memory)?;
+                    return field(name, memory);
+                }
                 memory.extend_from_slice(name);
             }
         }
