@@ -45,6 +45,7 @@ impl Exchange {
                     fields,
                     stated_len: (!status.has_no_content()).then_some(content.len()),
                     content: if has_content { content } else { &[] },
+                    batch_bytes: stream.batch_bytes,
                 };
                 if !answer.fits(stream.content_bytes_max) {
                     return self.response.copy(status, fields, content);

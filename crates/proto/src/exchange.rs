@@ -92,6 +92,8 @@ pub(crate) struct BorrowedStream {
     pub(crate) common: Vec<u8>,
     /// Content that may leave with the head, at most.
     pub(crate) content_bytes_max: usize,
+    /// How much output there was before the last time that it was sent.
+    pub(crate) batch_bytes: usize,
 }
 
 impl Exchange {

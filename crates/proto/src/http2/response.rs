@@ -19,6 +19,8 @@ pub(crate) struct Borrowed<'a> {
     /// What Content-Length says.
     pub(crate) stated_len: Option<usize>,
     pub(crate) content: &'a [u8],
+    /// Output that is sent together, as far as that can be foreseen.
+    pub(crate) batch_bytes: usize,
 }
 
 impl Borrowed<'_> {
@@ -33,8 +35,14 @@ impl Borrowed<'_> {
     pub(crate) fn write(&self, output: &mut Buffer, buffers: &mut BufferPool) -> u64 {
         let fields = self.fields.http2_block();
         let content = self.content;
-        let most = 2 * HEAD_BYTES + OWN_BYTES_MAX + self.common.len() + fields.len();
-        buffers.reserve(output, most + content.len());
+        let own = 2 * HEAD_BYTES + OWN_BYTES_MAX + self.common.len() + fields.len();
+        let most = own + content.len();
+        // The first one makes room for those behind it: a buffer that grows is copied.
+        let room = match output.is_empty() {
+            true => most.max(self.batch_bytes),
+            false => most,
+        };
+        buffers.reserve(output, room);
         let is_end = content.is_empty();
         let end = |is_end: bool| if is_end { flags::END_STREAM } else { 0 };
         let start = output.len();
@@ -95,4 +103,32 @@ pub(crate) fn content_length(len: u64, out: &mut Vec<u8>) {
     let start = out.len();
     push_decimal(out, len);
     out[start - 1] = (out.len() - start) as u8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_response_makes_room_for_those_behind_it() {
+        let (mut output, mut buffers) = (Buffer::default(), BufferPool::new());
+        let fields = Fields::default().with("A", "b");
+        let mut response = Borrowed {
+            stream: StreamId(1),
+            status: Status::OK,
+            common: &[],
+            fields: &fields,
+            stated_len: Some(500),
+            content: &[b'x'; 500],
+            batch_bytes: 30_000,
+        };
+        assert_eq!(response.write(&mut output, &mut buffers), 500);
+        let (capacity, place) = (output.capacity(), output.as_ptr());
+        assert!(capacity >= 30_000);
+        response.stream = StreamId(3);
+        while output.len() < 29_000 {
+            response.write(&mut output, &mut buffers);
+        }
+        assert_eq!((output.capacity(), output.as_ptr()), (capacity, place));
+    }
 }

@@ -43,6 +43,7 @@ impl Http2Session {
         exchange.borrowed_stream = Some(BorrowedStream {
             common: std::mem::take(&mut self.common.block),
             content_bytes_max: room,
+            batch_bytes: self.output.batch_bytes(),
         });
     }
 

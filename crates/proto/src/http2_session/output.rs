@@ -16,6 +16,8 @@ pub(super) struct Output {
     /// Behind the segments.
     tail: Buffer,
     segment_bytes: u64,
+    /// How long the tail was when it was last taken.
+    batch_bytes: usize,
 }
 
 impl Output {
@@ -25,6 +27,11 @@ impl Output {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How long the next tail becomes, if it is as the last one.
+    pub(super) fn batch_bytes(&self) -> usize {
+        self.batch_bytes
     }
 
     /// What small frames are appended to, until `take_back`.
@@ -134,6 +141,7 @@ impl Output {
         if self.segments.capacity() == 0 {
             self.segments = cx.pool.take_segments();
         }
+        self.batch_bytes = self.tail.len();
         self.close_tail();
         self.segment_bytes = 0;
         Transmit::new(std::mem::take(&mut self.segments))
