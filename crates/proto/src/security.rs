@@ -48,6 +48,14 @@ fn matches(name: &str, host: &str) -> bool {
     parent.is_some_and(|parent| parent.eq_ignore_ascii_case(rest))
 }
 
+/// The host of an authority: without its port, and without the brackets of an IPv6 address.
+pub(crate) fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 use crate::ascii::is_token_byte;
 use crate::http1::{self, HeadFacts, forwarded, is_lower_case_name, is_text, target_end};
 use crate::request::{Span, Version};
+use crate::security::host_of;
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
@@ -313,14 +314,6 @@ fn check_host_of(security: &Security, request: &Request) -> Result<(), RequestEr
             Status::MISDIRECTED_REQUEST,
             "a host that no certificate of this server is for",
         ))),
-    }
-}
-
-/// Without its port, and without the brackets of an IPv6 address.
-fn host_of(authority: &str) -> &str {
-    match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => authority.split(':').next().unwrap_or(authority),
     }
 }
 
