@@ -37,6 +37,14 @@ impl Security {
         let is_same = |name: &str| name.eq_ignore_ascii_case(host);
         is_same(asked) || self.names.iter().any(|name| matches(name, host))
     }
+
+    /// The same for a request's authority: a host, perhaps with a port.
+    pub(crate) fn is_for_authority(&self, authority: &[u8]) -> bool {
+        let asked = self.server_name.as_deref().map(str::as_bytes);
+        // As a rule the name is written as it was asked for, and without a port.
+        let is_known = asked.is_none_or(|asked| asked == authority);
+        is_known || str::from_utf8(authority).is_ok_and(|it| self.is_for(host_of(it)))
+    }
 }
 
 /// Whether a certificate's name is for a host: a wildcard stands for one label (RFC 9525 section 6.3).
@@ -49,7 +57,7 @@ fn matches(name: &str, host: &str) -> bool {
 }
 
 /// The host of an authority: without its port, and without the brackets of an IPv6 address.
-pub(crate) fn host_of(authority: &str) -> &str {
+fn host_of(authority: &str) -> &str {
     match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
         None => authority.split(':').next().unwrap_or(authority),
@@ -85,7 +93,24 @@ mod tests {
         security.server_name = Some("www.example.com.".into()); // RFC 6066 section 3 has no such dot
         assert!(security.is_for("www.example.com"));
         assert!(security.is_for("www.example.com."));
+        security.server_name = Some("www.example.com".into());
+        for (authority, is_for) in [
+            ("www.example.com", true),
+            ("WWW.example.com:8443", true),
+            ("a.example.net:443", true),
+            ("www.example.org", false),
+            ("www.example.org:443", false),
+            ("[::1]:443", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                security.is_for_authority(authority.as_bytes()),
+                is_for,
+                "{authority}"
+            );
+        }
+        assert!(!security.is_for_authority(b"www.example.com\xff"));
         security.server_name = None;
-        assert!(security.is_for("anything"));
+        assert!(security.is_for("anything") && security.is_for_authority(b"[::1]:443"));
     }
 }

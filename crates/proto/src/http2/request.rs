@@ -7,7 +7,6 @@
 use crate::ascii::is_token_byte;
 use crate::http1::{self, HeadFacts, forwarded, is_lower_case_name, is_text, target_end};
 use crate::request::{Span, Version};
-use crate::security::host_of;
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
 /// What a field counts in a list of fields beside its name and value (section 6.5.2).
@@ -307,8 +306,7 @@ impl RequestFields {
 /// What is for a host that nobody here has a certificate for was meant for another server: clients use a
 /// connection for several names (RFC 9113 section 9.1.1).
 fn check_host_of(security: &Security, request: &Request) -> Result<(), RequestError> {
-    let authority = std::str::from_utf8(request.authority()).unwrap_or_default();
-    match security.is_for(host_of(authority)) {
+    match security.is_for_authority(request.authority()) {
         true => Ok(()),
         false => Err(RequestError::Refused(Fault::peer(
             Status::MISDIRECTED_REQUEST,
