@@ -1,5 +1,6 @@
 //! HTTP/2 (RFC 9113): frames, requests and responses in them, and what is known of a stream.
 
+pub(crate) mod field;
 pub mod frame;
 mod memory;
 pub(crate) mod priority;

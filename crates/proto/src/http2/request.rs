@@ -4,8 +4,9 @@
 //! same fields is refused here with the same answer, and a handler sees no difference. What HTTP/2 calls
 //! malformed comes first, wherever it stands.
 
+use super::field::{check_name, check_value, is_of_connection};
 use crate::ascii::is_token_byte;
-use crate::http1::{self, HeadFacts, forwarded, is_lower_case_name, is_text, target_end};
+use crate::http1::{self, HeadFacts, forwarded, is_text, target_end};
 use crate::request::{Span, Version};
 use crate::{Fault, FieldName, Limits, Method, Request, Security, Status};
 
@@ -52,6 +53,8 @@ pub(crate) struct RequestFields {
     list_bytes: usize,
     count: usize,
     has_regular: bool,
+    /// A field that names a proxy's client could not be kept: the last one counts, and others may be the client's own.
+    has_lost_client: bool,
     /// Why it is malformed, or larger than allowed.
     error: Option<RequestError>,
     /// Why it is refused if it is neither: what HTTP/1 would say first.
@@ -89,7 +92,7 @@ impl RequestFields {
             self.error = Some(error);
         }
         if matches!(self.error, Some(Malformed(_))) {
-            keep_if_forwarded(name, value, request, limits);
+            self.keep_if_forwarded(name, value, request, limits);
         }
     }
 
@@ -109,6 +112,9 @@ impl RequestFields {
                 // The response to HEAD has no content, also if it is an error.
                 let method = self.method.map(|span| span.of(&self.pseudo));
                 request.method = method.and_then(Method::from_token).unwrap_or_default();
+            }
+            if self.has_lost_client && matches!(error, Malformed(_)) {
+                request.fields.clear();
             }
             return Err(error);
         }
@@ -182,10 +188,31 @@ impl RequestFields {
             }
             _ if self.fault.is_none() => {
                 self.fault = push_field(known, (name, value), is_text, request, limits).err();
+                self.has_lost_client |=
+                    self.fault.is_some() && forwarded::is_field_of_a_proxy(name);
             }
-            _ => keep_if_forwarded(name, value, request, limits),
+            _ => self.keep_if_forwarded(name, value, request, limits),
         }
         Ok(())
+    }
+
+    /// A malformed request counts for the client that a proxy names, before what is wrong or behind it.
+    #[cold]
+    fn keep_if_forwarded(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        request: &mut Request,
+        limits: &Limits,
+    ) {
+        let has_room = request.fields.len() < limits.fields_max
+            && request.head.len() + name.len() + value.len() <= limits.head_bytes_max;
+        match forwarded::is_field_of_a_proxy(name) {
+            true if has_room && check_value(value) == Ok(true) => {
+                request.push_field(FieldName::from_bytes(name), name, value);
+            }
+            is_of_proxy => self.has_lost_client |= is_of_proxy,
+        }
     }
 
     fn add_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), RequestError> {
@@ -312,62 +339,6 @@ fn check_host_of(security: &Security, request: &Request) -> Result<(), RequestEr
             Status::MISDIRECTED_REQUEST,
             "a host that no certificate of this server is for",
         ))),
-    }
-}
-
-/// Whether a field may be a trailer of a request: what may not is malformed, as it is in HTTP/1.
-pub(crate) fn check_trailer(name: &[u8], value: &[u8]) -> Result<(), RequestError> {
-    if name.starts_with(b":") {
-        return Err(Malformed("a pseudo-field among the trailers"));
-    }
-    check_name(name)?;
-    if !check_value(value)? {
-        return Err(Malformed("a control character in the value of a trailer"));
-    }
-    match is_of_connection(name) || http1::is_no_trailer(name) {
-        true => Err(Malformed("a field that may not be a trailer")),
-        false => Ok(()),
-    }
-}
-
-fn check_name(name: &[u8]) -> Result<(), RequestError> {
-    match is_lower_case_name(name) {
-        true => Ok(()),
-        false => Err(Malformed("the name of a field is no token in lower case")),
-    }
-}
-
-/// Whether the value is text: most control characters are refused as in HTTP/1, with an answer.
-fn check_value(value: &[u8]) -> Result<bool, RequestError> {
-    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    if is_space(value.first()) || is_space(value.last()) {
-        return Err(Malformed("white space around the value of a field"));
-    }
-    if is_text(value) {
-        return Ok(true);
-    }
-    match memchr::memchr3(b'\0', b'\r', b'\n', value) {
-        Some(_) => Err(Malformed("a control character in the value of a field")),
-        None => Ok(false),
-    }
-}
-
-/// Section 8.2.2.
-fn is_of_connection(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade"
-    )
-}
-
-/// A request that is malformed or refused counts for the client that a proxy names, before what is wrong or
-/// behind it.
-#[cold]
-fn keep_if_forwarded(name: &[u8], value: &[u8], request: &mut Request, limits: &Limits) {
-    let has_room = request.fields.len() < limits.fields_max
-        && request.head.len() + name.len() + value.len() <= limits.head_bytes_max;
-    if has_room && forwarded::is_field_of_a_proxy(name) && check_value(value) == Ok(true) {
-        request.push_field(FieldName::from_bytes(name), name, value);
     }
 }
 
@@ -569,23 +540,5 @@ mod tests {
         let too_many = Some(Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
         assert_eq!(status(&fields), too_many);
         assert_eq!(status(&with(&[("cookie", "a=b"); 1_000])), too_many);
-    }
-
-    #[test]
-    fn trailers_are_fields_that_nobody_has_to_know_before() {
-        assert_eq!(check_trailer(b"checksum", b"1"), Ok(()));
-        for name in [
-            "Checksum",
-            ":path",
-            "content-length",
-            "te",
-            "connection",
-            "",
-        ] {
-            assert!(check_trailer(name.as_bytes(), b"1").is_err(), "{name}");
-        }
-        for value in ["a\n", "a\0b", " a", "a\x01b", "\x7f"] {
-            assert!(check_trailer(b"checksum", value.as_bytes()).is_err());
-        }
     }
 }

@@ -35,6 +35,11 @@ impl Http2Session {
         };
         let room = stream.send_window.min(self.send_window);
         let room = usize::try_from(room).unwrap_or(0).min(PAYLOAD_BYTES_MAX);
+        // Behind other output there is no telling how much comes.
+        let batch_bytes = match self.output.is_empty() {
+            true => self.output.batch_bytes(),
+            false => 0,
+        };
         let output = self.output.lend();
         exchange.borrowed_output = Some(BorrowedOutput {
             len: output.len(),
@@ -43,7 +48,7 @@ impl Http2Session {
         exchange.borrowed_stream = Some(BorrowedStream {
             common: std::mem::take(&mut self.common.block),
             content_bytes_max: room,
-            batch_bytes: self.output.batch_bytes(),
+            batch_bytes,
         });
     }
 

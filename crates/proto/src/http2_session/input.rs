@@ -7,9 +7,10 @@ use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session, Reading, Stage};
 use crate::hpack::HpackError;
 use crate::http1::Framing;
+use crate::http2::field::check_trailer;
 use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, Kind, PREFACE, flags, unwrapped};
 use crate::http2::priority::Priority;
-use crate::http2::request::{CameOver, RequestError, check_trailer};
+use crate::http2::request::{CameOver, RequestError};
 use crate::http2::state::{Effect, Received, State};
 use crate::http2::stream::{Phase, Stream};
 use crate::{

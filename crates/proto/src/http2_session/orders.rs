@@ -97,7 +97,8 @@ impl Http2Session {
     /// What waits is counted anew once it may have come to its bound, and not for each request: there may be
     /// thousands of streams.
     fn recount_waiting(&mut self) {
-        if self.waiting_bytes_most >= self.config.limits.waiting_bytes_max {
+        let has_come_to_bound = self.waiting_bytes_most >= self.config.limits.waiting_bytes_max;
+        if has_come_to_bound && !self.due.is_empty() {
             let waiting_bytes = self.waiting_bytes();
             debug_assert!(waiting_bytes <= self.waiting_bytes_most);
             self.waiting_bytes_most = waiting_bytes;

@@ -253,3 +253,50 @@ fn malformed_requests_of_nobody_count_for_the_proxy() {
     let expected = [(12_001, "429".to_owned()), (12_003, "200".to_owned())];
     assert_eq!(Connection::statuses(&connection.take()), expected);
 }
+
+/// The proxy's field is the last one. Before, where it could not be kept, what the client had written in front of it
+/// counted.
+#[test]
+fn a_client_cannot_have_its_malformed_requests_count_for_another_one() {
+    let (own, other) = ("192.0.2.1", "192.0.2.2");
+    let named = ("x-forwarded-for", other);
+    let ways: [(&str, Vec<(&str, &str)>); 3] = [
+        (
+            "behind a space",
+            vec![named, ("x-forwarded-for", " x, 192.0.2.1")],
+        ),
+        (
+            "behind a control character",
+            vec![
+                named,
+                ("x-forwarded-for", "\x01, 192.0.2.1"),
+                ("te", "gzip"),
+            ],
+        ),
+        (
+            "behind many fields",
+            [
+                &[("te", "gzip")][..],
+                &[named; 120],
+                &[("x-forwarded-for", own)],
+            ]
+            .concat(),
+        ),
+    ];
+    for (name, fields) in ways {
+        let mut connection = Connection::of_proxy();
+        connection.window(0, 1 << 30);
+        for number in 0..1_000 {
+            let block = connection.request("GET", "/", &fields);
+            connection.frame(Kind::Headers, WHOLE, 2 * number + 1, &block);
+        }
+        assert_eq!(
+            Connection::errors(&connection.take()).len(),
+            1_000,
+            "{name}"
+        );
+        connection.get_for(other, 2_001, "/a");
+        let statuses = Connection::statuses(&connection.take());
+        assert_eq!(statuses, [(2_001, "200".to_owned())], "{name}");
+    }
+}
