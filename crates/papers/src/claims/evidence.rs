@@ -540,8 +540,10 @@ fn log_ratios_of(these: &ByRest, others: &ByRest) -> Option<BTreeMap<u32, Range>
     Some(to_map(ranges))
 }
 
-/// The mean over conditions for each block. Of conditions with a single block nothing is known about
-/// how blocks differ: they are part of the level, and of no block's deviation.
+/// Values of blocks, of which the mean over conditions is the mean. A block has what its conditions lie above
+/// their own means in it, each by its part of the sum: one that few blocks have counts for more in each of
+/// these, so that the scatter of blocks is that of the mean (Liang and Zeger 1986). Of a condition with a
+/// single block nothing is known about how blocks differ, and so nothing of the mean: one value is left.
 fn by_block(conditions: &[BTreeMap<u32, f64>]) -> BTreeMap<u32, f64> {
     let center = |pairs: &BTreeMap<u32, f64>| {
         let logs: Vec<f64> = pairs.values().copied().collect();
@@ -549,17 +551,20 @@ fn by_block(conditions: &[BTreeMap<u32, f64>]) -> BTreeMap<u32, f64> {
     };
     let centers: Vec<f64> = conditions.iter().map(center).collect();
     let level = stats::mean(&centers);
-    let mut deviations: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    let blocks = conditions.iter().flat_map(BTreeMap::keys);
+    let mut values = to_map(blocks.map(|block| (*block, level)));
+    if conditions.iter().any(|pairs| pairs.len() < 2) {
+        let first = values.pop_first();
+        return to_map(first);
+    }
+    let count = values.len() as f64;
     for (pairs, center) in conditions.iter().zip(&centers) {
-        for (block, log) in pairs.iter().filter(|_| pairs.len() > 1) {
-            deviations.entry(*block).or_default().push(log - center);
+        let weight = count / (conditions.len() * pairs.len()) as f64;
+        for (block, log) in pairs {
+            if let Some(value) = values.get_mut(block) {
+                *value += weight * (log - center);
+            }
         }
     }
-    if deviations.is_empty() {
-        // One block in all.
-        let block = conditions.iter().flat_map(BTreeMap::keys).next();
-        return to_map(block.map(|block| (*block, level)));
-    }
-    let deviations = deviations.into_iter();
-    to_map(deviations.map(|(block, of_block)| (block, level + stats::mean(&of_block))))
+    values
 }

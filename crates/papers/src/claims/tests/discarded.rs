@@ -36,9 +36,8 @@ fn the_best_of_each_service_time() {
     is_open(&made, "Several reactors with threads reach 3 times");
 }
 
-#[test]
-fn a_ratio_over_numbers_of_users() {
-    let claim = "Behind the login, too, the loop";
+/// The loop serves a fifth more than the workers, on each database and for each number of users.
+fn page() -> Made {
     let mut made = Made::new("P2");
     for database in DATABASES {
         for users in ["10", "50"] {
@@ -48,8 +47,21 @@ fn a_ratio_over_numbers_of_users() {
             }
         }
     }
+    made
+}
+
+#[test]
+fn a_ratio_over_numbers_of_users() {
+    let claim = "Behind the login, too, the loop";
+    let mut made = page();
     assert_eq!(made.verdicts([claim]), [Reproduced]);
     made.discard(DIED, |it| it.levels["users"] == level("50"));
+    is_open(&made, claim);
+    // Of a single block it is not known how much it would be in another.
+    let mut made = page();
+    made.discard(DIED, |trial| {
+        trial.levels["users"] == level("50") && trial.block > 0
+    });
     is_open(&made, claim);
 }
 
@@ -104,6 +116,27 @@ fn a_mean_over_numbers_of_connections() {
     assert_eq!(made.verdicts([claim]), [Reproduced]);
     made.discard(DIED, |it| it.levels["connections"] == level("10000"));
     is_open(&made, claim);
+}
+
+/// Two blocks are half of the mean, and scatter by as much as they are known by.
+#[test]
+fn a_condition_of_few_blocks_widens_the_interval_of_a_mean() {
+    for (second, verdict) in [(1.0, Reproduced), (1.2, NotTestable)] {
+        let mut made = Made::new("P4");
+        for (connections, of_second_block) in [("1000", 1.0), ("10000", second)] {
+            let levels = [("loops", "4"), ("connections", connections)];
+            made.cell("loops", (&levels, &[(Metric::LoopImbalance, 1.0)]), 0.0);
+            made.each(|trial| {
+                if trial.block == 1 {
+                    trial.values.insert(Metric::LoopImbalance, of_second_block);
+                }
+            });
+        }
+        made.discard(DIED, |trial| {
+            trial.levels["connections"] == level("10000") && trial.block > 1
+        });
+        assert_eq!(made.verdicts(["Round robin divides"]), [verdict]);
+    }
 }
 
 #[test]
