@@ -72,7 +72,8 @@ pub struct Pair {
 /// What can be said of a pair.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The ratio of the first to the second; `None`: fewer than two blocks have both.
+    /// The ratio of the first to the second; `None`: fewer than two blocks have both, or one of them has 0
+    /// in a block.
     pub ratio: Option<Interval>,
     /// Whether they are alike, or one is more, at that level.
     pub is_decided: bool,
@@ -111,8 +112,7 @@ pub fn judge(pair: &Pair, plan: &Plan, expansion: &Expansion, run: &Run, level: 
             trial.series == *series && trial.levels == cell.levels && !trial.is_a_a
         };
         let trials = run.trials.iter().filter(is_of);
-        let value = |trial: &Measured| trial.range(pair.metric).filter(|range| range.low > 0.0);
-        to_map(trials.filter_map(|trial| Some((trial.block, value(trial)?))))
+        to_map(trials.filter_map(|trial| Some((trial.block, trial.range(pair.metric)?))))
     };
     let (one, other) = (of_cell(pair.cell), of_cell(pair.with));
     let ratios: Vec<Range> = one
@@ -123,7 +123,10 @@ pub fn judge(pair: &Pair, plan: &Plan, expansion: &Expansion, run: &Run, level: 
         let logs: Vec<f64> = ratios.iter().map(|ratio| of(ratio).ln()).collect();
         mean_interval(&logs, level)
     };
+    // Without blocks in which one has 0, it would be the ratio of those alone in which both do something.
+    let is_ratio = |ratio: &Range| ratio.low > 0.0 && ratio.high.is_finite();
     let ends = end(|ratio| ratio.low).zip(end(|ratio| ratio.high));
+    let ends = ends.filter(|_| ratios.iter().all(is_ratio));
     let ratio = ends.map(|(low, high)| Interval {
         low: low.low.exp(),
         high: high.high.exp(),
@@ -253,6 +256,8 @@ mod tests {
             // Not 1, and not beyond what matters either; and one of which nothing is known.
             (&[1.019, 1.021, 1.020, 1.0195], false),
             (&[1.4, 0.8, 1.3, 1.1], false),
+            // One did nothing in a block: the others alone do not decide.
+            (&[1.5, 1.52, 0.0, 1.48, 1.51], false),
             (&[1.5], false),
             (&[], false),
         ] {

@@ -78,7 +78,7 @@ pub(super) fn add_blocks(
 
 fn words(verdict: &Verdict) -> String {
     let Some(ratio) = &verdict.ratio else {
-        return "too few blocks".to_owned();
+        return "no ratio, since there are too few blocks, or 0 in one of them".to_owned();
     };
     let what = match verdict.is_decided {
         true => "decided",

@@ -87,6 +87,8 @@ choice! {
         NoGain "no_gain",
         /// The server's CPUs were the limit, and not the one thread that the claim is about.
         FewCpus "few_cpus",
+        /// In some trials there is 0 of what is compared, of which there is no ratio.
+        NothingDone "nothing_done",
         /// The interval holds the bound, or there is none.
         FewBlocks "few_blocks",
     }

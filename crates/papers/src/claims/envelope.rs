@@ -46,6 +46,7 @@ impl Envelope {
         what: &mut String,
     ) -> Result<Estimate, Untestable> {
         let other = self.of.but(&self.over);
+        evidence.all_above_0(&|trial| trial.range(self.metric), &[&self.of, &other])?;
         let [these, others] = [&self.of, &other].map(|select| self.conditions(evidence, select));
         let lacking = if these.is_empty() { &self.of } else { &other };
         let conditions: Vec<Condition> = these
@@ -85,15 +86,13 @@ impl Envelope {
     }
 
     fn conditions(&self, evidence: &Evidence<'_>, select: &Select) -> ByCondition {
-        let mut conditions = ByCondition::new();
+        let (metric, mut conditions) = (self.metric, ByCondition::new());
         for cell in evidence.cells(select) {
             let levels = self.factors.iter().filter_map(|name| cell.level(name));
             let levels: Vec<String> = levels.map(ToString::to_string).collect();
-            let trials = cell.counted.iter().filter_map(|trial| {
-                let range = trial.range(self.metric).filter(|range| range.low > 0.0)?;
-                Some((trial.block, range))
-            });
-            let trials = to_map(trials);
+            let trials = cell.counted.iter();
+            let ranges = trials.filter_map(|trial| Some((trial.block, trial.range(metric)?)));
+            let trials = to_map(ranges);
             if !trials.is_empty() {
                 let rest = select.rest(cell.levels, &self.factors);
                 let alternatives = conditions.entry(rest).or_default();

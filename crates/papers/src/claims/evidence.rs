@@ -218,6 +218,28 @@ impl<'r> Evidence<'r> {
         values
     }
 
+    /// An error, if what is compared is 0 in a trial that counts. There is no ratio of it, and without
+    /// such trials the claim would be about those alone in which a server did something.
+    pub(super) fn all_above_0(
+        &self,
+        quantity: Quantity<'_, Range>,
+        selects: &[&Select],
+    ) -> Result<(), Untestable> {
+        for select in selects {
+            let trials = self.trials(select);
+            let is_0 = |trial: &&&Measured| quantity(trial).is_some_and(|it| it.low <= 0.0);
+            let zeros = trials.iter().filter(is_0).count();
+            if zeros > 0 {
+                let (count, what) = (trials.len(), select.text());
+                let why = format!(
+                    "{zeros} of {count} trials of {what} have 0 of what is compared: no ratio."
+                );
+                return Err(Untestable(why, Undecided::NothingDone));
+            }
+        }
+        Ok(())
+    }
+
     /// Logarithms of `this / other`, one for each block, as the ends of what they can be: pairs of the
     /// same block and the same other levels, their mean. Conditions that lack a pair in a block do not
     /// shift it; one without any pair would be missing from the claim, which is then not decided.
@@ -227,7 +249,8 @@ impl<'r> Evidence<'r> {
         this: &Select,
         other: &Select,
     ) -> Result<BTreeMap<u32, Range>, Untestable> {
-        let quantity = |trial: &Measured| trial.range(metric).filter(|range| range.value > 0.0);
+        let quantity = |trial: &Measured| trial.range(metric);
+        self.all_above_0(&quantity, &[this, other])?;
         let (these, others) = (
             self.by_rest(this, &[], &quantity),
             self.by_rest(other, &[], &quantity),
@@ -334,8 +357,8 @@ impl<'r> Evidence<'r> {
         select: &Select,
         factor: &str,
     ) -> Result<Along, Untestable> {
+        self.all_above_0(quantity, &[select])?;
         let numbers = self.numbers(select, factor);
-        let positive = |trial: &Measured| quantity(trial).filter(|range| range.low > 0.0);
         let selects: Vec<Select> = numbers
             .iter()
             .map(|number| select.clone().is(factor, *number))
@@ -343,7 +366,7 @@ impl<'r> Evidence<'r> {
         let but = [factor.to_owned()];
         let tables: Vec<ByRest> = selects
             .iter()
-            .map(|select| self.by_rest(select, &but, &positive))
+            .map(|select| self.by_rest(select, &but, quantity))
             .collect();
         let rests = self.shared_rests(&selects.iter().collect::<Vec<_>>(), &but);
         let in_all = |rest: &String| tables.iter().all(|table| table.contains_key(rest));

@@ -257,6 +257,10 @@ fn why_open(cause: Undecided, claims: &[&Claim]) -> (&'static str, String) {
             "the server's CPUs were the limit, and no single thread",
             "a machine with more CPUs",
         ),
+        Undecided::NothingDone => (
+            "a server did nothing in some trials",
+            "a load under which each server does something",
+        ),
         Undecided::FewBlocks => return ("these trials cannot tell", more_blocks(claims)),
     };
     (why, decides.to_owned())

@@ -139,6 +139,34 @@ fn a_condition_of_few_blocks_widens_the_interval_of_a_mean() {
     }
 }
 
+/// A server that did nothing in a trial is not compared by the other trials alone.
+#[test]
+fn a_trial_in_which_nothing_was_done() {
+    let found = |of_first_block: f64| {
+        let mut made = Made::new("P5");
+        for (server, rate) in [
+            ("apache", 6000.0),
+            ("event-loop", 3000.0),
+            ("nginx", 3000.0),
+            ("threads", 3000.0),
+        ] {
+            let levels = [("server", server), ("rate_per_s", "6000")];
+            made.cell("rates", (&levels, &[(GoodPerS, rate)]), 0.01);
+        }
+        made.each(|trial| {
+            if trial.block == 0 {
+                trial.values.insert(GoodPerS, of_first_block);
+            }
+        });
+        made.claim("The same at 6000")
+    };
+    assert_eq!(found(3000.0).verdict, Reproduced);
+    let claim = found(0.0);
+    assert_eq!(claim.verdict, NotTestable, "{claim:?}");
+    assert_eq!(claim.undecided, Some(Undecided::NothingDone), "{claim:?}");
+    assert!(claim.why.contains("1 of 5 trials of"), "{claim:?}");
+}
+
 #[test]
 fn the_largest_of_each_service_time() {
     let claim = "No request of 20,000 clients";
