@@ -1,7 +1,7 @@
 //! What came of a paper, made of the verdicts on its claims: what holds and what does not, theme by theme;
 //! what is undecided, and what would decide it.
 
-use loadline_capacity::stats::runs_wanted;
+use loadline_capacity::stats::{Interval, runs_wanted};
 use loadline_lab::report::words::{capital, digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
@@ -311,16 +311,20 @@ fn more_blocks(open: &[&Claim]) -> String {
 const MANY: usize = 100;
 
 /// An interval narrows with the root of the number of blocks, and with Student's t where it is of a simple
-/// mean. `None`: it does not hold its bound, or has no logarithm.
+/// mean. `None`: it does not hold its bound, or has no end.
 fn times(measure: &ClaimMeasure) -> Option<f64> {
-    let interval = measure
-        .interval
-        .filter(|it| it.low > 0.0 && it.high.is_finite())?;
+    let is_finite = |it: &Interval| it.low.is_finite() && it.high.is_finite();
+    let interval = measure.interval.filter(is_finite)?;
     let bounds = [measure.least, measure.most].into_iter().flatten();
-    let held = bounds.filter(|bound| (interval.low..=interval.high).contains(bound));
+    let held = bounds.filter(|bound| interval.contains(*bound));
+    // Ratios and rates scatter by their logarithms; what may be 0 or below, by itself.
+    let scaled = |value: f64| match interval.low > 0.0 {
+        true => value.ln(),
+        false => value,
+    };
     let times = held.map(|bound| {
-        let distance = (measure.value / bound).ln().abs();
-        let half = (interval.high / interval.low).ln() / 2.0;
+        let distance = (scaled(measure.value) - scaled(bound)).abs();
+        let half = (scaled(interval.high) - scaled(interval.low)) / 2.0;
         let Some(blocks) = measure.blocks else {
             return (half / distance.max(f64::MIN_POSITIVE)).powi(2);
         };
@@ -333,7 +337,6 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loadline_capacity::stats::Interval;
 
     fn claim(text: &str, verdict: Verdict, undecided: Option<Undecided>) -> Claim {
         Claim {
@@ -450,6 +453,9 @@ mod tests {
         };
         assert!((times(&of_three).unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(times(&measured(2.0, 1.5, 2.5, 1.0)), None);
+        // A slope may be below 0, and has no logarithm.
+        let slope = measured(0.02, -0.01, 0.05, 0.01);
+        assert!((times(&slope).unwrap() - 9.0).abs() < 1e-9);
         let mut open = claim(
             "More help.",
             Verdict::NotTestable,
