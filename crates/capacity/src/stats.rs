@@ -42,8 +42,7 @@ pub struct Interval {
     pub low: f64,
     /// The upper bound.
     pub high: f64,
-    /// The share of such intervals that hold the truth. It is below what was asked for
-    /// where there are too few runs.
+    /// The share of such intervals that hold the truth, if runs scatter like a normal distribution.
     pub level: f64,
 }
 
