@@ -136,7 +136,7 @@ fn lines(
         .collect();
     let second = extremes(chart.metric, figure, &rivals).and_then(|(second, _)| {
         let comparison = compared(chart.metric, best.point, second.point, cells)?;
-        Some((second, with_correction(comparison, rivals.len() + 1)))
+        Some((second, with_correction(comparison, pairs(points))))
     });
     let Some((second, comparison)) = second else {
         return format!("{}: {best_text}.", word(chart.metric));
@@ -158,12 +158,26 @@ fn lines(
     }
 }
 
-/// The best of several was chosen by the trials that it is compared with: the test holds for each pair
-/// that might have been.
-fn with_correction(mut comparison: Comparison, choices: usize) -> Comparison {
-    let pairs = (choices * (choices - 1) / 2) as f64;
+/// How many pairs of curves there are, at all places together.
+fn pairs(points: &[PlacedPoint<'_>]) -> usize {
+    let are_pair = |one: &PlacedPoint<'_>, other: &PlacedPoint<'_>| {
+        std::ptr::eq(one.panel, other.panel)
+            && one.point.x == other.point.x
+            && !std::ptr::eq(one.curve, other.curve)
+    };
+    let mut count = 0;
+    for (index, one) in points.iter().enumerate() {
+        let before = points[..index].iter();
+        count += before.filter(|other| are_pair(one, other)).count();
+    }
+    count
+}
+
+/// The best of several, and the place where it is, were chosen by the trials that it is compared with: the
+/// test holds for each pair that might have been.
+fn with_correction(mut comparison: Comparison, pairs: usize) -> Comparison {
     let differs = matches!(comparison.difference, Difference::More | Difference::Less);
-    if differs && comparison.p * pairs > 1.0 - stats::LEVEL {
+    if differs && comparison.p * pairs as f64 > 1.0 - stats::LEVEL {
         comparison.difference = Difference::Unknown;
     }
     comparison
@@ -289,8 +303,9 @@ fn time_series(figure: &Figure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Unit;
-    use crate::report::Axis;
+    use crate::analysis::{Measured, Run, Unit};
+    use crate::journal::Level;
+    use crate::report::{Axis, Report};
 
     fn by_second(name: &str, values: &[f64]) -> Figure {
         let points = (0_u32..).zip(values);
@@ -304,6 +319,45 @@ mod tests {
             legend: vec![name.to_owned()],
             ..Figure::of(ChartKind::TimeSeries, vec![curve])
         }
+    }
+
+    /// At the first place one server has a tenth more than the other, with a p of 0.0085; at all others both
+    /// have the same, and less.
+    #[test]
+    fn the_place_of_the_best_is_chosen_too() {
+        let found = |places: u32| {
+            let mut run = Run::default();
+            for place in 0..places {
+                for (block, ratio) in (0..).zip([1.05, 1.06, 1.1, 1.15, 1.16]) {
+                    let one = if place == 0 { 1000.0 * ratio } else { 500.0 };
+                    let other = if place == 0 { 1000.0 } else { 500.0 };
+                    for (server, value) in [("one", one), ("other", other)] {
+                        let server = ("server".to_owned(), Level::from(server));
+                        let bytes = Level::Number(f64::from(1 + place));
+                        run.trials.push(Measured {
+                            number: run.trials.len() as u32,
+                            block,
+                            series: "s".to_owned(),
+                            levels: [server, ("file_bytes".to_owned(), bytes)].into(),
+                            values: [(Metric::GoodPerS, value)].into(),
+                            ..Measured::default()
+                        });
+                    }
+                }
+            }
+            let chart = Chart {
+                series: "s".to_owned(),
+                metric: Metric::GoodPerS,
+                x: "file_bytes".to_owned(),
+                lines: vec!["server".to_owned()],
+                ..Chart::default()
+            };
+            let report = Report::new(&run, &[chart], Vec::new());
+            report.figures[0].finding.clone()
+        };
+        let (few, many) = (found(2), found(12));
+        assert!(few.starts_with("Most: one, "), "{few}");
+        assert!(many.starts_with("Not distinguishable: one, "), "{many}");
     }
 
     #[test]
