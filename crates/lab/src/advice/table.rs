@@ -63,7 +63,8 @@ impl<'r> Table<'r> {
         let mut cells: BTreeMap<String, OfWorkload<'r>> = BTreeMap::new();
         let mut repeated: BTreeMap<String, BTreeMap<u32, f64>> = BTreeMap::new();
         for trial in trials {
-            let Some(range) = trial.range(metric).filter(|it| it.value > 0.0) else {
+            // A choice with 0 in a block is in no rank: without that trial it would look as good as in the others.
+            let Some(range) = trial.range(metric) else {
                 continue;
             };
             if trial.is_a_a {
@@ -303,7 +304,8 @@ impl<'r> Table<'r> {
             };
             let ratios = better.by_block.iter().filter_map(|(block, range)| {
                 let advised = advised.by_block.get(block)?;
-                Some(self.turned(*range).over(&self.turned(*advised)))
+                let ratio = self.turned(*range).over(&self.turned(*advised));
+                Some(ratio).filter(|ratio| ratio.low > 0.0 && ratio.high.is_finite())
             });
             let comparison = compare_ranges(&ratios.collect::<Vec<_>>(), matters);
             if let Some(comparison) = comparison

@@ -115,6 +115,17 @@ fn the_best_its_ties_and_what_would_change_it() {
     assert!((change.comparison.ratio - 4.0).abs() < 0.1);
 }
 
+/// It is not advised for what it did in the other blocks.
+#[test]
+fn a_choice_that_did_nothing_in_a_block() {
+    let mut run = run(&RUN);
+    let is_it = |trial: &&mut Measured| trial.block == 2 && is(trial, "reactor", 0.0);
+    let failed = run.trials.iter_mut().find(is_it).unwrap();
+    failed.values.insert(Metric::GoodPerS, 0.0);
+    let advice = ask(&run, 0.0).unwrap();
+    assert_eq!(name(&advice.best), "architecture = proactor");
+}
+
 /// Three blocks of six choices that are all the same, with 5 % of noise.
 fn run_of_equals(seed: u64) -> Run {
     let names = ["a", "b", "c", "d", "e", "f"].into_iter();
