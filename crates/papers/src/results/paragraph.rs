@@ -218,16 +218,26 @@ fn causes(open: &[&Named<'_>]) -> Vec<String> {
         }
         let (own, found): (Vec<&Named<'_>>, Vec<&Named<'_>>) =
             found.into_iter().partition(|one| !one.decides.is_empty());
-        let claims: Vec<&Claim> = found.iter().map(|one| one.claim).collect();
-        let texts: Vec<String> = found.iter().map(|one| one.quoted()).collect();
-        let (why, decides) = why_open(*cause, &claims);
-        let of_all = format!("{why}, and {decides} would decide: {}", list(&texts));
+        // A number of blocks is of those that it can be reckoned of.
+        let is_reckoned = |one: &&Named<'_>| {
+            let mut measures = one.claim.measures.iter();
+            *cause != Undecided::FewBlocks || measures.any(|it| times(it).is_some())
+        };
+        let (reckoned, others): (Vec<&Named<'_>>, Vec<&Named<'_>>) =
+            found.into_iter().partition(is_reckoned);
+        let of_group = |group: Vec<&Named<'_>>| {
+            let claims: Vec<&Claim> = group.iter().map(|one| one.claim).collect();
+            let texts: Vec<String> = group.iter().map(|one| one.quoted()).collect();
+            let (why, decides) = why_open(*cause, &claims);
+            let said = format!("{why}, and {decides} would decide: {}", list(&texts));
+            Some(said).filter(|_| !texts.is_empty())
+        };
         let own = own.iter().map(|one| {
-            let text = one.quoted();
+            let (why, text) = (why_open(*cause, &[]).0, one.quoted());
             format!("{why}, and {} would decide: {text}", one.decides)
         });
-        let of_all = Some(of_all).filter(|_| !texts.is_empty());
-        of_all.into_iter().chain(own).collect()
+        let groups = [reckoned, others].into_iter().filter_map(of_group);
+        groups.chain(own).collect()
     };
     Undecided::ALL.iter().flat_map(of_cause).collect()
 }
@@ -467,6 +477,15 @@ mod tests {
             said.contains("and 9 times as many blocks would decide: “More help”"),
             "{said}"
         );
+        let shape = claim(
+            "It falls.",
+            Verdict::NotTestable,
+            Some(Undecided::FewBlocks),
+        );
+        let said = of(&[open.clone(), shape], &[]);
+        let expected = "and 9 times as many blocks would decide: “More help”; these trials cannot tell, and \
+                        more blocks would decide: “It falls”.";
+        assert!(said.ends_with(expected), "{said}");
         open.measures = vec![measured(1.0, 0.5, 2.0, 1.0)];
         assert!(of(&[open], &[]).contains("only more than 100 times as many blocks"));
     }
