@@ -33,6 +33,8 @@ pub struct Certificates {
 #[derive(Debug, Default)]
 struct Set {
     all: Vec<Certificate>,
+    /// Of each of them, whether it is valid.
+    are_valid: Vec<bool>,
     names: Arc<[String]>,
     /// Which of them are for a name: valid ones before others, ECDSA before RSA, and of each kind those first
     /// that last longer.
@@ -65,14 +67,15 @@ impl Certificates {
     /// Time has passed: of those for the same name, one may have expired or become valid.
     pub fn passed(&self, now: SystemTime) {
         let before = self.current();
-        let by_name = by_name(&before.all, now);
-        if by_name == before.by_name {
+        let are_valid = are_valid(&before.all, now);
+        if are_valid == before.are_valid {
             return;
         }
         let set = Arc::new(Set {
+            by_name: by_name(&before.all, &are_valid),
             all: before.all.clone(),
+            are_valid,
             names: Arc::clone(&before.names),
-            by_name,
             awaited: before.awaited.clone(),
         });
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
@@ -145,22 +148,26 @@ impl ResolvesServerCert for Certificates {
         }
         let schemes = hello.signature_schemes();
         let set = self.current();
-        let suits = |it: &&Certificate| it.key.key.choose_scheme(schemes).is_some();
+        let suits = |index: &usize| set.all[*index].key.key.choose_scheme(schemes).is_some();
+        let is_good = |index: &usize| set.are_valid[*index] && suits(index);
         let chosen = set
             .named(name)
-            .find(suits)
-            .or_else(|| set.named(name).next());
-        chosen.map(|certificate| Arc::clone(&certificate.key))
+            .find(is_good)
+            .or_else(|| set.named(name).find(suits))
+            .or_else(|| set.named(name).next())?;
+        Some(Arc::clone(&set.all[chosen].key))
     }
 }
 
 impl Set {
     fn new(all: Vec<Certificate>, awaited: Vec<String>, now: SystemTime) -> Self {
         let names = all.iter().flat_map(|it| it.names().iter().cloned());
+        let are_valid = are_valid(&all, now);
         Self {
             names: names.collect(),
-            by_name: by_name(&all, now),
+            by_name: by_name(&all, &are_valid),
             all,
+            are_valid,
             awaited: awaited.into_iter().collect(),
         }
     }
@@ -180,29 +187,31 @@ impl Set {
         }
     }
 
-    /// Those for a name: exactly, by a wildcard for its first label, or else the first of all and those
-    /// with the same names; none for one that is awaited. Some clients send a dot at the end, which RFC 6066
-    /// section 3 leaves out.
-    fn named(&self, name: Option<&str>) -> impl Iterator<Item = &Certificate> {
-        let of = |name: &str| self.by_name.get(name);
+    /// Indexes of those for a name: exactly, then by a wildcard for its first label; or else of the first of
+    /// all and those with the same names; none for one that is awaited. Some clients send a dot at the end, which
+    /// RFC 6066 section 3 leaves out.
+    fn named(&self, name: Option<&str>) -> impl Iterator<Item = usize> {
+        let of = |name: &str| self.by_name.get(name).map_or(&[][..], Vec::as_slice);
         let name = name.map(|it| it.strip_suffix('.').unwrap_or(it).to_ascii_lowercase());
-        let found = name.as_ref().and_then(|name| {
-            let wildcard = || {
-                let (_, rest) = name.split_once('.')?;
-                of(&format!("*.{rest}"))
-            };
-            of(name).or_else(wildcard)
-        });
+        let exact = name.as_deref().map_or(&[][..], of);
+        let parent = name.as_deref().and_then(|name| name.split_once('.'));
+        let wildcard = parent.map_or(&[][..], |(_, parent)| of(&format!("*.{parent}")));
+        let is_found = !exact.is_empty() || !wildcard.is_empty();
         let is_awaited = name.is_some_and(|name| self.awaited.contains(&name));
-        let first = self.all.first().filter(|_| !is_awaited);
-        let of_first = || first?.names().first().and_then(|name| of(name));
-        let indexes = found.or_else(of_first).map_or(&[][..], Vec::as_slice);
-        let unnamed = first.filter(|_| indexes.is_empty());
-        indexes.iter().map(|index| &self.all[*index]).chain(unnamed)
+        let first = self.all.first().filter(|_| !is_found && !is_awaited);
+        let first_name = first.and_then(|it| it.names().first());
+        let of_first = first_name.map_or(&[][..], |name| of(name));
+        let unnamed = first.filter(|_| of_first.is_empty()).map(|_| 0);
+        let named = [exact, wildcard, of_first].into_iter().flatten().copied();
+        named.chain(unnamed)
     }
 }
 
-fn by_name(all: &[Certificate], now: SystemTime) -> ByName {
+fn are_valid(all: &[Certificate], now: SystemTime) -> Vec<bool> {
+    all.iter().map(|it| it.is_valid_at(now)).collect()
+}
+
+fn by_name(all: &[Certificate], are_valid: &[bool]) -> ByName {
     let mut by_name = ByName::new();
     for (index, certificate) in all.iter().enumerate() {
         for name in certificate.names() {
@@ -212,8 +221,7 @@ fn by_name(all: &[Certificate], now: SystemTime) -> ByName {
     for indexes in by_name.values_mut() {
         sort_by_key(indexes, |index| {
             let it = &all[*index];
-            let is_invalid = !it.is_valid_at(now);
-            (is_invalid, it.kind(), Reverse(it.not_after()))
+            (!are_valid[*index], it.kind(), Reverse(it.not_after()))
         });
     }
     by_name
@@ -229,7 +237,7 @@ mod tests {
     fn a_name_with_a_dot_at_its_end_is_the_same_name() {
         let all = ["a.org", "b.org"].map(|name| self_signed(&[name.to_owned()]).unwrap());
         let set = Set::new(all.to_vec(), vec!["c.org".to_owned()], SystemTime::now());
-        let first = |name| Some(set.named(Some(name)).next()?.names()[0].clone());
+        let first = |name| Some(set.all[set.named(Some(name)).next()?].names()[0].clone());
         for (name, expected) in [
             ("b.org", Some("b.org")),
             ("B.org.", Some("b.org")),

@@ -217,6 +217,10 @@ fn rsa_beside_ecdsa() {
 
 /// One for `localhost` that is valid between these days from now.
 fn lasting(key: &KeyPair, label: &str, from: i64, to: i64) -> Certificate {
+    lasting_for("localhost", key, label, (from, to))
+}
+
+fn lasting_for(name: &str, key: &KeyPair, label: &str, (from, to): (i64, i64)) -> Certificate {
     let at = |days: i64| {
         let time = Duration::from_secs(days.unsigned_abs() * 24 * 3600);
         match days < 0 {
@@ -224,7 +228,7 @@ fn lasting(key: &KeyPair, label: &str, from: i64, to: i64) -> Certificate {
             false => SystemTime::now() + time,
         }
     };
-    let (chain, key) = signed_by(key, &["localhost"], |params| {
+    let (chain, key) = signed_by(key, &[name], |params| {
         (params.not_before, params.not_after) = (at(from).into(), at(to).into());
     });
     Certificate::from_pem((label, chain.as_bytes()), ("k.pem", key.as_bytes())).unwrap()
@@ -275,6 +279,26 @@ fn a_valid_certificate_is_served_before_an_expired_one_of_a_better_kind() {
         // Clients that take one kind alone get that one.
         let mut warnings = certificates.warnings(time).into_iter();
         assert!(warnings.all(|it| it.kind != WarningKind::Unused));
+    }
+}
+
+/// The one for the exact name was served in any case.
+#[test]
+fn a_valid_wildcard_is_served_before_an_expired_exact_name() {
+    let exact = lasting_for("a.wild.org", &KeyPair::generate().unwrap(), "exact.pem", (-60, 20));
+    let wild = lasting_for("*.wild.org", &KeyPair::generate().unwrap(), "wild.pem", (-60, 30));
+    let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 3600));
+    let certificates = Arc::new(Certificates::new(vec![exact.clone(), wild.clone()]));
+    let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+    for (time, served) in [
+        (now, &exact),
+        (now + 25 * day, &wild),  // the other one has expired
+        (now + 35 * day, &exact), // both have
+        (now, &exact),            // the clock was set back
+    ] {
+        certificates.passed(time);
+        assert!(is_served(&server, served, "a.wild.org"));
+        assert!(is_served(&server, &wild, "b.wild.org"));
     }
 }
 
