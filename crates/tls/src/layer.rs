@@ -44,6 +44,9 @@ This port speaks HTTPS: the address begins with https.";
 /// What a connection keeps of rustls, about: keys, states, and an empty buffer of 4 KiB.
 const CONNECTION_BYTES: usize = 6 << 10;
 
+/// What rustls keeps at most of what it cannot understand yet: parts of a message behind the handshake.
+const UNREAD_BYTES_MAX: usize = 64 << 10;
+
 /// TLS of one connection.
 #[derive(Debug)]
 pub struct TlsLayer {
@@ -51,6 +54,8 @@ pub struct TlsLayer {
     /// What was received in the handshake and not understood yet.
     input: Vec<u8>,
     progress: RecordProgress,
+    /// What has come since the last content: rustls may keep it until the rest of a record or message comes.
+    unread_bytes: usize,
     /// `None`: this is the client's end.
     server: Option<Arc<Shared>>,
     /// Who is at the other end, of a server's.
@@ -105,6 +110,7 @@ impl TlsLayer {
             state,
             input: Vec::new(),
             progress: RecordProgress::default(),
+            unread_bytes: 0,
             server,
             peer: ClientKey::NOBODY,
             security: None,
@@ -205,6 +211,7 @@ impl TlsLayer {
         if self.has_ended {
             return Ok(()); // what comes behind the end says nothing
         }
+        let plain_len = plain.len();
         let fed = match feed(connection, bytes, plain, out) {
             Ok(fed) => fed,
             Err(error) => {
@@ -220,6 +227,10 @@ impl TlsLayer {
                 let text = "bytes that are no record of this connection";
                 return Err(Fault::bad_request(text));
             }
+        };
+        self.unread_bytes = match plain.len() > plain_len {
+            true => self.progress.partial_bytes(),
+            false => (self.unread_bytes + bytes.len()).min(UNREAD_BYTES_MAX),
         };
         self.has_ended = fed.has_ended;
         if self.is_early {
@@ -399,7 +410,9 @@ impl Layer for TlsLayer {
     fn held_bytes(&self) -> usize {
         let connection = match &self.state {
             State::Silent(_) | State::Failed => 0,
-            State::Computing(..) | State::Handshaking(_) | State::Open(_) => CONNECTION_BYTES,
+            State::Computing(..) => CONNECTION_BYTES,
+            State::Handshaking(_) => CONNECTION_BYTES + self.progress.partial_bytes(),
+            State::Open(_) => CONNECTION_BYTES + self.unread_bytes,
         };
         connection + self.input.capacity()
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use loadline_proto::{CloseReason, Limits};
+use loadline_base::Buffer;
+use loadline_proto::{ClientKey, CloseReason, Layer as _, Limits};
 use loadline_tls::{Certificates, TlsOptions, TlsServer};
 use rustls::crypto;
 use rustls::crypto::aws_lc_rs::kx_group::{MLKEM768, X25519};
@@ -195,4 +196,44 @@ fn another_handshake_on_the_same_connection_is_refused_and_costs_no_worker() {
     assert!(driver.computing.is_none() && driver.is_closed());
     assert_eq!(driver.closes(CloseReason::BadRequest), 1);
     assert_eq!(server.counts().full, 1);
+}
+
+/// What rustls keeps of a record, or of a message behind the handshake, was nothing to the budget of memory.
+#[test]
+fn what_has_come_of_a_record_or_a_message_counts_as_held() {
+    const PART: usize = 16_000;
+    let (server, mut client) = ends_of_tls_1_2();
+    client.enable_secret_extraction = true;
+    let mut own = connection(&Arc::new(client));
+    let mut layer = server.accept(ClientKey::NOBODY);
+    let (mut plain, mut out) = (Buffer::default(), Buffer::default());
+    while own.wants_write() {
+        let mut sent = sent_by(&mut own);
+        layer.received(&mut sent, &mut plain, &mut out).unwrap();
+        while let Some(mut computation) = layer.take_computation() {
+            computation.carry_out();
+            layer.computed(computation, &mut plain, &mut out).unwrap();
+        }
+        let answer = std::mem::take(&mut out);
+        let mut rest = &answer[..];
+        while !rest.is_empty() {
+            own.read_tls(&mut rest).unwrap();
+            own.process_new_packets().unwrap();
+        }
+    }
+    assert!(layer.is_open() && !own.is_handshaking());
+    let (sequence, secrets) = own.dangerous_extract_secrets().unwrap().tx;
+    // Of a message of 65,280 bytes, the longest that rustls waits for.
+    let begun = [&[20, 0, 0xff, 0][..], &[0; PART]].concat();
+    let before = layer.held_bytes();
+    let mut first = sealed(sequence, &secrets, &begun);
+    let (half, rest) = first.split_at_mut(PART / 2);
+    layer.received(half, &mut plain, &mut out).unwrap();
+    assert!(layer.held_bytes() >= before + PART / 2, "half a record");
+    layer.received(rest, &mut plain, &mut out).unwrap();
+    assert!(layer.held_bytes() >= before + PART);
+    let mut second = sealed(sequence + 1, &secrets, &[0; PART]);
+    layer.received(&mut second, &mut plain, &mut out).unwrap();
+    assert!(layer.held_bytes() >= before + 2 * PART);
+    assert!(plain.is_empty());
 }
