@@ -43,6 +43,14 @@ pub(crate) struct Http {
     status: Arc<AtomicU16>,
 }
 
+/// A socket whose reads and writes come to an end together, however many there are: a handshake, or a record,
+/// is several, and an authority that sends a byte now and then would have the thread for days.
+#[derive(Debug)]
+struct Limited {
+    socket: TcpStream,
+    until: Instant,
+}
+
 /// A response: its head, and all of its content.
 #[derive(Debug, Default)]
 struct Whole {
@@ -111,7 +119,7 @@ impl Http {
         };
         let until = Instant::now() + TIMEOUT;
         let socket = connect(name, port, until).map_err(failed)?;
-        let stream = self.client.stream(bare(name), socket);
+        let stream = self.client.stream(bare(name), Limited { socket, until });
         let mut stream = stream.map_err(|source| HttpError::Tls {
             host: host(uri),
             source,
@@ -126,7 +134,6 @@ impl Http {
         let (limits, mut whole) = (Limits::default(), Whole::default());
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            limit_time(stream.get_ref(), until).map_err(failed)?;
             let received = match stream.read(&mut piece) {
                 Ok(0) => session.received_eof(),
                 Ok(count) => session.received(&piece[..count], &limits, &mut whole),
@@ -210,6 +217,24 @@ impl HttpClient for Http {
     }
 }
 
+impl io::Read for Limited {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(left(self.until)?))?;
+        self.socket.read(bytes).map_err(in_words)
+    }
+}
+
+impl io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(left(self.until)?))?;
+        self.socket.write(bytes).map_err(in_words)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
 impl ReplyObserver for Whole {
     fn head(&mut self, head: &[u8]) {
         self.head.extend_from_slice(head);
@@ -250,8 +275,6 @@ fn connect(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     for address in (bare(name), port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, left(until)?.min(CONNECT_TIMEOUT)) {
             Ok(stream) => {
-                limit_time(&stream, until)?;
-                stream.set_write_timeout(Some(left(until)?))?;
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }
@@ -261,18 +284,22 @@ fn connect(name: &str, port: u16, until: Instant) -> io::Result<TcpStream> {
     Err(failed.unwrap_or_else(|| io::Error::other("the host has no address")))
 }
 
-fn limit_time(stream: &TcpStream, until: Instant) -> io::Result<()> {
-    stream.set_read_timeout(Some(left(until)?))
-}
-
 /// The time that is left.
 fn left(until: Instant) -> io::Result<Duration> {
     match until.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::Error::new(
+        Duration::ZERO => Err(in_words(io::ErrorKind::WouldBlock.into())),
+        left => Ok(left),
+    }
+}
+
+/// The end of the time is "resource temporarily unavailable" to a socket.
+fn in_words(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(
             io::ErrorKind::TimedOut,
             format!("no whole response within {} s", TIMEOUT.as_secs()),
-        )),
-        left => Ok(left),
+        ),
+        _ => error,
     }
 }
 
@@ -361,6 +388,8 @@ fn duration(text: &str, now: SystemTime) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -375,6 +404,26 @@ mod tests {
             ("-1", None),
         ] {
             assert_eq!(duration(text, now), seconds.map(Duration::from_secs));
+        }
+    }
+
+    /// Each read of a handshake, or of a record, had all of the time.
+    #[test]
+    fn no_read_or_write_begins_once_the_time_is_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"two").unwrap();
+        let until = Instant::now() + TIMEOUT;
+        let mut limited = Limited { socket, until };
+        let mut byte = [0];
+        assert_eq!(limited.read(&mut byte).unwrap(), 1);
+        assert_eq!(limited.write(&byte).unwrap(), 1);
+        limited.until = Instant::now();
+        for error in [limited.read(&mut byte), limited.write(&byte)] {
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(error.to_string(), "no whole response within 30 s");
         }
     }
 

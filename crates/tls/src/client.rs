@@ -1,6 +1,6 @@
 //! A client's end: which servers it trusts, and a layer for each of its connections.
 
-use std::net::TcpStream;
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use loadline_base::Buffer;
@@ -130,11 +130,11 @@ impl TlsClient {
     ///
     /// # Errors
     /// It is not a name.
-    pub fn stream(
+    pub fn stream<S: Read + Write>(
         &self,
         name: &str,
-        socket: TcpStream,
-    ) -> Result<StreamOwned<ClientConnection, TcpStream>, TlsError> {
+        socket: S,
+    ) -> Result<StreamOwned<ClientConnection, S>, TlsError> {
         let server = ServerName::try_from(name.to_owned())
             .map_err(|_| TlsError::ServerName(name.to_owned()))?;
         let connection = ClientConnection::new(Arc::clone(&self.config), server)?;
