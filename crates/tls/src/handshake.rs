@@ -1,6 +1,6 @@
 //! A step of a server's handshake: what takes a processor for long, apart from its connection.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::sync::{Arc, Weak};
 
 use loadline_proto::Computation;
@@ -160,10 +160,13 @@ pub(crate) fn feed(
             }
         };
         take_early(connection, plain);
-        let len = plain.len();
-        plain.resize(len + state.plaintext_bytes_to_read(), 0);
-        if plain.len() > len && connection.reader().read_exact(&mut plain[len..]).is_err() {
-            plain.truncate(len); // it has what it says
+        let mut reader = connection.reader();
+        while let Ok(chunk) = reader.fill_buf()
+            && !chunk.is_empty()
+        {
+            plain.extend_from_slice(chunk);
+            let len = chunk.len();
+            reader.consume(len);
         }
         if state.peer_has_closed() {
             fed = Ok(Fed { has_ended: true });
