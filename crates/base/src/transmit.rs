@@ -144,17 +144,25 @@ impl Transmit {
 
     /// Fills `out` with the leading pieces that are in memory; returns how many there are.
     pub fn slices<'t>(&'t self, out: &mut [IoSlice<'t>]) -> usize {
+        self.slices_within(usize::MAX, out).0
+    }
+
+    /// The same of at most `len_max` bytes; returns how many pieces and how many bytes there are.
+    pub fn slices_within<'t>(&'t self, len_max: usize, out: &mut [IoSlice<'t>]) -> (usize, usize) {
         let mut skip = self.front_sent as usize;
-        let mut count = 0;
+        let (mut count, mut len) = (0, 0);
         for (slot, segment) in out.iter_mut().zip(&self.segments[self.front..]) {
-            let Some(memory) = segment.memory() else {
+            let Some(memory) = segment.memory().filter(|_| len < len_max) else {
                 break;
             };
-            *slot = IoSlice::new(&memory[skip..]);
+            let memory = &memory[skip..];
+            let memory = &memory[..memory.len().min(len_max - len)];
+            *slot = IoSlice::new(memory);
             skip = 0;
             count += 1;
+            len += memory.len();
         }
-        count
+        (count, len)
     }
 
     /// Whether some of what is left is a file.
@@ -226,6 +234,28 @@ mod tests {
         assert_eq!(transmit.slices(&mut out), 1);
         transmit.advance(2);
         assert!(transmit.is_done() && transmit.front().is_none());
+    }
+
+    #[test]
+    fn slices_of_so_many_bytes() {
+        let mut transmit = Transmit::new(vec![buffer(b"abc"), buffer(b"de"), buffer(b"f")]);
+        transmit.advance(1);
+        let cases: [(usize, &[&[u8]]); 5] = [
+            (0, &[]),
+            (1, &[b"b"]),
+            (2, &[b"bc"]),
+            (3, &[b"bc", b"d"]),
+            (9, &[b"bc", b"de", b"f"]),
+        ];
+        for (len_max, expected) in cases {
+            let mut out = [IoSlice::new(&[]); 4];
+            let (count, len) = transmit.slices_within(len_max, &mut out);
+            let found: Vec<&[u8]> = out[..count].iter().map(|slice| &slice[..]).collect();
+            assert_eq!(found, expected);
+            assert_eq!(len, expected.concat().len());
+        }
+        let mut two = [IoSlice::new(&[]); 2];
+        assert_eq!(transmit.slices_within(9, &mut two), (2, 4));
     }
 
     #[test]

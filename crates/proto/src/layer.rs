@@ -1,6 +1,7 @@
 //! What changes the bytes of a connection on their way: TLS.
 
 use core::fmt::Debug;
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use loadline_base::Buffer;
@@ -24,6 +25,13 @@ pub trait Layer: Debug + Send {
 
     /// Appends plain bytes to `out` in the form that the socket is to have.
     fn send(&mut self, plain: &[u8], out: &mut Buffer);
+
+    /// The same of pieces that follow each other, which may share what frames them.
+    fn send_pieces(&mut self, pieces: &[IoSlice<'_>], out: &mut Buffer) {
+        for piece in pieces {
+            self.send(piece, out);
+        }
+    }
 
     /// The session's output ends here (TLS: `close_notify`).
     fn finish(&mut self, out: &mut Buffer);

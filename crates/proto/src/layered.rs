@@ -13,6 +13,7 @@ mod ending;
 
 use core::fmt::Debug;
 use core::net::IpAddr;
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use loadline_base::{Buffer, Chunk, Millis, Segment, Transmit};
@@ -28,6 +29,9 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// No less of a file is asked for at once.
 const FILL_BYTES_MIN: usize = 16 << 10;
+
+/// Pieces of memory that are changed together: 64 KiB of frames of HTTP/2, each behind its head, have eight.
+const PIECES_MAX: usize = 16;
 
 /// A session over a layer.
 #[derive(Debug)]
@@ -194,12 +198,13 @@ impl<L: Layer, S: Session> Layered<L, S> {
         let mut room = PIECE_BYTES.saturating_sub(self.out.len());
         while let Some(chunk) = transmit.front() {
             match chunk {
-                Chunk::Memory(bytes) if room > 0 => {
-                    let len = bytes.len().min(room);
+                Chunk::Memory(_) if room > 0 => {
+                    let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+                    let (count, len) = transmit.slices_within(room, &mut pieces);
                     if self.out.capacity() == 0 {
                         self.out = cx.pool.buffers.take(len);
                     }
-                    self.layer.send(&bytes[..len], &mut self.out);
+                    self.layer.send_pieces(&pieces[..count], &mut self.out);
                     self.out_plain += len as u64;
                     room -= len;
                     transmit.advance(len as u64);

@@ -7,7 +7,7 @@
 //! ```
 
 use std::any::Any;
-use std::io::Write as _;
+use std::io::{IoSlice, Write as _};
 use std::sync::Arc;
 
 use loadline_base::Buffer;
@@ -337,6 +337,14 @@ impl Layer for TlsLayer {
         if let State::Open(connection) = &mut self.state {
             // Into memory without a limit: all of it is taken.
             let _ = connection.writer().write_all(plain);
+            write(connection, out);
+        }
+    }
+
+    fn send_pieces(&mut self, pieces: &[IoSlice<'_>], out: &mut Buffer) {
+        if let State::Open(connection) = &mut self.state {
+            // As above. A record holds what fits of them.
+            let _ = connection.writer().write_vectored(pieces);
             write(connection, out);
         }
     }

@@ -128,6 +128,25 @@ fn a_large_file_in_pieces() {
     assert!(answers.iter().all(|answer| answer.body == content));
 }
 
+/// Head and content had records of their own.
+#[test]
+fn pieces_of_a_response_share_records() {
+    let (server, client) = ends(&TlsOptions::default());
+    let handle = |exchange: &mut Exchange, _: &mut Context<'_>| {
+        exchange.response.body = Body::Bytes(vec![b'x'; 40_000]);
+        Outcome::Ready
+    };
+    let mut pair = Pair::handling(&server, &client, "localhost", handle);
+    let before = pair.open().server.output.len();
+    assert_eq!(pair.ask(GET)[0].body.len(), 40_000);
+    let (mut rest, mut count) = (&pair.server.output[before..], 0);
+    while let [_, _, _, high, low, behind @ ..] = rest {
+        rest = &behind[usize::from(u16::from_be_bytes([*high, *low]))..];
+        count += 1;
+    }
+    assert_eq!(count, 3, "records of 16 KiB");
+}
+
 #[test]
 fn close_notify_in_both_directions() {
     let (server, client) = ends(&TlsOptions::default());
