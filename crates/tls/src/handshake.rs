@@ -161,9 +161,11 @@ pub(crate) fn feed(
         };
         take_early(connection, plain);
         let mut reader = connection.reader();
-        while let Ok(chunk) = reader.fill_buf()
-            && !chunk.is_empty()
-        {
+        loop {
+            let chunk = reader.fill_buf().unwrap_or_default(); // an error is that there is none
+            if chunk.is_empty() {
+                break;
+            }
             plain.extend_from_slice(chunk);
             let len = chunk.len();
             reader.consume(len);
