@@ -149,8 +149,13 @@ pub(crate) fn feed(
     while !bytes.is_empty() {
         // From memory, and emptied after each step: it takes some of them, or the peer's end was read.
         match connection.read_tls(&mut bytes) {
-            Ok(count) if count > 0 => {}
-            _ => break,
+            Ok(0) => break,
+            Ok(_) => {}
+            // A message takes more room, with the frames of its records, than there is for it.
+            Err(error) => {
+                fed = Err(rustls::Error::General(error.to_string()));
+                break;
+            }
         }
         let state = match connection.process_new_packets() {
             Ok(state) => state,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use loadline_base::Buffer;
 use loadline_proto::{ClientKey, CloseReason, Layer as _, Limits};
-use loadline_tls::{Certificates, TlsOptions, TlsServer};
+use loadline_tls::{Certificates, TlsLayer, TlsOptions, TlsServer};
 use rustls::crypto;
 use rustls::crypto::aws_lc_rs::kx_group::{MLKEM768, X25519};
 use rustls::version::{TLS12, TLS13};
@@ -198,10 +198,16 @@ fn another_handshake_on_the_same_connection_is_refused_and_costs_no_worker() {
     assert_eq!(server.counts().full, 1);
 }
 
-/// What rustls keeps of a record, or of a message behind the handshake, was nothing to the budget of memory.
-#[test]
-fn what_has_come_of_a_record_or_a_message_counts_as_held() {
-    const PART: usize = 16_000;
+/// A part of a message, in a record of its own.
+const PART: usize = 16_000;
+
+/// The beginning of a message of 65,280 bytes, the longest that rustls waits for.
+fn begun() -> Vec<u8> {
+    [&[20_u8, 0, 0xff, 0][..], &[0; PART]].concat()
+}
+
+/// A server's end of a connection of TLS 1.2 that is open, and what its client's next record is sealed by.
+fn open_end() -> (TlsLayer, u64, ConnectionTrafficSecrets) {
     let (server, mut client) = ends_of_tls_1_2();
     client.enable_secret_extraction = true;
     let mut own = connection(&Arc::new(client));
@@ -223,10 +229,16 @@ fn what_has_come_of_a_record_or_a_message_counts_as_held() {
     }
     assert!(layer.is_open() && !own.is_handshaking());
     let (sequence, secrets) = own.dangerous_extract_secrets().unwrap().tx;
-    // Of a message of 65,280 bytes, the longest that rustls waits for.
-    let begun = [&[20, 0, 0xff, 0][..], &[0; PART]].concat();
+    (layer, sequence, secrets)
+}
+
+/// What rustls keeps of a record, or of a message behind the handshake, was nothing to the budget of memory.
+#[test]
+fn what_has_come_of_a_record_or_a_message_counts_as_held() {
+    let (mut layer, sequence, secrets) = open_end();
+    let (mut plain, mut out) = (Buffer::default(), Buffer::default());
     let before = layer.held_bytes();
-    let mut first = sealed(sequence, &secrets, &begun);
+    let mut first = sealed(sequence, &secrets, &begun());
     let (half, rest) = first.split_at_mut(PART / 2);
     layer.received(half, &mut plain, &mut out).unwrap();
     assert!(layer.held_bytes() >= before + PART / 2, "half a record");
@@ -236,4 +248,20 @@ fn what_has_come_of_a_record_or_a_message_counts_as_held() {
     layer.received(&mut second, &mut plain, &mut out).unwrap();
     assert!(layer.held_bytes() >= before + 2 * PART);
     assert!(plain.is_empty());
+}
+
+/// What came behind it was dropped, and the connection stayed.
+#[test]
+fn a_message_that_cannot_be_kept_ends_the_connection() {
+    let (mut layer, sequence, secrets) = open_end();
+    let (mut plain, mut out) = (Buffer::default(), Buffer::default());
+    let first = begun();
+    let parts = [&first[..], &[0; PART], &[0; PART], &[0; PART]];
+    // Then records of a byte, which take more room than they bring of the message.
+    let all = parts.into_iter().chain([&[0_u8][..]; 100]);
+    let fed = all.zip(sequence..).try_for_each(|(part, sequence)| {
+        let mut record = sealed(sequence, &secrets, part);
+        layer.received(&mut record, &mut plain, &mut out)
+    });
+    assert!(fed.is_err());
 }
