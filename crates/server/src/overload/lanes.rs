@@ -103,9 +103,11 @@ impl LaneControl {
             false => &mut self.lanes[lane as usize],
         };
         let offered = control.offer(now_us, ahead.jobs, beside);
+        // Behind as many jobs or more it would not be in time, either: that need not be worked out.
+        let others = ahead.jobs_of_others;
         offered.map_err(|retry_after_s| Refusal {
             retry_after_s,
-            is_over_share: control.is_in_time(now_us, ahead.jobs_of_others, beside),
+            is_over_share: others < ahead.jobs && control.is_in_time(now_us, others, beside),
         })
     }
 

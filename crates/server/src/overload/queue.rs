@@ -250,6 +250,8 @@ impl QueueControl {
 /// last ones alone where these are clearly different.
 #[derive(Clone, Copy, Debug, Default)]
 struct MeanService {
+    /// Of all of these. It is asked for far more often than jobs end: several times for each that comes.
+    mean_us: Option<u64>,
     known_us: Option<u64>,
     since_us: u64,
     jobs: u64,
@@ -263,15 +265,20 @@ impl MeanService {
         }
         self.jobs += jobs;
         self.sum_us = self.sum_us.saturating_add(took_us);
+        self.mean_us = self.mean_of_all_us();
         let covered_us = now_us.saturating_sub(self.since_us);
         if self.jobs >= JOBS_OF_A_MEAN && covered_us >= TIME_OF_A_MEAN_US {
-            self.known_us = self.mean_us();
+            self.known_us = self.mean_us;
             self.jobs = 0;
             self.sum_us = 0;
         }
     }
 
     fn mean_us(&self) -> Option<u64> {
+        self.mean_us
+    }
+
+    fn mean_of_all_us(&self) -> Option<u64> {
         let latest_us = self.sum_us.checked_div(self.jobs);
         let (Some(known_us), Some(latest_us)) = (self.known_us, latest_us) else {
             return self.known_us.or(latest_us);

@@ -164,7 +164,9 @@ impl Workers {
         {
             let is_request = !matches!(job.work, Work::Serve(_));
             self.stats.refused_late.add(u64::from(is_request));
-            (self.stats.refused_over_share).add(u64::from(self.is_fair && refusal.is_over_share));
+            if self.is_fair && refusal.is_over_share {
+                self.stats.refused_over_share.add(1);
+            }
             let refusing = Refusing::late(refusal.retry_after_s);
             return Err(Refused { job, refusing });
         }

@@ -37,7 +37,8 @@ impl Workers {
         }
     }
 
-    /// Whether a job can be done in time, if need be once those are gone that nobody needs.
+    /// Whether a job can be done in time, if need be once those are gone that nobody needs. A refusal is to cost
+    /// little: it is judged once, unless it is time to look for those.
     pub(super) fn offer(
         &self,
         control: &Mutex<LaneControl>,
@@ -50,11 +51,22 @@ impl Workers {
             ..self.queue.ahead(flow)
         };
         let mut ahead_now = ahead();
-        if ahead_now.jobs > 0 && !lock(control).is_in_time(now_us, flow.lane, ahead_now) {
+        let mut judge = lock(control);
+        if ahead_now.jobs > 0
+            && self.is_sweep_due(now_us)
+            && !judge.is_in_time(now_us, flow.lane, ahead_now)
+        {
+            drop(judge);
             self.sweep(control, now_us, flow.lane);
             ahead_now = ahead();
+            judge = lock(control);
         }
-        lock(control).offer(now_us, flow.lane, ahead_now)
+        judge.offer(now_us, flow.lane, ahead_now)
+    }
+
+    fn is_sweep_due(&self, now_us: u64) -> bool {
+        let swept_us = self.swept_us.load(Ordering::Relaxed);
+        now_us >= swept_us.saturating_add(SWEEP_INTERVAL_US)
     }
 
     /// A job is about to be queued that cannot be refused. If it is the first one, those that come after it are
