@@ -30,8 +30,12 @@ pub(crate) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
 }
 
 /// Appends a number in decimal, without allocating.
-pub(crate) fn push_decimal(output: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
+pub(crate) fn push_decimal(output: &mut Vec<u8>, number: u64) {
+    output.extend_from_slice(decimal(number, &mut [0; 20]));
+}
+
+/// The digits of a number, which are put at the end of `digits`.
+pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut start = digits.len();
     loop {
         start -= 1;
@@ -41,5 +45,5 @@ pub(crate) fn push_decimal(output: &mut Vec<u8>, mut number: u64) {
             break;
         }
     }
-    output.extend_from_slice(&digits[start..]);
+    &digits[start..]
 }

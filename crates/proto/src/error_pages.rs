@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{Body, Response, Status};
+use crate::{Body, Fields, Response, Status};
 
 /// Content of error answers, by status. The texts come from outside (the apps have good-looking
 /// ones); here they are only kept.
 #[derive(Clone, Debug)]
 pub struct ErrorPages {
+    /// By status.
     pages: Vec<ErrorPage>,
 }
 
@@ -16,6 +17,19 @@ struct ErrorPage {
     status: Status,
     content_type: Arc<str>,
     content: Arc<[u8]>,
+    /// What is said of it.
+    fields: Fields,
+}
+
+impl ErrorPage {
+    fn new(status: Status, content_type: Arc<str>, content: Arc<[u8]>) -> Self {
+        Self {
+            status,
+            fields: Fields::default().with("Content-Type", content_type.as_bytes()),
+            content_type,
+            content,
+        }
+    }
 }
 
 impl ErrorPages {
@@ -36,10 +50,8 @@ impl ErrorPages {
             .copied()
             .filter(|status| status.is_error());
         let pages = errors
-            .map(|status| ErrorPage {
-                status,
-                content_type: Arc::clone(&content_type),
-                content: Arc::from(page(status)),
+            .map(|status| {
+                ErrorPage::new(status, Arc::clone(&content_type), Arc::from(page(status)))
             })
             .collect();
         Self { pages }
@@ -53,19 +65,27 @@ impl ErrorPages {
         assert!(status.is_error(), "{} is no error", status.code());
         let printable = |byte: u8| (b' '..=b'~').contains(&byte);
         assert!(content_type.bytes().all(printable), "{content_type:?}");
-        self.pages.retain(|page| page.status != status);
-        self.pages.push(ErrorPage {
-            status,
-            content_type: Arc::from(content_type),
-            content: content.into(),
-        });
+        let page = ErrorPage::new(status, Arc::from(content_type), content.into());
+        match self.position(status) {
+            Ok(at) => self.pages[at] = page,
+            Err(at) => self.pages.insert(at, page),
+        }
     }
 
     /// Content type and content for a status; `None` if it has no page.
     #[must_use]
     pub fn page(&self, status: Status) -> Option<(&str, &Arc<[u8]>)> {
-        let page = self.pages.iter().find(|page| page.status == status)?;
+        let page = self.of(status)?;
         Some((&page.content_type, &page.content))
+    }
+
+    fn of(&self, status: Status) -> Option<&ErrorPage> {
+        self.pages.get(self.position(status).ok()?)
+    }
+
+    /// Where its page is, or belongs.
+    fn position(&self, status: Status) -> Result<usize, usize> {
+        self.pages.binary_search_by_key(&status, |page| page.status)
     }
 }
 
@@ -74,12 +94,12 @@ pub(crate) fn fill_error_page(response: &mut Response, pages: &ErrorPages) {
     if !response.status.is_error() || !matches!(response.body, Body::Empty) {
         return;
     }
-    if let Some((content_type, page)) = pages.page(response.status) {
-        response.field("Content-Type", content_type);
+    if let Some(page) = pages.of(response.status) {
+        response.fields.append(&page.fields, 0);
         response.body = Body::Shared {
-            bytes: Arc::clone(page),
+            bytes: Arc::clone(&page.content),
             start: 0,
-            end: page.len(),
+            end: page.content.len(),
         };
     }
 }

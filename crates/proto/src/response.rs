@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use loadline_base::{OpenFile, Segment};
 
+use crate::ascii::decimal;
 use crate::{Fields, Status};
+
+/// More than this is not kept of content that was not sent.
+const SPARE_BYTES_MAX: usize = 16 << 10;
 
 /// The content of an answer.
 #[derive(Debug, Default)]
@@ -140,15 +144,43 @@ impl Response {
     /// after which to come back (RFC 9110 sections 15.6.4 and 10.2.3).
     pub fn overloaded(&mut self, retry_after_s: u32) {
         self.error(Status::SERVICE_UNAVAILABLE);
-        self.field("Retry-After", retry_after_s.to_string());
+        let mut digits = [0; 20];
+        self.field("Retry-After", decimal(u64::from(retry_after_s), &mut digits));
     }
 
     /// Empties it for the next answer, keeping its memory.
     pub fn clear(&mut self) {
         self.status = Status::OK;
-        self.body = Body::Empty;
+        if let Body::Bytes(content) = std::mem::take(&mut self.body)
+            && (self.spare.capacity()..=SPARE_BYTES_MAX).contains(&content.capacity())
+        {
+            self.keep(content);
+        }
         self.stated_len = None;
         self.close = false;
         self.fields.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_when_to_come_back_and_keeps_the_memory_of_the_content() {
+        let mut response = Response::default();
+        for (retry_after_s, text) in [(1, "1"), (60, "60"), (u32::MAX, "4294967295")] {
+            let mut content = response.content_memory();
+            content.extend_from_slice(&[b'a'; 600]);
+            response.body = Body::Bytes(content);
+            response.overloaded(retry_after_s);
+            assert_eq!(response.status, Status::SERVICE_UNAVAILABLE);
+            assert_eq!(response.fields.get("Retry-After"), Some(text.as_bytes()));
+            assert!(matches!(response.body, Body::Empty), "{response:?}");
+            assert!(response.spare.is_empty() && response.spare.capacity() >= 600);
+        }
+        response.body = Body::Bytes(vec![0; SPARE_BYTES_MAX + 1]);
+        response.clear();
+        assert!(response.spare.capacity() <= SPARE_BYTES_MAX);
     }
 }
