@@ -259,16 +259,26 @@ impl<J> Lanes<J> {
 
     /// A job that was taken out has kept a worker for so long.
     pub(crate) fn done(&mut self, charge: Charge, took_us: u64) {
-        let cost = charge.flow.lane.cost();
+        self.give_back(charge, took_us);
         let lane = &mut self.lanes[charge.flow.lane as usize];
-        lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
-        lane.done(charge, took_us);
         let mean = |of_us: u64, weight: u64| (of_us * (weight - 1) + took_us).div_ceil(weight);
         lane.mean_us = mean(lane.mean_us, MEAN_WEIGHT);
         lane.usual_us = mean(lane.usual_us, USUAL_WEIGHT);
         if charge.is_first {
             lane.usual_first_us = mean(lane.usual_first_us, USUAL_WEIGHT);
         }
+    }
+
+    /// A job that was taken out was refused, or nobody needs it: that says nothing of how long others take.
+    pub(crate) fn not_done(&mut self, charge: Charge) {
+        self.give_back(charge, 0);
+    }
+
+    fn give_back(&mut self, charge: Charge, took_us: u64) {
+        let cost = charge.flow.lane.cost();
+        let lane = &mut self.lanes[charge.flow.lane as usize];
+        lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
+        lane.done(charge, took_us);
     }
 
     /// Jobs that wait.

@@ -309,3 +309,21 @@ fn what_nobody_needs_is_taken_out_and_the_rest_keeps_its_order() {
     lanes.push(of(FILES, 1), 5);
     assert_eq!(lanes.pop(0).map(|(job, _)| job), Some(5));
 }
+
+/// They counted as jobs that take no time, so that one client had several workers before its jobs counted.
+#[test]
+fn jobs_that_are_not_done_say_nothing_of_how_long_others_take() {
+    let mut lanes = Lanes::default();
+    (0..200).for_each(|_| lanes.push(of(FILES, 1), of(FILES, 1)));
+    serve(&mut lanes, 100, |_| 10_000);
+    let charged_us = |lanes: &mut Lanes<FlowKey>| {
+        let (_, charge) = lanes.pop(0).unwrap();
+        lanes.not_done(charge);
+        charge.us
+    };
+    let before_us = charged_us(&mut lanes);
+    assert!(before_us >= 9_000, "{before_us}");
+    for _ in 0..50 {
+        assert_eq!(charged_us(&mut lanes), before_us);
+    }
+}

@@ -313,7 +313,7 @@ impl State {
             let is_late = in_all_us.saturating_add(takes_us) > control.delay.goal_us();
             let decided = match is_late && self.waiting.len() > 0 {
                 true => {
-                    self.waiting.done(charge, 0);
+                    self.waiting.not_done(charge);
                     self.forget(client, is_single);
                     Err(self.refuse(is_single, now_us))
                 }

@@ -155,7 +155,7 @@ impl Simulation {
             let taken = self.control.take(now_us, &charge, waited, depth);
             let has_left = now_us > job.came_us + PATIENCE_US;
             if has_left || taken.is_err() {
-                self.waiting.done(charge, 0);
+                self.waiting.not_done(charge);
                 if !has_left {
                     self.refuse(now_us, job);
                 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{JobQueue, Kind, SharedState, lock, wait};
-use crate::fairness::lanes::{Charge, LANES, Lane};
+use crate::fairness::lanes::{Charge, LANES, Lane, Lanes};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::deque::{Steal, Worker};
 use crate::sync::{Condvar, Mutex, thread};
@@ -20,8 +20,8 @@ pub(crate) struct JobSource<J> {
     /// By lane.
     own: Option<[Worker<J>; LANES]>,
     index: usize,
-    /// What the last job was charged for, and took.
-    done: Cell<Option<(Charge, u64)>>,
+    /// What the last job was charged for, and took; `None`: it was not done.
+    done: Cell<Option<(Charge, Option<u64>)>>,
     /// Time that it has spent for each lane, where it has a deque.
     used_us: Cell<[u64; LANES]>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct JobSource<J> {
 pub(crate) struct Taken<J> {
     pub(crate) job: J,
     pub(crate) stolen: bool,
-    /// To be given back with `JobSource::done`.
+    /// To be given back with `JobSource::done` or `not_done`.
     pub(crate) charge: Charge,
 }
 
@@ -48,7 +48,20 @@ impl<J> JobSource<J> {
 
     /// The job that was taken last has kept its worker for so long.
     pub(crate) fn done(&self, charge: Charge, took_us: u64) {
-        self.done.set(Some((charge, took_us)));
+        self.done.set(Some((charge, Some(took_us))));
+    }
+
+    /// The job that was taken last was not done.
+    pub(crate) fn not_done(&self, charge: Charge) {
+        self.done.set(Some((charge, None)));
+    }
+
+    fn give_back(&self, jobs: &mut Lanes<J>) {
+        match self.done.take() {
+            Some((charge, Some(took_us))) => jobs.done(charge, took_us),
+            Some((charge, None)) => jobs.not_done(charge),
+            None => {}
+        }
     }
 
     /// The next job; waits for one. `None`: closed, and nothing waits any more, or it is one too many.
@@ -76,9 +89,7 @@ impl<J> JobSource<J> {
         match &self.queue.kind {
             Kind::Shared { state, .. } => {
                 let mut state = lock(state);
-                if let Some((charge, took_us)) = self.done.take() {
-                    state.jobs.done(charge, took_us);
-                }
+                self.give_back(&mut state.jobs);
                 let (job, charge) = state.jobs.pop(now_us)?;
                 self.queue.depth.store(state.jobs.len(), Relaxed);
                 let stolen = false;
@@ -103,9 +114,7 @@ impl<J> JobSource<J> {
         now_us: impl Fn() -> u64,
     ) -> Option<Taken<J>> {
         let mut state = lock(state);
-        if let Some((charge, took_us)) = self.done.take() {
-            state.jobs.done(charge, took_us);
-        }
+        self.give_back(&mut state.jobs);
         loop {
             if state.ends.leave() {
                 self.queue.note_workers(&state.ends);
@@ -188,7 +197,7 @@ impl<J> JobSource<J> {
     /// The lane that it has spent less time for comes first.
     fn find(&self) -> Option<Taken<J>> {
         let mut used_us = self.used_us.get();
-        if let Some((charge, took_us)) = self.done.take() {
+        if let Some((charge, Some(took_us))) = self.done.take() {
             used_us[charge.flow.lane as usize] += took_us * charge.flow.lane.cost();
         }
         let mut lanes = Lane::ALL;

@@ -178,13 +178,16 @@ impl<H: Handler> WorkerThread<H> {
         } = job;
         work.delayed(waited.here_us);
         if self.is_in_vain(&mut work, &charge, began_us, waited) {
-            self.source.done(charge, 0);
+            self.source.not_done(charge);
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(holders)) = (&mut work, self.holders.clone()) {
             let busy = self.keep(served, token, &holders, &reply);
             self.learn(site.clock.now_us(), &charge, waited.before_us, busy);
-            self.source.done(charge, busy.of(charge.flow.lane));
+            match busy.periods {
+                0 => self.source.not_done(charge),
+                _ => self.source.done(charge, busy.of(charge.flow.lane)),
+            }
             return reply.post(Message::Done { token, work });
         }
         self.stats.job_began_us.set(began_us);
