@@ -126,11 +126,11 @@ impl OnThread<'_> {
         match in_progress.begin(flow, waited, || site.clock.now_us()) {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
-                *self.permit = Some(permit);
                 if waited_us == 0 || !self.has_left(in_progress.is_long(waited_us)) {
+                    *self.permit = Some(permit);
                     return Ok(());
                 }
-                end(self.permit, site, site.clock.now_us());
+                in_progress.give_back(site.clock.now_us(), &permit);
                 exchange.refuse(RETRY_AFTER_LEFT_S);
                 thread.stats.abandoned.add(1);
                 thread.tick();

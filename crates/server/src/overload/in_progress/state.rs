@@ -216,11 +216,23 @@ impl State {
         if permit.is_single {
             self.single.learn(each_us);
         }
-        self.count = self.count.saturating_sub(1);
-        self.forget(permit.client, permit.is_single);
         if let Some(charge) = permit.charge {
             self.waiting.done(charge, took_us);
         }
+        self.release(permit, used, now_us);
+    }
+
+    /// A request that may begin is not carried out. That says nothing of how long others take.
+    pub(super) fn give_back(&mut self, permit: &Permit, now_us: u64) {
+        if let Some(charge) = permit.charge {
+            self.waiting.not_done(charge);
+        }
+        self.release(permit, None, now_us);
+    }
+
+    fn release(&mut self, permit: &Permit, used: Option<Used>, now_us: u64) {
+        self.count = self.count.saturating_sub(1);
+        self.forget(permit.client, permit.is_single);
         if let (Some(at_once), Some(thread)) = (&mut self.at_once, permit.measured) {
             at_once.ended(thread, used);
         }
