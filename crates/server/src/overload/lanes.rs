@@ -6,6 +6,8 @@
 //! Handshakes are different: each brings a request to another lane. What waits for a handshake waits for the
 //! requests behind those before it, too, and a request has waited for as long as its handshake has.
 
+#[cfg(test)]
+mod busy_tests;
 mod follow_up;
 #[cfg(test)]
 mod simulation;
@@ -143,6 +145,23 @@ impl LaneControl {
             return self.single[index].take_beside(now_us, wait_us, depth, beside);
         }
         self.lanes[index].take_beside(now_us, wait_us, depth, beside)
+    }
+
+    /// The same of a job that is carried out however long it has waited: its answer has begun, or its task.
+    pub(crate) fn take_begun(
+        &mut self,
+        now_us: u64,
+        charge: &Charge,
+        waited: JobWait,
+        depth: usize,
+    ) {
+        let all = self.lanes.iter_mut().chain(&mut self.single);
+        all.for_each(|lane| lane.moved(now_us));
+        let index = charge.flow.lane as usize;
+        self.lanes[index].moved_after(now_us, waited.here_us, depth);
+        if charge.is_only {
+            self.single[index].moved_after(now_us, waited.here_us, depth);
+        }
     }
 
     /// A worker has done a job in `took_us`, whose connection was kept for `before_us` by its handshake.

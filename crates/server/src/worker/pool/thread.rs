@@ -131,7 +131,14 @@ impl<H: Handler> WorkerThread<H> {
             return is_in_vain;
         };
         let mut control = lock(control);
-        let taken = control.take(now_us, charge, waited, self.source.depth());
+        let depth = self.source.depth();
+        let taken = match work.can_be_refused() {
+            true => control.take(now_us, charge, waited, depth),
+            false => {
+                control.take_begun(now_us, charge, waited, depth);
+                Ok(())
+            }
+        };
         let waited_long = control.of(charge.flow.lane).is_long(waited.in_all_us());
         drop(control);
         if work.is_abandoned(waited_long) {
@@ -141,14 +148,14 @@ impl<H: Handler> WorkerThread<H> {
             return is_request; // a connection may have been half-closed only: its requests get their 503
         }
         match taken {
-            Err(retry_after_s) if work.can_be_refused() => {
+            Err(retry_after_s) => {
                 work.refuse(retry_after_s);
                 // Which requests a connection has is not known yet: it is still to be served.
                 let is_request = !matches!(work, Work::Serve(_));
                 self.stats.refused_late.add(u64::from(is_request));
                 is_request
             }
-            _ => false,
+            Ok(()) => false,
         }
     }
 

@@ -1,0 +1,35 @@
+//! What busy workers say of the jobs that wait.
+
+use super::*;
+
+const GOAL: Duration = Duration::from_secs(1);
+
+/// Two workers that have done files of 1 ms, and `long` jobs of 400 ms.
+fn after_long_jobs(long: &Charge) -> LaneControl {
+    let mut control = LaneControl::new(GOAL, 2);
+    for index in 0..64 {
+        control.done(index * 5_000, &Charge::of(Lane::Files), 0, 1_000);
+        control.done(index * 5_000, long, 0, 400_000);
+    }
+    control
+}
+
+/// Parts of large files, and tasks that were woken, counted as refused when they had waited for long: new requests
+/// that were in time were refused for that.
+#[test]
+fn a_job_that_cannot_be_refused_is_no_refusal() {
+    let mut control = after_long_jobs(&Charge::of(Lane::Apps));
+    let waited = JobWait {
+        here_us: 700_000,
+        before_us: 0,
+    };
+    let charge = Charge::of(Lane::Apps);
+    for now_us in (1_000_000..2_000_000).step_by(50_000) {
+        control.take_begun(now_us, &charge, waited, 10);
+    }
+    assert!(!control.of(Lane::Apps).is_lasting());
+    for now_us in (2_000_000..3_000_000).step_by(50_000) {
+        assert!(control.take(now_us, &charge, waited, 10).is_err());
+    }
+    assert!(control.of(Lane::Apps).is_lasting());
+}
