@@ -95,8 +95,10 @@ pub(crate) struct Ahead {
     pub(crate) jobs: usize,
     /// Those that would come before the first job of another client.
     pub(crate) jobs_of_others: usize,
-    /// Jobs of each of the other lanes.
+    /// Jobs of each of the other lanes that wait.
     pub(crate) beside: [usize; LANES],
+    /// Whether jobs of each of them run, as far as is known.
+    pub(crate) runs: [bool; LANES],
     /// Other clients have jobs there, and its own has none.
     pub(crate) is_only: bool,
     /// How long its connection was kept before it came, in microseconds. Not known here.
@@ -131,6 +133,8 @@ struct LaneOfJobs<J> {
     /// Workers' time that it has had, times what it counts for.
     used_us: u64,
     jobs: usize,
+    /// Jobs that run.
+    running: usize,
     clients: HashMap<ClientKey, Line<J>>,
     /// Clients with jobs that wait.
     waiting: usize,
@@ -200,6 +204,7 @@ impl<J> Default for LaneOfJobs<J> {
         Self {
             used_us: 0,
             jobs: 0,
+            running: 0,
             clients: HashMap::new(),
             waiting: 0,
             busy: 0,
@@ -289,9 +294,10 @@ impl<J> Lanes<J> {
     /// What a job would find here.
     pub(crate) fn ahead(&self, flow: FlowKey) -> Ahead {
         let lane = &self.lanes[flow.lane as usize];
-        let mut beside = [0; LANES];
+        let (mut beside, mut runs) = ([0; LANES], [false; LANES]);
         for other in flow.lane.others() {
             beside[other as usize] = self.lanes[other as usize].jobs;
+            runs[other as usize] = self.lanes[other as usize].running > 0;
         }
         let own = lane.clients.get(&flow.client);
         let own = own.map_or(0, |line| line.jobs.len());
@@ -302,6 +308,7 @@ impl<J> Lanes<J> {
             jobs: jobs.min(lane.jobs),
             jobs_of_others: lane.waiting.min(lane.jobs),
             beside,
+            runs,
             is_only: own == 0 && lane.waiting > 0,
             before_us: 0,
         }
@@ -438,11 +445,13 @@ impl<J> LaneOfJobs<J> {
             self.order.push(Reverse((then_us, self.turn, client)));
             self.waiting -= usize::from(line.jobs.is_empty());
             self.jobs -= 1;
+            self.running += 1;
             return Some((client, job, is_first));
         }
     }
 
     fn done(&mut self, charge: Charge, took_us: u64) {
+        self.running = self.running.saturating_sub(1);
         self.time_us += took_us / self.busy.max(1) as u64;
         let client = charge.flow.client;
         let Some(line) = self.clients.get_mut(&client) else {

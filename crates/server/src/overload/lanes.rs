@@ -246,6 +246,9 @@ impl LaneControl {
             let jobs = ahead.beside[other as usize];
             let lane = &self.lanes[other as usize];
             beside.add(other, lane.mean_us(), jobs, lane.is_lasting());
+            if ahead.runs[other as usize] {
+                beside.takes_up_to(lane.mean_us());
+            }
         }
         beside
     }
@@ -264,6 +267,7 @@ mod tests {
             jobs,
             jobs_of_others: 1,
             beside: [0, beside, 0], // apps
+            runs: [false; LANES],
             is_only: false,
             before_us: 0,
         }

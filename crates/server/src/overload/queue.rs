@@ -63,7 +63,7 @@ impl Beside {
         self.follow_up_us = follow_up_us;
     }
 
-    /// Jobs of the same lane keep a worker for so long.
+    /// Jobs that run keep a worker for so long.
     pub(super) fn takes_up_to(&mut self, mean_us: u64) {
         self.service_us = self.service_us.max(mean_us);
     }

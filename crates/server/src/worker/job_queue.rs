@@ -317,6 +317,7 @@ impl<J> JobQueue<J> {
                     jobs,
                     jobs_of_others: jobs,
                     beside,
+                    runs: [false; LANES],
                     is_only: false,
                     before_us: 0,
                 }

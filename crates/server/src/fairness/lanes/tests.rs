@@ -327,3 +327,19 @@ fn jobs_that_are_not_done_say_nothing_of_how_long_others_take() {
         assert_eq!(charged_us(&mut lanes), before_us);
     }
 }
+
+#[test]
+fn a_job_that_runs_is_known_to_those_of_other_lanes() {
+    let mut lanes = Lanes::default();
+    (0..2).for_each(|job| lanes.push(of(APPS, 1), job));
+    let runs = |lanes: &Lanes<u64>| lanes.ahead(of(FILES, 1)).runs[APPS as usize];
+    for took_us in [Some(5), None] {
+        let (_, charge) = lanes.pop(0).unwrap();
+        assert!(runs(&lanes));
+        match took_us {
+            Some(took_us) => lanes.done(charge, took_us),
+            None => lanes.not_done(charge),
+        }
+        assert!(!runs(&lanes));
+    }
+}

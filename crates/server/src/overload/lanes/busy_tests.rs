@@ -33,3 +33,23 @@ fn a_job_that_cannot_be_refused_is_no_refusal() {
     }
     assert!(control.of(Lane::Apps).is_lasting());
 }
+
+/// Only those that waited were known. Where they all ran, files were refused that could be read in time.
+#[test]
+fn workers_that_carry_out_long_jobs_of_another_lane_are_no_stall() {
+    let mut control = after_long_jobs(&Charge::of(Lane::Apps));
+    let now_us = 1_000_000;
+    control.comes_first(now_us, Lane::Files);
+    let mut offer = |after_us, runs| {
+        let ahead = Ahead {
+            jobs: 20,
+            runs: [false, runs, false],
+            ..Ahead::default()
+        };
+        let offered = control.offer(now_us + after_us, Lane::Files, ahead);
+        offered.is_ok()
+    };
+    assert!(offer(390_000, true));
+    assert!(!offer(390_000, false), "no worker was free for 390 ms");
+    assert!(!offer(700_000, true), "they should have ended");
+}
