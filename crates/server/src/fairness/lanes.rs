@@ -335,17 +335,23 @@ impl<J> Lanes<J> {
         has_more.then(|| self.lanes[fullest as usize].take_newest(may_go))?
     }
 
-    /// Takes jobs of a lane out that nobody needs any more.
-    pub(crate) fn remove_if(&mut self, lane: Lane, is_needless: impl Fn(&J) -> bool) -> Vec<J> {
+    /// Takes jobs of a lane out that nobody needs any more. `is_needless` is told whether no other job of its client
+    /// waits.
+    pub(crate) fn remove_if(
+        &mut self,
+        lane: Lane,
+        is_needless: impl Fn(&J, bool) -> bool,
+    ) -> Vec<J> {
         let lane = &mut self.lanes[lane as usize];
         let mut removed = Vec::new();
         for line in lane.clients.values_mut() {
-            if !line.jobs.iter().any(&is_needless) {
+            let is_only = line.jobs.len() == 1;
+            if !line.jobs.iter().any(|job| is_needless(job, is_only)) {
                 continue;
             }
             for _ in 0..line.jobs.len() {
                 match line.jobs.pop_front() {
-                    Some(job) if is_needless(&job) => removed.push(job),
+                    Some(job) if is_needless(&job, is_only) => removed.push(job),
                     job => line.jobs.extend(job),
                 }
             }

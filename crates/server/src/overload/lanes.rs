@@ -217,6 +217,15 @@ impl LaneControl {
         now_us.saturating_sub(self.single_tried_us[lane as usize]) >= self.goal_us
     }
 
+    /// Whether a job that has waited for so long comes too late, if others wait. `is_only`: none of its client does.
+    pub(crate) fn is_late(&self, lane: Lane, is_only: bool, wait_us: u64) -> bool {
+        let of_lane = match is_only {
+            true => &self.single,
+            false => &self.lanes,
+        };
+        of_lane[lane as usize].is_late(wait_us)
+    }
+
     /// Of one lane.
     pub(crate) fn of(&mut self, lane: Lane) -> &mut QueueControl {
         &mut self.lanes[lane as usize]

@@ -341,7 +341,7 @@ impl<J> JobQueue<J> {
     }
 
     /// Takes jobs of a lane out that nobody needs any more; none of deques, which only pass jobs on.
-    pub(crate) fn remove_if(&self, lane: Lane, is_needless: impl Fn(&J) -> bool) -> Vec<J> {
+    pub(crate) fn remove_if(&self, lane: Lane, is_needless: impl Fn(&J, bool) -> bool) -> Vec<J> {
         let Kind::Shared { state, .. } = &self.kind else {
             return Vec::new();
         };

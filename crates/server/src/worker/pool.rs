@@ -21,7 +21,7 @@ use loadline_base::{Millis, Token};
 use loadline_proto::Handler;
 
 use crate::admission::Refusing;
-use crate::fairness::lanes::FlowKey;
+use crate::fairness::lanes::{FlowKey, LANES};
 use crate::overload::LaneControl;
 use crate::site::{Clock, Site};
 use crate::task::WorkerTask;
@@ -52,8 +52,8 @@ pub(crate) struct Workers {
     holders: Option<Arc<Holders>>,
     /// Files and apps, and clients, have the workers in turn. Handshakes do in any case.
     is_fair: bool,
-    /// When it was last looked for jobs that nobody needs, in microseconds.
-    swept_us: AtomicU64,
+    /// When it was last looked for jobs that nobody needs, in microseconds, by lane.
+    swept_us: [AtomicU64; LANES],
     /// Which of the pools.
     number: usize,
     /// If the number of workers changes.
@@ -124,7 +124,7 @@ impl Workers {
             control,
             holders: holders.transpose()?.map(Arc::new),
             is_fair: options.fairness,
-            swept_us: AtomicU64::new(0),
+            swept_us: Default::default(),
             number,
             meter: range.map(|_| Arc::new(Meter::new(keeps_connections))),
             early: OnceLock::new(),
@@ -380,6 +380,21 @@ mod tests {
             stats.refused_late.value(),
         ];
         assert_eq!(counts, [2, 1, 1, 0]);
+    }
+
+    /// While one lane was looked at again and again, what nobody needs stayed in the others.
+    #[test]
+    fn each_lane_is_looked_at_for_jobs_that_nobody_needs() {
+        let options = ServerOptions {
+            workers: 1,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config_of(Quiet), options);
+        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        let control = workers.control.as_ref().unwrap();
+        workers.sweep(control, 50_000, Lane::Apps);
+        let is_due = [Lane::Apps, Lane::Files].map(|lane| workers.is_sweep_due(55_000, lane));
+        assert_eq!(is_due, [false, true]);
     }
 
     /// They were in one line with requests, and waited behind those.

@@ -296,7 +296,7 @@ fn what_nobody_needs_is_taken_out_and_the_rest_keeps_its_order() {
     let mut lanes = Lanes::default();
     (0..10).for_each(|job| lanes.push(of(FILES, job % 2), job));
     lanes.push(of(APPS, 1), 100);
-    let mut removed = lanes.remove_if(FILES, |job| job % 2 == 1 || *job < 4);
+    let mut removed = lanes.remove_if(FILES, |job, _| job % 2 == 1 || *job < 4);
     removed.sort_unstable();
     assert_eq!(removed, [0, 1, 2, 3, 5, 7, 9]);
     assert_eq!(lanes.len(), 4);
@@ -342,4 +342,16 @@ fn a_job_that_runs_is_known_to_those_of_other_lanes() {
         }
         assert!(!runs(&lanes));
     }
+}
+
+#[test]
+fn a_job_that_waits_alone_is_known_as_such_where_needless_ones_are_taken_out() {
+    let mut lanes = Lanes::default();
+    for client in [1, 2, 2, 3] {
+        lanes.push(of(FILES, client), client);
+    }
+    let mut removed = lanes.remove_if(FILES, |_, is_only| is_only);
+    removed.sort_unstable();
+    assert_eq!(removed, [1, 3]);
+    assert_eq!(lanes.len(), 2);
 }

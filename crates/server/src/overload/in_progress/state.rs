@@ -257,7 +257,7 @@ impl State {
 
     /// A request no longer waits. When its client is to come back, in seconds.
     pub(super) fn give_up(&mut self, flow: FlowKey, ticket: &Arc<Ticket>, now_us: u64) -> u32 {
-        let is_mine = |waiter: &Waiter| Arc::ptr_eq(&waiter.ticket, ticket);
+        let is_mine = |waiter: &Waiter, _: bool| Arc::ptr_eq(&waiter.ticket, ticket);
         let removed = self.waiting.remove_if(flow.lane, is_mine);
         let is_single = removed.iter().any(|waiter| waiter.is_single);
         self.forget(flow.client, is_single);

@@ -53,3 +53,15 @@ fn workers_that_carry_out_long_jobs_of_another_lane_are_no_stall() {
     assert!(!offer(390_000, false), "no worker was free for 390 ms");
     assert!(!offer(700_000, true), "they should have ended");
 }
+
+/// It was judged by long jobs of others once one of these was refused, and taken out of the queue.
+#[test]
+fn a_job_that_waits_alone_is_late_by_its_like() {
+    let mut control = after_long_jobs(&Charge::of(Lane::Apps));
+    let mut alone = Charge::of(Lane::Apps);
+    alone.is_only = true;
+    control.done(400_000, &alone, 0, 10_000);
+    let is_late = |is_only| control.is_late(Lane::Apps, is_only, 700_000);
+    assert!(!is_late(true));
+    assert!(is_late(false));
+}

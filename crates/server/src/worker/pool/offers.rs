@@ -13,15 +13,6 @@ use crate::worker::job::{Job, Message, Work};
 /// less than 1 % of it.
 const SWEEP_INTERVAL_US: u64 = 10_000;
 
-/// What becomes of a job in the queue.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Awaited,
-    /// Its client has left.
-    Abandoned,
-    Late,
-}
-
 impl Workers {
     /// Without fairness all requests are one flow, and all handshakes another: these do not wait as long as the
     /// requests behind them.
@@ -53,7 +44,7 @@ impl Workers {
         let mut ahead_now = ahead();
         let mut judge = lock(control);
         if ahead_now.jobs > 0
-            && self.is_sweep_due(now_us)
+            && self.is_sweep_due(now_us, flow.lane)
             && !judge.is_in_time(now_us, flow.lane, ahead_now)
         {
             drop(judge);
@@ -64,8 +55,8 @@ impl Workers {
         judge.offer(now_us, flow.lane, ahead_now)
     }
 
-    fn is_sweep_due(&self, now_us: u64) -> bool {
-        let swept_us = self.swept_us.load(Ordering::Relaxed);
+    pub(super) fn is_sweep_due(&self, now_us: u64, lane: Lane) -> bool {
+        let swept_us = self.swept_us[lane as usize].load(Ordering::Relaxed);
         now_us >= swept_us.saturating_add(SWEEP_INTERVAL_US)
     }
 
@@ -105,37 +96,37 @@ impl Workers {
         self.queue.push(flow, job)
     }
 
-    /// Gives jobs back whose clients have left, or that come too late.
+    /// Gives jobs back whose clients have left, or that come too late. One loop at a time does.
     #[cold]
-    fn sweep(&self, control: &Mutex<LaneControl>, now_us: u64, lane: Lane) {
-        let swept_us = self.swept_us.load(Ordering::Relaxed);
-        let is_due = now_us >= swept_us.saturating_add(SWEEP_INTERVAL_US);
-        let (order, swept) = (Ordering::Relaxed, &self.swept_us);
-        if !is_due
+    pub(super) fn sweep(&self, control: &Mutex<LaneControl>, now_us: u64, lane: Lane) {
+        let (order, swept) = (Ordering::Relaxed, &self.swept_us[lane as usize]);
+        let swept_us = swept.load(order);
+        if !self.is_sweep_due(now_us, lane)
             || swept
                 .compare_exchange(swept_us, now_us, order, order)
                 .is_err()
         {
             return;
         }
-        let now = *lock(control).of(lane);
-        let fate = |job: &Job| {
-            if let Work::Serve(_) = job.work {
-                return Fate::Awaited; // only a system call could say more
-            }
-            let waited_us = job.waited(now_us).in_all_us();
-            match job.work.is_abandoned(now.is_long(waited_us)) {
-                true => Fate::Abandoned,
-                false if now.is_late(waited_us) && job.work.can_be_refused() => Fate::Late,
-                false => Fate::Awaited,
-            }
+        let mut now = *lock(control);
+        let of_lane = *now.of(lane);
+        let waited_us = |job: &Job| job.waited(now_us).in_all_us();
+        let is_abandoned = |job: &Job| {
+            let waited_long = of_lane.is_long(waited_us(job));
+            job.work.is_abandoned(waited_long)
         };
-        let needless = (self.queue).remove_if(lane, |job| fate(job) != Fate::Awaited);
+        let is_late = |job: &Job, is_only| {
+            now.is_late(lane, is_only, waited_us(job)) && job.work.can_be_refused()
+        };
+        let needless = self.queue.remove_if(lane, |job, is_only| match job.work {
+            Work::Serve(_) => false, // only a system call could say more
+            _ => is_abandoned(job) || is_late(job, is_only),
+        });
         for mut job in needless {
             self.stats.queue_depth.sub(1);
-            match fate(&job) {
-                Fate::Late => self.stats.refused_late.add(1),
-                _ => self.stats.abandoned.add(1),
+            match is_abandoned(&job) {
+                true => self.stats.abandoned.add(1),
+                false => self.stats.refused_late.add(1),
             }
             job.work
                 .refuse(lock(control).of(lane).retry_after_s(now_us));
