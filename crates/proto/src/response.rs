@@ -145,7 +145,10 @@ impl Response {
     pub fn overloaded(&mut self, retry_after_s: u32) {
         self.error(Status::SERVICE_UNAVAILABLE);
         let mut digits = [0; 20];
-        self.field("Retry-After", decimal(u64::from(retry_after_s), &mut digits));
+        self.field(
+            "Retry-After",
+            decimal(u64::from(retry_after_s), &mut digits),
+        );
     }
 
     /// Empties it for the next answer, keeping its memory.

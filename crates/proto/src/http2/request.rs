@@ -162,12 +162,12 @@ impl RequestFields {
             let fault = Fault::limit(status, "more or larger fields than allowed");
             return Err(RequestError::Refused(fault));
         }
-        let is_text = check_value(value)?;
+        let is_text = check_value(value).map_err(Malformed)?;
         if let Some(pseudo) = pseudo {
             return self.add_pseudo(pseudo, value);
         }
         if known == FieldName::Other {
-            check_name(name)?;
+            check_name(name).map_err(Malformed)?;
         }
         if is_of_connection(name) || name == b"te" && value != b"trailers" {
             return Err(Malformed("a field that belongs to a connection of HTTP/1"));
