@@ -335,8 +335,8 @@ impl<J> Lanes<J> {
         has_more.then(|| self.lanes[fullest as usize].take_newest(may_go))?
     }
 
-    /// Takes jobs of a lane out that nobody needs any more. `is_needless` is told whether no other job of its client
-    /// waits.
+    /// Takes jobs of a lane out that nobody needs any more. `is_needless` gets each with whether no other job of
+    /// its client waits.
     pub(crate) fn remove_if(
         &mut self,
         lane: Lane,

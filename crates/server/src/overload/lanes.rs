@@ -89,6 +89,12 @@ impl LaneControl {
         self.single[lane as usize].moved(now_us);
     }
 
+    /// A worker was free. What waits in other lanes than the one whose job it takes waits for its turn, which is no stall.
+    fn all_moved(&mut self, now_us: u64) {
+        let all = self.lanes.iter_mut().chain(&mut self.single);
+        all.for_each(|lane| lane.moved(now_us));
+    }
+
     /// A job comes to a lane. `Err`: it is refused.
     pub(crate) fn offer(&mut self, now_us: u64, lane: Lane, ahead: Ahead) -> Result<(), Refusal> {
         if ahead.jobs == 0 {
@@ -133,9 +139,7 @@ impl LaneControl {
         waited: JobWait,
         depth: usize,
     ) -> Result<(), u32> {
-        // What waits in the other lanes waits for its turn, which is no stall.
-        let all = self.lanes.iter_mut().chain(&mut self.single);
-        all.for_each(|lane| lane.moved(now_us));
+        self.all_moved(now_us);
         let index = charge.flow.lane as usize;
         let wait_us = waited.here_us;
         let beside = self.alone(charge.flow.lane, waited.before_us);
@@ -155,8 +159,7 @@ impl LaneControl {
         waited: JobWait,
         depth: usize,
     ) {
-        let all = self.lanes.iter_mut().chain(&mut self.single);
-        all.for_each(|lane| lane.moved(now_us));
+        self.all_moved(now_us);
         let index = charge.flow.lane as usize;
         self.lanes[index].moved_after(now_us, waited.here_us, depth);
         if charge.is_only {
