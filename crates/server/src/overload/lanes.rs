@@ -363,11 +363,11 @@ mod tests {
     fn a_handshake_waits_for_the_requests_behind_those_before_it() {
         let mut control = LaneControl::new(GOAL, 2);
         let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
-        for index in 0..400 {
+        for index in 0..2_000 {
             control.done(index * 5_000, &first, 0, 500);
             control.done(index * 5_000, &then, 700, 9_500);
         }
-        let now_us = 2_000_000;
+        let now_us = 10_000_000;
         assert_eq!(control.take(now_us, &first, waited(0), 0), Ok(()));
         let mut offer = |jobs| control.offer(now_us, Lane::Handshakes, ahead(jobs, 0));
         // 5 ms each. 1/64 of the goal is kept in reserve, and 10 ms are for its own.
@@ -383,12 +383,12 @@ mod tests {
     fn handshakes_of_a_burst_are_done_before_the_requests_behind_them() {
         let mut control = LaneControl::new(GOAL, 2);
         let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
-        for index in 0..400 {
+        for index in 0..2_000 {
             control.done(index * 5_000, &first, 0, 100);
             control.done(index * 5_000, &then, 700, 9_900);
         }
-        (0..100).for_each(|index| control.done(2_000_000 + index * 50, &first, 0, 100));
-        let now_us = 2_005_000;
+        (0..100).for_each(|index| control.done(10_000_000 + index * 50, &first, 0, 100));
+        let now_us = 10_005_000;
         assert_eq!(control.take(now_us, &first, waited(0), 0), Ok(()));
         let mut offer = |jobs| control.offer(now_us, Lane::Handshakes, ahead(jobs, 0));
         // Of 4.5 ms each.

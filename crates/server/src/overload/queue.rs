@@ -15,6 +15,10 @@ const JOBS_REMEMBERED: u64 = 256;
 /// The time that a mean covers at least.
 const TIME_OF_A_MEAN_US: u64 = 250_000;
 
+/// The first ones are no mean before they are so many, or have taken so long as one covers: a server that has just
+/// started takes longer for the first job than for those behind it.
+const JOBS_OF_FIRST_MEAN: u64 = 8;
+
 /// No worker was free for so many mean intervals: what is in progress takes longer than what was
 /// before. Intervals four times the mean are common (one in 55, if they are exponential).
 const STALL_INTERVALS: u64 = 4;
@@ -279,7 +283,9 @@ impl MeanService {
     }
 
     fn mean_of_all_us(&self) -> Option<u64> {
-        let latest_us = self.sum_us.checked_div(self.jobs);
+        let is_enough = self.jobs >= JOBS_OF_FIRST_MEAN || self.sum_us >= TIME_OF_A_MEAN_US;
+        let latest_us =
+            (self.sum_us.checked_div(self.jobs)).filter(|_| is_enough || self.known_us.is_some());
         let (Some(known_us), Some(latest_us)) = (self.known_us, latest_us) else {
             return self.known_us.or(latest_us);
         };
@@ -375,6 +381,22 @@ mod tests {
         // 2 s without a free worker: half a second for each job at least.
         assert!(queue.offer(2_500_000, 3, ALONE).is_err());
         assert_eq!(queue.offer(2_500_000, 1, ALONE), Ok(()));
+    }
+
+    /// Of 256 clients that connected to a server that had just started, 47 were refused since the first handshake
+    /// took 9 ms.
+    #[test]
+    fn the_first_job_alone_is_no_mean() {
+        let mut queue = QueueControl::new(GOAL, 2);
+        assert_eq!(queue.offer(0, 0, ALONE), Ok(()));
+        queue.done(9_000, 9_000);
+        assert_eq!(queue.offer(9_000, 255, ALONE), Ok(()));
+        (0..7).for_each(|index| queue.done(10_000 + index * 4_500, 9_000));
+        assert!(queue.offer(40_000, 255, ALONE).is_err());
+        // Long ones are soon known.
+        let mut slow = QueueControl::new(GOAL, 2);
+        slow.done(300_000, 300_000);
+        assert!(slow.offer(300_000, 7, ALONE).is_err());
     }
 
     #[test]

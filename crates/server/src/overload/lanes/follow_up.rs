@@ -3,9 +3,14 @@
 /// One job in so many counts for what those behind handshakes take.
 const JOB_WEIGHT: f64 = 64.0;
 
-/// One handshake in so many counts for how many jobs each brings: far more than a burst has of them before the first
-/// request behind one is done.
-const HANDSHAKE_WEIGHT: f64 = 1024.0;
+/// One handshake in so many counts for how many jobs each brings, once as many were done: far more than a burst has of
+/// them before the first request behind one is done.
+const HANDSHAKES_MAX: f64 = 1024.0;
+
+/// So many handshakes that bring nothing are taken to have been before the first one. A request that is refused has
+/// its 503, a handshake that is refused only a connection that ends: so it takes some requests until handshakes are
+/// refused for those that they would bring.
+const HANDSHAKES_BEFORE: f64 = 16.0;
 
 /// The most jobs that a handshake is taken to bring: its end and the request may come one after the other. A request
 /// that comes in many small parts is not to count as many long ones.
@@ -26,26 +31,29 @@ pub(super) struct FollowUp {
     known: f64,
     /// For each step of a handshake: less than one if some clients ask for nothing, or for what takes no worker.
     jobs: f64,
+    /// Steps that were done, from `HANDSHAKES_BEFORE` up to `HANDSHAKES_MAX`.
+    handshakes: f64,
 }
 
 impl FollowUp {
-    /// Until more is known each handshake brings a request.
     pub(super) fn new() -> Self {
         Self {
             job_us: 0.0,
             known: 0.0,
-            jobs: 1.0,
+            jobs: 0.0,
+            handshakes: HANDSHAKES_BEFORE,
         }
     }
 
     /// A step of a handshake was done.
     pub(super) fn handshake_done(&mut self) {
-        self.jobs -= self.jobs / HANDSHAKE_WEIGHT;
+        self.handshakes = (self.handshakes + 1.0).min(HANDSHAKES_MAX);
+        self.jobs -= self.jobs / self.handshakes;
     }
 
     /// A job was done that comes behind a handshake.
     pub(super) fn job_done(&mut self, took_us: u64) {
-        self.jobs = (self.jobs + 1.0 / HANDSHAKE_WEIGHT).min(JOBS_MAX);
+        self.jobs = (self.jobs + 1.0 / self.handshakes).min(JOBS_MAX);
         self.known = (self.known + 1.0).min(JOB_WEIGHT);
         self.job_us += (took_us as f64 - self.job_us) / self.known;
     }
@@ -65,13 +73,27 @@ mod tests {
         let mut follow_up = FollowUp::new();
         follow_up.handshake_done();
         assert_eq!(follow_up.mean_us(), 0, "nothing is known");
-        for _ in 0..100 {
+        for _ in 0..2_000 {
             follow_up.handshake_done();
             follow_up.job_done(10_000);
         }
         (0..100).for_each(|_| follow_up.handshake_done());
         let mean_us = follow_up.mean_us();
         assert!((9_000..=9_100).contains(&mean_us), "{mean_us}");
+    }
+
+    /// One that had just started refused clients that connect early for requests like its first one.
+    #[test]
+    fn one_request_says_little_of_what_handshakes_bring() {
+        let mut follow_up = FollowUp::new();
+        follow_up.handshake_done();
+        follow_up.job_done(10_000);
+        assert!(follow_up.mean_us() < 600);
+        for _ in 0..48 {
+            follow_up.handshake_done();
+            follow_up.job_done(10_000);
+        }
+        assert!(follow_up.mean_us() > 7_000);
     }
 
     #[test]
