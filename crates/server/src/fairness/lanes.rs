@@ -230,6 +230,11 @@ impl<J> Default for Lanes<J> {
 
 impl<J> Lanes<J> {
     pub(crate) fn push(&mut self, flow: FlowKey, job: J) {
+        if self.is_idle() {
+            // Nothing was short: what a lane's last jobs have taken is not held against it.
+            let used_us = self.lanes.iter().map(|lane| lane.used_us);
+            self.time_us = used_us.fold(self.time_us, u64::max);
+        }
         let time_us = self.time_us;
         let lane = &mut self.lanes[flow.lane as usize];
         if lane.jobs == 0 {
@@ -289,6 +294,12 @@ impl<J> Lanes<J> {
     /// Jobs that wait.
     pub(crate) fn len(&self) -> usize {
         self.lanes.iter().map(|lane| lane.jobs).sum()
+    }
+
+    /// Whether nothing waits or runs in any lane.
+    fn is_idle(&self) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.all(|lane| lane.jobs == 0 && lane.running == 0)
     }
 
     /// What a job would find here.

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::job_queue::JobQueue;
+use super::job_queue::source::JobSource;
 use crate::fairness::lanes::{FlowKey, Lane};
 use crate::options::Queue;
 
@@ -111,5 +112,53 @@ fn a_lane_that_is_full_of_slow_jobs_does_not_hold_the_other_up() {
         let next: Vec<_> = (0..23).map(|_| take()).collect();
         let files = next.iter().filter(|lane| **lane == Lane::Files).count();
         assert_eq!(files, 20, "{kind:?}: {next:?}");
+    }
+}
+
+fn push(queue: &JobQueue<Lane>, lane: Lane, jobs: usize) {
+    let flow = FlowKey {
+        lane,
+        ..FlowKey::default()
+    };
+    (0..jobs).for_each(|_| queue.push(flow, lane).unwrap());
+}
+
+/// Does the next jobs, each in 10 ms. How many of them are of this lane.
+fn count_done(source: &JobSource<Lane>, jobs: usize, lane: Lane) -> usize {
+    let next = || {
+        let taken = source.take(|| 0).unwrap();
+        source.done(taken.charge, 10_000);
+        taken.job
+    };
+    let done = std::iter::repeat_with(next).take(jobs);
+    done.filter(|job| *job == lane).count()
+}
+
+/// Two lanes of a deque that were idle at the same time saved up what the third one had.
+#[test]
+fn a_lane_that_was_idle_with_another_saves_no_time_up() {
+    for kind in Queue::ALL {
+        let (queue, sources) = JobQueue::with_workers(*kind, 1, 1000);
+        push(&queue, Lane::Apps, 150);
+        assert_eq!(count_done(&sources[0], 100, Lane::Apps), 100);
+        push(&queue, Lane::Files, 50);
+        let files = count_done(&sources[0], 50, Lane::Files);
+        assert!((20..=30).contains(&files), "{kind:?}: {files}");
+    }
+}
+
+/// A lane whose last jobs were long had no worker until the others had had as much, however long after.
+#[test]
+fn what_a_lane_had_before_nothing_waited_is_not_held_against_it() {
+    for kind in Queue::ALL {
+        let (queue, sources) = JobQueue::with_workers(*kind, 1, 1000);
+        push(&queue, Lane::Apps, 1);
+        let long = sources[0].take(|| 0).unwrap();
+        sources[0].done(long.charge, 60_000_000);
+        assert_eq!(sources[0].try_take(0), None);
+        push(&queue, Lane::Files, 50);
+        push(&queue, Lane::Apps, 50);
+        let apps = count_done(&sources[0], 50, Lane::Apps);
+        assert!((20..=30).contains(&apps), "{kind:?}: {apps}");
     }
 }

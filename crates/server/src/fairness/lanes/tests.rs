@@ -236,6 +236,25 @@ fn a_slow_app_has_half_of_the_time_and_all_of_it_while_no_file_waits() {
     assert!((40..60).contains(&apps), "{apps}");
 }
 
+/// What they took stands in the account of their lane only when they are done.
+#[test]
+fn long_jobs_are_not_held_against_their_lane_once_nothing_waits_or_runs() {
+    let mut lanes = Lanes::default();
+    let push = |lanes: &mut Lanes<FlowKey>, lane| lanes.push(of(lane, 1), of(lane, 1));
+    (0..2).for_each(|_| push(&mut lanes, APPS));
+    let charges = [0; 2].map(|_| lanes.pop(0).unwrap().1);
+    for charge in charges {
+        lanes.done(charge, 60_000_000);
+    }
+    for _ in 0..100 {
+        push(&mut lanes, FILES);
+        push(&mut lanes, APPS);
+    }
+    let served = serve(&mut lanes, 100, |_| 10_000);
+    let apps = count(&served, of(APPS, 1));
+    assert!((40..60).contains(&apps), "{apps}");
+}
+
 #[test]
 fn handshakes_do_not_wait_for_all_requests_before_them() {
     let mut lanes = Lanes::default();

@@ -203,15 +203,18 @@ impl<J> JobSource<J> {
         let mut lanes = Lane::ALL;
         lanes.sort_unstable_by_key(|lane| used_us[*lane as usize]);
         let mut found = None;
+        // Where nothing waits, nothing is short: all begin equal then.
+        let mut time_us = used_us.into_iter().fold(0, u64::max);
         for lane in lanes {
             found = self.find_in(lane);
             if found.is_some() {
+                time_us = used_us[lane as usize];
                 break;
             }
-            // Who has nothing to do saves no time up.
-            let others_us = lane.others().map(|other| used_us[other as usize]).min();
-            let own_us = &mut used_us[lane as usize];
-            *own_us = others_us.unwrap_or(0).max(*own_us);
+        }
+        // Who has nothing to do saves no time up.
+        for used_us in &mut used_us {
+            *used_us = time_us.max(*used_us);
         }
         self.used_us.set(used_us);
         found
