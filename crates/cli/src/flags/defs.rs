@@ -10,7 +10,7 @@ use super::precompress_defs::{PRECOMPRESS_MORE, PrecompressFlags};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  stopped by SIGTERM or SIGINT; every accepted request was answered
-  1  something failed while running
+  1  something failed while running, or the database of --accounts could not be reached
   2  bad usage: an option, a value, a directory, or options that do not fit together; an
      architecture that this machine does not offer; or an authority's terms that are not agreed to
   3  an address cannot be listened on

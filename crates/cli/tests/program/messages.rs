@@ -374,6 +374,7 @@ fn help_names_every_option_groups_examples_and_exit_codes() {
         "Exit codes:",
         "Signals:",
         "loadline serve public",
+        "1  something failed while running, or the database of --accounts could not be reached",
     ] {
         assert!(help.contains(part), "{part}");
     }
