@@ -22,6 +22,7 @@ mod finding;
 mod limit;
 #[cfg(test)]
 mod null_tests;
+mod quantity;
 mod select;
 mod shape;
 mod table;
@@ -29,6 +30,7 @@ mod taken;
 #[cfg(test)]
 mod tests;
 mod value;
+mod zeros;
 
 pub(crate) use table::{ClaimRow, of_paper, taken};
 pub(crate) use taken::Taken;

@@ -63,6 +63,8 @@ pub struct Measured {
     pub service_us: Vec<(f64, u64)>,
     /// The seconds, warm-up included.
     pub seconds: Vec<Second>,
+    /// Requests of the plain clients that became due after the warm-up.
+    pub offered: u64,
     /// Connections that came to be, from the begin of the warm-up until nothing was in flight any more.
     pub connections: u64,
     /// Those of them that were given up because an answer took too long.
@@ -108,6 +110,7 @@ impl Measured {
         };
         if let Some(group) = load.headline() {
             measured.values.extend(client_values(&load, group));
+            measured.offered = group.total.tally.offered;
             measured.latency_us = spectrum(&group.total.latency);
             measured.service_us = spectrum(&group.total.service);
             measured.seconds = seconds(&load, group);
@@ -445,6 +448,7 @@ mod tests {
             })
         };
         let long = trial(&load, &[]);
+        assert_eq!(long.offered, 1_000);
         assert!(long.value(Metric::MeanUs).unwrap() < 1e6);
         load.verdict.short = Some("One cycle takes about 5 s.".to_owned());
         let short = trial(&load, &["One cycle takes about 5 s."]);

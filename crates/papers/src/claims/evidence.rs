@@ -27,7 +27,7 @@ pub(super) struct Evidence<'r> {
 }
 
 /// With fewer blocks than this, what is undecided is so for those that are missing.
-const BLOCKS_MIN: usize = 3;
+pub(super) const BLOCKS_MIN: usize = 3;
 
 /// Something of a trial; `None`: it has none.
 type Quantity<'q, T = f64> = &'q dyn Fn(&Measured) -> Option<T>;

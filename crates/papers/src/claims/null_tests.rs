@@ -100,6 +100,7 @@ impl Study {
                     block,
                     series: series.clone(),
                     levels: levels.clone(),
+                    offered: 10_000,
                     connections: 2000,
                     timeouts: (400.0 * factor()) as u64,
                     ..Measured::default()

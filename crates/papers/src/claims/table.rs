@@ -150,7 +150,7 @@ impl ClaimRow {
                 ClaimFinding::failed(&what, &measured, bound)
             }
             Some(bound) => {
-                value.has_all(evidence)?;
+                value.has_enough(evidence)?;
                 ClaimFinding::of(&what, &measured, bound)
             }
             None => {

@@ -6,6 +6,7 @@ mod limit;
 mod p5;
 mod plateau;
 mod rows;
+mod zeros;
 
 use loadline_lab::analysis::{Measured, Metric, Second};
 use loadline_lab::journal::Level;
@@ -50,6 +51,7 @@ impl Made {
                 block,
                 series: series.to_owned(),
                 levels: levels.collect(),
+                offered: 10_000,
                 values: values
                     .iter()
                     .map(|(metric, value)| (*metric, value * factor))

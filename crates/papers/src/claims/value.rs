@@ -11,8 +11,10 @@ use super::bend::{self, BendOf, Bends};
 use super::envelope::Envelope;
 use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::{Bound, number, within};
+use super::quantity::Quantity;
 use super::select::Select;
 use super::taken::Taken;
+use super::zeros;
 
 /// A value that a claim is about.
 #[derive(Debug, Deserialize)]
@@ -82,55 +84,6 @@ pub(super) enum Value {
     Bends(Bends),
 }
 
-/// Something of a trial.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Quantity {
-    Metric(Metric),
-    Derived(Derived),
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Derived {
-    /// The share of the server's CPUs, in user mode and in the kernel.
-    Cpu,
-    /// Responses in the last third of a trial over those in the first.
-    Kept,
-    /// The share of connections without a response.
-    Starved,
-}
-
-/// The connections of P3's load.
-const CONNECTIONS: f64 = 2000.0;
-
-impl Quantity {
-    fn of(self, trial: &Measured) -> Option<f64> {
-        match self {
-            Self::Metric(metric) => trial.value(metric),
-            Self::Derived(Derived::Cpu) => {
-                Some(trial.value(Metric::CpuUserShare)? + trial.value(Metric::CpuKernelShare)?)
-            }
-            Self::Derived(Derived::Kept) => {
-                let counted = trial.seconds.iter().filter(|second| second.counted);
-                let rate = |metric| counted.filter_map(move |it| it.values.get(&metric).copied());
-                let rates: Vec<f64> = rate(Metric::CompletedPerS).collect();
-                let third = rates.len() / 3;
-                let last = rates.len() - third;
-                (third > 0).then(|| stats::mean(&rates[last..]) / stats::mean(&rates[..third]))
-            }
-            // A connection whose response does not come is given up and opened anew, so those that were
-            // opened and not given up are those that were served. Timeouts for each second would not do:
-            // a short run has too few of them for each connection, and once the kernel's queue is full
-            // of connections that were given up, no new ones come to be that could wait.
-            Self::Derived(Derived::Starved) => {
-                let served = trial.connections.checked_sub(trial.timeouts)?;
-                Some(1.0 - served as f64 / CONNECTIONS)
-            }
-        }
-    }
-}
-
 impl Value {
     /// The cells that it is measured in.
     pub(super) fn taken(&self) -> Vec<Taken> {
@@ -172,13 +125,15 @@ impl Value {
         }
     }
 
-    /// An error, if some of what it is the largest of has no trials that count. A single trial that fails
-    /// decides without them.
-    pub(super) fn has_all(&self, evidence: &Evidence<'_>) -> Result<(), Untestable> {
+    /// An error, if too few blocks or requests all say the same, or some of what it is the largest of has no
+    /// trials that count. A single trial that fails decides without them.
+    pub(super) fn has_enough(&self, evidence: &Evidence<'_>) -> Result<(), Untestable> {
         match self {
+            Self::Mean { of, quantity } => zeros::has_blocks(evidence, *quantity, of),
             Self::Largest { of, quantity } => {
-                let mean = evidence.mean(&|trial| quantity.of(trial), of);
-                mean.map(|_| ())
+                evidence.mean(&|trial| quantity.of(trial), of)?;
+                zeros::has_blocks(evidence, *quantity, of)?;
+                zeros::has_requests(evidence, *quantity, of)
             }
             _ => Ok(()),
         }
@@ -192,7 +147,7 @@ impl Value {
     ) -> Result<Estimate, Untestable> {
         let mut fill = |name: &str, text: String| *what = what.replace(name, &text);
         match self {
-            Self::Mean { of, quantity } => evidence.mean(&|trial| quantity.of(trial), of),
+            Self::Mean { of, quantity } => zeros::mean(evidence, *quantity, of),
             Self::Largest { of, quantity } => {
                 let (count, largest) = largest(evidence, *quantity, of)?;
                 fill("{count}", count.to_string());

@@ -333,6 +333,10 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
         false => value,
     };
     let times = held.map(|bound| {
+        // What is 0 in all trials is bounded by the number of requests.
+        if measure.value <= 0.0 && interval.low >= 0.0 {
+            return interval.high / bound;
+        }
         let distance = (scaled(measure.value) - scaled(bound)).abs();
         let half = (scaled(interval.high) - scaled(interval.low)) / 2.0;
         let Some(blocks) = measure.blocks else {
@@ -463,6 +467,8 @@ mod tests {
         };
         assert!((times(&of_three).unwrap() - 3.0).abs() < 1e-9);
         assert_eq!(times(&measured(2.0, 1.5, 2.5, 1.0)), None);
+        let none_failed = measured(0.0, 0.0, 0.003, 0.001);
+        assert!((times(&none_failed).unwrap() - 3.0).abs() < 1e-9);
         // A slope may be below 0, and has no logarithm.
         let slope = measured(0.02, -0.01, 0.05, 0.01);
         assert!((times(&slope).unwrap() - 9.0).abs() < 1e-9);
