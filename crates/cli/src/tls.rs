@@ -160,6 +160,7 @@ impl Tls {
             let least = left.map(Result::unwrap_or_default).min();
             let least_s = least.map_or(0, |left| left.as_secs());
             let warned = all.iter().filter(|it| it.warning(now).is_some());
+            let readable = all.iter().filter(|it| it.key_warning().is_some());
             Some(vec![
                 Figure::new("handshakes_full", counts.full),
                 Figure::new("handshakes_resumed", counts.resumed),
@@ -170,6 +171,7 @@ impl Tls {
                 Figure::gauge("certificates", all.len() as u64),
                 Figure::gauge("certificates_to_renew", warned.count() as u64),
                 Figure::gauge("certificate_seconds_left", least_s),
+                Figure::gauge("keys_readable_by_others", readable.count() as u64),
             ])
         })
     }

@@ -1,5 +1,7 @@
 //! One certificate with its chain and its key, checked when it is loaded.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,6 +22,9 @@ const EXPIRES_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The same as a part of its life, if that is less: those of days are renewed at two thirds, too.
 const EXPIRES_SOON_PART: u32 = 6;
 
+/// The permission of users who are neither a file's owner nor in its group, to read it.
+const OTHERS_READ: u32 = 0o004;
+
 /// The kinds of keys, by one of the ways in which each signs: smaller and quicker ones first.
 const KINDS: [SignatureScheme; 5] = [
     SignatureScheme::ECDSA_NISTP256_SHA256,
@@ -38,6 +43,7 @@ pub struct Certificate {
     names: Vec<String>,
     not_before: SystemTime,
     not_after: SystemTime,
+    key_warning: Option<Warning>,
 }
 
 impl Certificate {
@@ -47,10 +53,14 @@ impl Certificate {
     /// A file cannot be read or used, or key and certificate do not belong together.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let (chain, key_pem) = (read(certificate)?, read(key)?);
-        Self::from_pem(
+        let it = Self::from_pem(
             (&certificate.display().to_string(), &chain),
             (&key.display().to_string(), &key_pem),
-        )
+        )?;
+        Ok(Self {
+            key_warning: key_warning(key),
+            ..it
+        })
     }
 
     /// From PEM, each with where it comes from: the certificate and those that its authority gives with
@@ -105,6 +115,7 @@ impl Certificate {
             names: facts.names,
             not_before: facts.not_before,
             not_after: facts.not_after,
+            key_warning: None,
         })
     }
 
@@ -126,6 +137,7 @@ impl Certificate {
             names: facts.names,
             not_before: facts.not_before,
             not_after: facts.not_after,
+            key_warning: None,
         })
     }
 
@@ -188,6 +200,12 @@ impl Certificate {
         None
     }
 
+    /// What an operator should know of its key's file: all users of the machine can read it.
+    #[must_use]
+    pub fn key_warning(&self) -> Option<&Warning> {
+        self.key_warning.as_ref()
+    }
+
     pub(crate) fn is_valid_at(&self, now: SystemTime) -> bool {
         (self.not_before..self.not_after).contains(&now)
     }
@@ -197,6 +215,20 @@ impl Certificate {
         let signs_by = |scheme: &SignatureScheme| self.key.key.choose_scheme(&[*scheme]).is_some();
         KINDS.iter().position(signs_by).unwrap_or(KINDS.len())
     }
+}
+
+/// None if only the owner and the group can read it: Debian's keys belong to `root:ssl-cert` and have mode 640.
+fn key_warning(key: &Path) -> Option<Warning> {
+    let mode = fs::metadata(key).ok()?.mode() & 0o777;
+    if mode & OTHERS_READ == 0 {
+        return None;
+    }
+    let path = key.display().to_string();
+    let text = format!(
+        "its mode is {mode:03o}, so all users of this machine can read the private key; right would be \
+         600 (chmod 600 {path})"
+    );
+    Some(Warning::new(WarningKind::ReadableKey, &path, &text))
 }
 
 /// "3 days", "5 hours".

@@ -115,6 +115,7 @@ impl Certificates {
         let mut warnings = Vec::new();
         for (index, it) in current.all.iter().enumerate() {
             warnings.extend(it.warning(now));
+            warnings.extend(it.key_warning().cloned());
             if !current.is_used(index) {
                 let text = "no client gets it; right would be a name that no other pair is for";
                 warnings.push(Warning::new(WarningKind::Unused, it.label(), text));

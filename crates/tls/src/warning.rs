@@ -1,4 +1,4 @@
-//! What an operator should know of certificates in service.
+//! What an operator should know of certificates in service, and of their keys.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Warning {
     /// What it is about.
     pub kind: WarningKind,
-    /// Where the certificate came from.
+    /// Where the certificate, or its key, came from.
     pub label: String,
     text: String,
 }
@@ -23,6 +23,8 @@ pub enum WarningKind {
     ExpiresSoon,
     /// No client gets it: others are for its names.
     Unused,
+    /// All users of the machine can read the file of its key.
+    ReadableKey,
 }
 
 impl Warning {

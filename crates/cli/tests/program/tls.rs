@@ -1,8 +1,9 @@
 //! TLS as people get it: certificates from files that change, one for trying things out, redirects.
 
-use std::fs;
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -27,7 +28,10 @@ fn write_pair_for(name: &str, folder: &Path, change: impl FnOnce(&mut Certificat
     change(&mut certificate);
     let certificate = certificate.self_signed(&key).unwrap();
     fs::write(folder.join("c.pem"), certificate.pem()).unwrap();
-    fs::write(folder.join("k.pem"), key.serialize_pem()).unwrap();
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).write(true).mode(0o600);
+    let mut file = options.open(folder.join("k.pem")).unwrap();
+    file.write_all(key.serialize_pem().as_bytes()).unwrap();
 }
 
 /// A server with a certificate in a folder of its own.
@@ -224,6 +228,28 @@ fn a_certificate_that_is_not_valid_is_served_with_a_warning_and_shows_in_the_sta
     let (server, _folder) = start(site.path(), &WITH_STATUS);
     let status = tls_status(&server);
     assert_eq!(status["certificates_to_renew"], 0, "{status}");
+}
+
+/// Its group may read it, as on Debian: there keys belong to `root:ssl-cert`.
+#[test]
+fn a_key_that_all_users_can_read_is_warned_of_and_shows_in_the_status() {
+    let site = site();
+    for (mode, is_warned) in [(0o644, true), (0o604, true), (0o640, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        write_pair(folder.path());
+        let key = folder.path().join("k.pem");
+        fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+        let server = start_with(site.path(), &[folder.path()], &WITH_STATUS);
+        let said = server.start_up.iter();
+        let said = said.filter(|line| line.contains("WARN") && line.contains("k.pem"));
+        let said: Vec<_> = said.collect();
+        assert_eq!(said.len(), usize::from(is_warned), "{mode:o}: {said:?}");
+        let right = format!("right would be 600 (chmod 600 {})", key.display());
+        assert!(said.iter().all(|line| line.contains(&right)), "{said:?}");
+        let status = tls_status(&server);
+        let count = u64::from(is_warned);
+        assert_eq!(status["keys_readable_by_others"], count, "{mode:o}");
+    }
 }
 
 #[test]
