@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,8 +14,8 @@ use loadline_acme::{Automatic, Report, Tokens};
 use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
-    Authorities, CertificateFiles, CertificatePair, Certificates, ClientCertificates, Profile,
-    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
+    CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, Profile, TicketFiles,
+    Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
 };
 
 use crate::acme;
@@ -59,6 +60,7 @@ struct OfAuthority {
 struct Files {
     certificates: Option<CertificateFiles>,
     tickets: Option<TicketFiles>,
+    client_authorities: Option<ClientAuthorityFile>,
     warned: Warned,
 }
 
@@ -98,7 +100,9 @@ impl Tls {
                 Some(files.map_err(|error| refused("--tls-ticket-key", &error))?)
             }
         };
-        let options = options(spec, &plan.flags.requests, tickets.as_ref())?;
+        let client_authorities = client_authorities(spec)?;
+        let clients = client_authorities.as_ref();
+        let options = options(spec, &plan.flags.requests, tickets.as_ref(), clients);
         let server = || {
             let server = TlsServer::new(&certificates, &options);
             server.map_err(|error| refused("--tls-client-ca", &error))
@@ -116,6 +120,7 @@ impl Tls {
             files: Arc::new(Mutex::new(Files {
                 certificates: of_files,
                 tickets,
+                client_authorities,
                 warned: Warned::default(),
             })),
         };
@@ -203,18 +208,23 @@ impl Tls {
         let Files {
             certificates,
             tickets,
+            client_authorities,
             warned,
         } = &mut *files;
         let (certificates, tickets) = (certificates.as_mut(), tickets.as_mut());
-        let (certificates, tickets) = match look {
+        let clients = client_authorities.as_mut();
+        let servers: Vec<&TlsServer> = iter::once(&self.server).chain(&self.admin).collect();
+        let (certificates, tickets, clients) = match look {
             Look::IfChanged => {
                 self.tickets.rotate();
                 let certificates = certificates.map(CertificateFiles::refresh);
-                (certificates, tickets.and_then(TicketFiles::refresh))
+                let clients = clients.and_then(|it| it.refresh(&servers));
+                (certificates, tickets.and_then(TicketFiles::refresh), clients)
             }
             Look::Anew => {
                 let certificates = certificates.map(CertificateFiles::reload);
-                (certificates, tickets.map(TicketFiles::reload))
+                let clients = clients.map(|it| it.reload(&servers));
+                (certificates, tickets.map(TicketFiles::reload), clients)
             }
         };
         let certificates = certificates.unwrap_or_default();
@@ -228,6 +238,13 @@ impl Tls {
         match tickets {
             Some(Ok(())) => tracing::info!("ticket keys taken up again"),
             Some(Err(error)) => tracing::error!("ticket keys of before stay in service: {error}"),
+            None => {}
+        }
+        match clients {
+            Some(Ok(())) => tracing::info!("authorities of clients taken up again"),
+            Some(Err(error)) => {
+                tracing::error!("authorities of clients of before stay in service: {error}");
+            }
             None => {}
         }
         self.certificates.passed(now);
@@ -305,8 +322,8 @@ fn follow(signals: &Receiver<()>, every: Duration, mut turn: impl FnMut(Look)) {
         if catch_unwind(AssertUnwindSafe(|| turn(look))).is_err() {
             pause = every * AFTER_PANIC;
             tracing::error!(
-                "certificates and ticket keys of before stay in service: a panic while their files were \
-                 looked at; the next look is in {pause:?}"
+                "certificates, ticket keys and authorities of before stay in service: a panic while their \
+                 files were looked at; the next look is in {pause:?}"
             );
         }
     }
@@ -334,37 +351,39 @@ fn of_files(spec: &TlsSpec) -> Result<Option<CertificateFiles>, Failure> {
     Ok(Some(files.map_err(|error| refused("--tls-cert", &error))?))
 }
 
+/// The authorities of client certificates, if clients are asked.
+fn client_authorities(spec: &TlsSpec) -> Result<Option<ClientAuthorityFile>, Failure> {
+    let Some(path) = &spec.tls_client_ca else {
+        return Ok(None);
+    };
+    let is_optional = spec.tls_client_cert.map(|it| it.0) == Some(ClientCertificate::Optional);
+    let file = ClientAuthorityFile::load(path.0.clone(), is_optional);
+    let file = file.map_err(|error| refused("--tls-client-ca", &error))?;
+    Ok(Some(file))
+}
+
 fn options(
     spec: &TlsSpec,
     requests: &RequestSpec,
     tickets: Option<&TicketFiles>,
-) -> Result<TlsOptions, Failure> {
+    clients: Option<&ClientAuthorityFile>,
+) -> TlsOptions {
     let defaults = TlsOptions::default();
-    let authorities = match &spec.tls_client_ca {
-        None => None,
-        Some(path) => {
-            let authorities = Authorities::from_file(path);
-            Some(authorities.map_err(|error| refused("--tls-client-ca", &error))?)
-        }
-    };
-    let is_optional = spec.tls_client_cert.map(|it| it.0) == Some(ClientCertificate::Optional);
-    Ok(TlsOptions {
+    TlsOptions {
         profile: match spec.tls_profile.map(|it| it.0) {
             Some(TlsProfile::Modern) => Profile::Modern,
             Some(TlsProfile::Intermediate) | None => Profile::Intermediate,
         },
         tickets: tickets.map_or(defaults.tickets, |files| Arc::clone(files.tickets())),
-        client_certificates: match authorities {
-            None => ClientCertificates::NotAsked,
-            Some(authorities) if is_optional => ClientCertificates::Optional(authorities),
-            Some(authorities) => ClientCertificates::Required(authorities),
-        },
+        client_certificates: clients
+            .map(|it| it.certificates().clone())
+            .unwrap_or_default(),
         early_data: spec.tls_early_data.0,
         handshakes_max: spec.tls_handshakes_max.get(),
         handshakes_shared: requests.fairness.0,
         http2: requests.http2.map(|it| it.0).unwrap_or_default(),
         hsts_max_age_s: hsts_max_age_s(spec),
-    })
+    }
 }
 
 /// `max-age` of `Strict-Transport-Security`, if it was given.
@@ -398,7 +417,7 @@ mod tests {
 
     fn options_of(line: &str) -> TlsOptions {
         let spec = serve_spec(line).unwrap();
-        options(&spec.tls, &spec.requests, None).unwrap()
+        options(&spec.tls, &spec.requests, None, None)
     }
 
     #[test]
@@ -478,6 +497,7 @@ mod tests {
             files: Arc::new(Mutex::new(Files {
                 certificates: None,
                 tickets: None,
+                client_authorities: None,
                 warned: Warned::default(),
             })),
             is_self_signed: false,

@@ -9,7 +9,7 @@ use rustls::{Connection, HandshakeKind, ServerConfig, ServerConnection};
 
 use crate::authorities::verify_again;
 use crate::handshake_permits::HandshakePermit;
-use crate::shared::Shared;
+use crate::shared::{Configs, Shared};
 
 /// A fatal alert in plain text, for a client that has not been answered yet: its certificate is no longer good
 /// (RFC 8446 section 6.2).
@@ -85,21 +85,22 @@ impl Computation for Handshake {
 
 impl Handshake {
     fn make_step(&mut self) -> Result<Fed, rustls::Error> {
+        let configs = self.server.configs();
         let is_first = self.connection.is_none();
-        let mut fed = self.feed(&self.server.config.clone());
+        let mut fed = self.feed(&configs.config);
         // As if the client had brought no session: a full handshake asks for the certificate that it has now.
-        if is_first && fed.is_ok() && self.verify_resumed().is_err() {
+        if is_first && fed.is_ok() && self.verify_resumed(&configs).is_err() {
             self.connection = None;
             self.plain.clear();
             self.out.clear();
-            fed = self.feed(&self.server.config_without_resumption.clone());
+            fed = self.feed(&configs.without_resumption);
         }
         let fed = fed?;
         let is_handshaking = self
             .connection
             .as_ref()
             .is_some_and(|it| it.is_handshaking());
-        self.verify_resumed().inspect_err(|_| {
+        self.verify_resumed(&configs).inspect_err(|_| {
             self.out.clear(); // or the client would have new tickets for the same certificate
             if is_handshaking {
                 self.out.extend_from_slice(CERTIFICATE_EXPIRED);
@@ -123,12 +124,12 @@ impl Handshake {
     }
 
     /// A resumed session brings the certificate of its first handshake along, unseen.
-    fn verify_resumed(&self) -> Result<(), rustls::Error> {
+    fn verify_resumed(&self, configs: &Configs) -> Result<(), rustls::Error> {
         let Some(connection) = &self.connection else {
             return Ok(());
         };
         let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        match &self.server.verifier {
+        match &configs.verifier {
             Some(verifier) if is_resumed => {
                 let chain = connection.peer_certificates();
                 verify_again(verifier.as_ref(), chain, UnixTime::now())

@@ -145,7 +145,7 @@ impl TlsLayer {
                 self.compute(None)
             }
             (State::Handshaking(connection), Some(server))
-                if takes_long(&connection, server.verifier.is_some()) =>
+                if takes_long(&connection, server.asks_clients()) =>
             {
                 if !has_record(&self.input) {
                     self.state = State::Handshaking(connection);

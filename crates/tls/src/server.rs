@@ -1,7 +1,7 @@
 //! A server of TLS: what can be chosen, and the protocol of its listeners.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use loadline_proto::{
     ClientKey, Context, Http2, Layered, Protocol, ServerSession, Session, SessionConfig,
@@ -13,7 +13,7 @@ use rustls::server::{NoClientAuth, NoServerSessionStorage, ServerSessionMemoryCa
 use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::Counters;
 use crate::handshake_permits::HandshakePermits;
-use crate::shared::Shared;
+use crate::shared::{Configs, Shared};
 use crate::tickets::TicketsOfServer;
 use crate::{
     Certificates, ClientCertificates, HandshakeCounts, Profile, Tickets, TlsError, TlsLayer,
@@ -72,7 +72,10 @@ impl Default for TlsOptions {
 
 /// A server of TLS: what its connections share.
 #[derive(Clone, Debug)]
-pub struct TlsServer(Arc<Shared>);
+pub struct TlsServer {
+    shared: Arc<Shared>,
+    options: TlsOptions,
+}
 
 impl TlsServer {
     /// Serves these certificates, whatever they are at the time.
@@ -80,43 +83,10 @@ impl TlsServer {
     /// # Errors
     /// The options contradict each other, or the authorities of clients cannot be used.
     pub fn new(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Self, TlsError> {
-        let provider = options.profile.provider();
-        let verifier = options.client_certificates.verifier(&provider)?;
-        let builder = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(options.profile.versions())?
-            .with_client_cert_verifier(verifier.clone().unwrap_or_else(|| Arc::new(NoClientAuth)));
-        let mut config = builder.with_cert_resolver(Arc::clone(certificates) as Arc<_>);
-        let http1 = [b"http/1.1", &b"http/1.0"[..]];
-        let protocols = match options.http2 {
-            Http2::On => [&[HTTP_2_ALPN], &http1[..]].concat(),
-            Http2::Off => http1.to_vec(),
-            Http2::Only => vec![HTTP_2_ALPN],
-        };
-        let all = protocols.into_iter().chain([ACME_TLS_ALPN]);
-        config.alpn_protocols = all.map(<[u8]>::to_vec).collect();
-        config.ignore_client_order = true;
-        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
-        if options.early_data {
-            // What is taken out of the memory at its first use cannot be used again.
-            config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
-            config.max_early_data_size = EARLY_BYTES_MAX;
-            config.send_half_rtt_data = true;
-        } else {
-            config.ticketer = Arc::new(TicketsOfServer {
-                tickets: Arc::clone(&options.tickets),
-                context: options.client_certificates.ticket_context(),
-                are_accepted: true,
-            });
-        }
-        let config = Arc::new(config);
-        Ok(Self(Arc::new(Shared {
-            config_without_resumption: match &verifier {
-                Some(_) => Arc::new(without_resumption(&config, options)),
-                None => Arc::clone(&config),
-            },
-            config,
+        let configs = configs(certificates, options)?;
+        let shared = Shared {
+            configs: RwLock::new(Arc::new(configs)),
             certificates: Arc::clone(certificates),
-            verifier,
             handshake_permits: HandshakePermits::new(
                 options.handshakes_max,
                 options.handshakes_shared,
@@ -126,7 +96,28 @@ impl TlsServer {
                 Some(max_age_s) => hsts(max_age_s).into_bytes().into(),
                 None => Arc::default(),
             },
-        })))
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            options: options.clone(),
+        })
+    }
+
+    /// Asks the clients of further handshakes for these certificates. Connections that are open stay.
+    ///
+    /// # Errors
+    /// The authorities cannot be used; those of before stay.
+    pub fn replace_client_certificates(&self, new: &ClientCertificates) -> Result<(), TlsError> {
+        let options = TlsOptions {
+            client_certificates: new.clone(),
+            ..self.options.clone()
+        };
+        let new = Arc::new(configs(&self.shared.certificates, &options)?);
+        let mut current = (self.shared.configs)
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = new;
+        Ok(())
     }
 
     /// For a listener.
@@ -138,14 +129,54 @@ impl TlsServer {
     /// What became of handshakes.
     #[must_use]
     pub fn counts(&self) -> HandshakeCounts {
-        self.0.counters.counts()
+        self.shared.counters.counts()
     }
 
     /// A server's end of a new connection with this client.
     #[must_use]
     pub fn accept(&self, client: ClientKey) -> TlsLayer {
-        TlsLayer::server(&self.0, client)
+        TlsLayer::server(&self.shared, client)
     }
+}
+
+fn configs(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Configs, TlsError> {
+    let provider = options.profile.provider();
+    let verifier = options.client_certificates.verifier(&provider)?;
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(options.profile.versions())?
+        .with_client_cert_verifier(verifier.clone().unwrap_or_else(|| Arc::new(NoClientAuth)));
+    let mut config = builder.with_cert_resolver(Arc::clone(certificates) as Arc<_>);
+    let http1 = [b"http/1.1", &b"http/1.0"[..]];
+    let protocols = match options.http2 {
+        Http2::On => [&[HTTP_2_ALPN], &http1[..]].concat(),
+        Http2::Off => http1.to_vec(),
+        Http2::Only => vec![HTTP_2_ALPN],
+    };
+    let all = protocols.into_iter().chain([ACME_TLS_ALPN]);
+    config.alpn_protocols = all.map(<[u8]>::to_vec).collect();
+    config.ignore_client_order = true;
+    config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+    if options.early_data {
+        // What is taken out of the memory at its first use cannot be used again.
+        config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+        config.max_early_data_size = EARLY_BYTES_MAX;
+        config.send_half_rtt_data = true;
+    } else {
+        config.ticketer = Arc::new(TicketsOfServer {
+            tickets: Arc::clone(&options.tickets),
+            context: options.client_certificates.ticket_context(),
+            are_accepted: true,
+        });
+    }
+    let config = Arc::new(config);
+    Ok(Configs {
+        without_resumption: match &verifier {
+            Some(_) => Arc::new(without_resumption(&config, options)),
+            None => Arc::clone(&config),
+        },
+        config,
+        verifier,
+    })
 }
 
 /// Sessions of before do not go on, and new ones may later.

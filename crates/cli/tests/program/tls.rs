@@ -149,6 +149,25 @@ fn clients_are_asked_for_a_certificate_and_may_go_without_where_it_is_optional()
     }
 }
 
+#[test]
+fn authorities_of_clients_are_taken_up_again_and_a_broken_file_is_logged() {
+    let (site, folder) = (site(), tempfile::tempdir().unwrap());
+    write_pair(folder.path());
+    let path = |name: &str| folder.path().join(name);
+    fs::copy(path("c.pem"), path("ca.pem")).unwrap();
+    let authority = path("ca.pem");
+    let asked = ["--tls-client-ca", authority.to_str().unwrap()];
+    let server = start_with(site.path(), &[folder.path()], &asked);
+    fs::write(&authority, "nothing").unwrap();
+    server.signal("HUP");
+    let line = server.line_with("authorities of clients of before stay in service");
+    assert!(line.contains("ca.pem: no certificate in it"), "{line}");
+    let response = get_by_https(&server, folder.path(), "/");
+    assert!(response.is_none(), "clients are still asked: {response:?}");
+    fs::copy(path("c.pem"), &authority).unwrap();
+    server.line_with("authorities of clients taken up again");
+}
+
 /// By default it would be after ten seconds.
 #[test]
 fn a_client_that_stops_in_a_handshake_is_closed_after_the_time_that_was_given() {

@@ -1,5 +1,6 @@
 //! Clients that show a certificate, and those that should have.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use loadline_proto::{Body, Context, Exchange, Limits, Outcome};
 use loadline_tls::{
-    Authorities, Certificate, Certificates, ClientCertificates, Profile, Tickets, TlsClient,
-    TlsOptions, TlsServer,
+    Authorities, Certificate, Certificates, ClientAuthorityFile, ClientCertificates, Profile,
+    Tickets, TlsClient, TlsOptions, TlsServer,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -30,6 +31,13 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// An authority, and a client's certificate of it.
 fn authority_and_client() -> (Authorities, Certificate) {
+    let (ca_pem, client) = pem_and_client();
+    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes()).unwrap();
+    (authority, client)
+}
+
+/// The same with the authority in PEM.
+fn pem_and_client() -> (String, Certificate) {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new([]).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -52,8 +60,7 @@ fn authority_and_client() -> (Authorities, Certificate) {
         ("client.pem", client.as_bytes()),
         ("key.pem", key.serialize_pem().as_bytes()),
     );
-    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes()).unwrap();
-    (authority, client.unwrap())
+    (ca_pem, client.unwrap())
 }
 
 fn whoami(exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
@@ -114,6 +121,40 @@ fn the_subject_reaches_apps() {
         let seen = ask_in_pieces(&required, &with(&certificate_of_ada), piece);
         assert_eq!(seen.as_deref(), Some("CN=ada,O=Example"), "by {piece}");
     }
+}
+
+#[test]
+fn authorities_of_clients_are_taken_up_again_and_stay_if_the_new_ones_are_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    let [(first, of_ada), (second, of_eve)] = [(), ()].map(|()| pem_and_client());
+    fs::write(&path, &first).unwrap();
+    let mut file = ClientAuthorityFile::load(path.clone(), false).unwrap();
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let options = TlsOptions {
+        client_certificates: file.certificates().clone(),
+        ..TlsOptions::default()
+    };
+    let server = TlsServer::new(&certificates, &options).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let clients = [&of_ada, &of_eve].map(|certificate| {
+        TlsClient::with_certificate(&trusted, Profile::Intermediate, certificate).unwrap()
+    });
+    let are_let_in = || [0, 1].map(|index| ask(&server, &clients[index]).is_some());
+    assert_eq!(are_let_in(), [true, false]);
+    assert!(file.refresh(&[&server]).is_none(), "nothing has changed");
+    fs::write(&path, "nothing").unwrap();
+    assert!(file.refresh(&[&server]).is_none(), "it may be half written");
+    assert!(file.refresh(&[&server]).unwrap().is_err());
+    assert!(file.reload(&[&server]).is_err());
+    assert_eq!(are_let_in(), [true, false]);
+    fs::write(&path, &second).unwrap();
+    assert!(matches!(file.refresh(&[&server]), Some(Ok(()))));
+    assert_eq!(are_let_in(), [false, true], "the first one has a ticket");
+    fs::write(&path, first).unwrap();
+    file.reload(&[&server]).unwrap();
+    assert_eq!(are_let_in(), [true, false]);
 }
 
 /// A ticket says who its client is, so that one of a server that did not ask is worth nothing to others.
