@@ -171,6 +171,7 @@ impl Tls {
                 Figure::new("handshakes_resumed", counts.resumed),
                 Figure::new("handshakes_failed", counts.failed),
                 Figure::new("handshakes_refused", counts.refused),
+                Figure::new("handshakes_timed_out", counts.timed_out),
                 Figure::new("plaintext_connections", counts.plaintext),
                 Figure::new("truncated_connections", counts.truncated),
                 Figure::gauge("certificates", all.len() as u64),

@@ -75,6 +75,9 @@ pub trait Layer: Debug + Send {
     /// The peer's bytes have ended, and it has not said so: somebody may have cut them.
     fn truncated(&mut self) {}
 
+    /// The time for its handshake was up before that was done.
+    fn timed_out(&mut self) {}
+
     /// What is known of the connection, once it is open.
     fn security(&self) -> Option<&Arc<Security>> {
         None

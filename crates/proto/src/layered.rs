@@ -466,6 +466,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         if self.layer.is_open() && !self.is_ending() && !self.is_record_late(cx.now) {
             return self.session.expired(cx);
         }
+        if !self.layer.is_open() && !self.is_ending() {
+            self.layer.timed_out();
+        }
         cx.counters.fault(&Fault::timeout(
             None,
             "time was up for a handshake, a record or an end",

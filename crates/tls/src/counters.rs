@@ -11,6 +11,7 @@ pub(crate) struct Counters {
     resumed: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) timed_out: AtomicU64,
     pub(crate) plaintext: AtomicU64,
     pub(crate) truncated: AtomicU64,
 }
@@ -30,6 +31,7 @@ impl Counters {
             resumed: self.resumed.load(Relaxed),
             failed: self.failed.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            timed_out: self.timed_out.load(Relaxed),
             plaintext: self.plaintext.load(Relaxed),
             truncated: self.truncated.load(Relaxed),
         }
@@ -51,6 +53,8 @@ pub struct HandshakeCounts {
     pub failed: u64,
     /// Ended because too many were computed at the time.
     pub refused: u64,
+    /// Not done in time, also of clients that sent nothing.
+    pub timed_out: u64,
     /// Connections that began with something else than TLS.
     pub plaintext: u64,
     /// Connections that ended without `close_notify`: somebody may have cut them.

@@ -411,6 +411,12 @@ impl Layer for TlsLayer {
         }
     }
 
+    fn timed_out(&mut self) {
+        if let Some(server) = &self.server {
+            add(&server.counters.timed_out);
+        }
+    }
+
     fn security(&self) -> Option<&Arc<Security>> {
         self.security.as_ref()
     }

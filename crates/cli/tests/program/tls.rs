@@ -172,13 +172,16 @@ fn authorities_of_clients_are_taken_up_again_and_a_broken_file_is_logged() {
 #[test]
 fn a_client_that_stops_in_a_handshake_is_closed_after_the_time_that_was_given() {
     let site = site();
-    let (server, _folder) = start(site.path(), &["--tls-handshake-timeout", "100ms"]);
+    let more = [&WITH_STATUS[..], &["--tls-handshake-timeout", "100ms"]].concat();
+    let (server, _folder) = start(site.path(), &more);
     let mut stream = connect(https_address(&server));
     stream.write_all(&[0x16, 3, 1]).unwrap(); // a record begins
     let began = Instant::now();
     let _ = stream.read_to_end(&mut Vec::new());
     let took = began.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}");
+    let status = tls_status(&server);
+    assert_eq!(status["handshakes_timed_out"], 1, "{status}");
 }
 
 #[test]

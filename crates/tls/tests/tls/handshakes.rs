@@ -80,13 +80,15 @@ fn a_client_that_stops_in_the_middle_is_closed() {
     let (server, client) = ends(&TlsOptions::default());
     let timeout_ms = Limits::default().handshake_timeout_ms;
     let hello = Pair::new(&server, &client).out.to_vec();
-    for sent in [0, 1, 4, 5, 100, hello.len() - 1, hello.len()] {
+    for (before, sent) in (0..).zip([0, 1, 4, 5, 100, hello.len() - 1, hello.len()]) {
         let mut driver = driver(&server);
         driver.feed(&hello[..sent]);
         driver.pass(timeout_ms - 1);
         assert!(!driver.is_closed());
+        assert_eq!(server.counts().timed_out, before);
         driver.pass(1);
         assert_eq!(driver.closes(CloseReason::Slow), 1, "{sent} bytes");
+        assert_eq!(server.counts().timed_out, before + 1, "{sent} bytes");
     }
     // A byte a second gains nothing.
     let mut driver = driver(&server);
