@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::challenges::{Method01, Shown};
 use crate::failed::{Failed, Why, is_of_authority, said};
 use crate::https::{Http, done};
-use crate::state_dir::StateDir;
+use crate::state_dir::{ACCOUNT, StateDir};
 use crate::{AcmeError, ExternalAccount, Reason, UnixTime, Window};
 
 /// How long an order is waited for at a time; after that it is gone on with later. Authorities take
@@ -23,8 +23,6 @@ use crate::{AcmeError, ExternalAccount, Reason, UnixTime, Window};
 const ORDER_TIMEOUT: Duration = Duration::from_secs(180);
 /// Between two looks at an order, at most, whatever the authority says.
 const LOOK_MOST: Duration = Duration::from_secs(15);
-
-const ACCOUNT: &str = "account.json";
 
 /// The statuses of what an authority does not know, or not any more.
 const UNKNOWN: [u16; 2] = [404, 410];

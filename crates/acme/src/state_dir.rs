@@ -3,7 +3,7 @@
 //! ```text
 //!   DIR/                        mode 0700, locked by one process
 //!     lock
-//!     HOST-PATH/                of an authority's directory
+//!     HOST-PATH/                of an authority's directory (`folder_name`)
 //!       account.json            key and URL of the account
 //!       schedule.json           what was asked, what is due
 //!       NAME.pem                key and certificates of a name
@@ -18,7 +18,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::AcmeError;
+
+pub(crate) const ACCOUNT: &str = "account.json";
 
 /// What is kept about one authority.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ impl StateDir {
             },
             TryLockError::Error(source) => file_error(&lock_path, source),
         })?;
+        rename_folder_of_before(path, directory_url)?;
         let folder = path.join(folder_name(directory_url));
         make(&folder).map_err(|source| file_error(&folder, source))?;
         check(&folder)?;
@@ -140,8 +145,65 @@ fn check(path: &Path) -> Result<(), AcmeError> {
     Ok(())
 }
 
-/// `https://acme.example.org:14000/dir` is kept in `acme.example.org-14000-dir`.
+/// `https://acme.example.org:14000/dir` is kept in `acme.example.org-14000-dir`. Where another URL could have
+/// the same name, `%` escapes keep them apart.
 fn folder_name(directory_url: &str) -> String {
+    let rest = match directory_url.split_once("://") {
+        Some((_, rest)) => rest,
+        None => directory_url,
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = host.to_ascii_lowercase();
+    match has_plain_name(&host, path) {
+        true => format!("{}-{path}", host.replace(':', "-")),
+        false => escaped(&format!("{host}/{path}")),
+    }
+}
+
+/// Whether host, port and path can be told from each other with a `-` between them: the path has none, and the
+/// last label of the host has none either.
+fn has_plain_name(host: &str, path: &str) -> bool {
+    let is_plain = |it: char| matches!(it, 'a'..='z' | '0'..='9' | '.');
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    let is_name = name.starts_with(|it: char| it.is_ascii_alphanumeric())
+        && name.chars().all(|it| is_plain(it) || it == '-')
+        && name.rsplit('.').next().is_none_or(|it| !it.contains('-'));
+    let is_port = !port.is_empty() && port.chars().all(|it| it.is_ascii_digit());
+    let is_path = !path.is_empty()
+        && path.chars().all(|it| is_plain(it) || it == '_')
+        && !path.ends_with('.');
+    is_name && is_port && is_path
+}
+
+fn escaped(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => {
+                name.push(char::from(byte));
+            }
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name
+}
+
+/// Names were not told apart once: `/a-b` and `/a/b` had the same folder. It goes to the authority of its account.
+fn rename_folder_of_before(path: &Path, directory_url: &str) -> Result<(), AcmeError> {
+    let before = path.join(folder_name_of_before(directory_url));
+    let account = fs::read(before.join(ACCOUNT)).ok();
+    let account: Option<Value> = account.and_then(|it| serde_json::from_slice(&it).ok());
+    let owner = account.as_ref().and_then(|it| it["directory"].as_str());
+    let now = path.join(folder_name(owner.unwrap_or(directory_url)));
+    if before == path || before == now || !before.is_dir() || now.exists() {
+        return Ok(());
+    }
+    fs::rename(&before, &now).map_err(|source| file_error(&before, source))?;
+    tracing::info!("acme: {} is now {}", before.display(), now.display());
+    Ok(())
+}
+
+fn folder_name_of_before(directory_url: &str) -> String {
     let rest = directory_url.trim_start_matches("https://");
     let plain = |it: char| match it {
         'a'..='z' | '0'..='9' | '.' | '_' => it,
@@ -161,7 +223,10 @@ fn file_error(path: &Path, source: io::Error) -> AcmeError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -188,6 +253,63 @@ mod tests {
         state.remove("x.pem").unwrap();
         state.remove("x.pem").unwrap();
         assert_eq!(state.read("x.pem").unwrap(), None);
+    }
+
+    #[test]
+    fn each_authority_has_a_folder_of_its_own() {
+        let folders = [
+            (
+                "https://acme-v02.api.letsencrypt.org/directory",
+                "acme-v02.api.letsencrypt.org-directory",
+            ),
+            (URL, "acme.example.org-14000-dir"),
+            ("https://Acme.example.org/dir", "acme.example.org-dir"),
+            ("https://h.org/v2/DV90", "h.org%2Fv2%2FDV90"),
+            ("https://h.org", "h.org%2F"),
+        ];
+        for (url, name) in folders {
+            assert_eq!(folder_name(url), name);
+        }
+        let urls = [
+            "https://h.org/a-b",
+            "https://h.org/a/b",
+            "https://h.org/A/b",
+            "https://h.org-a/b",
+            "https://h.org/b",
+            "https://h.org/B",
+            "https://h.org/b.",
+            "https://h.org/b/",
+            "https://h.org:1/b",
+            "https://h.org/1/b",
+            "https://h.org-1/b",
+            "https://h-org/b",
+            "https://h/org/b",
+            "https://h.org/%2Fb",
+            "https://h.org//b",
+        ];
+        let names: HashSet<String> = urls.iter().map(|url| folder_name(url)).collect();
+        assert_eq!(names.len(), urls.len(), "{names:?}");
+    }
+
+    /// Both URLs had the same folder.
+    #[test]
+    fn a_folder_of_before_goes_to_the_authority_of_its_account() {
+        let (one, other) = ("https://h.org/a-b", "https://h.org/a/b");
+        for owner in [Some(one), Some(other), None] {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path().join("s");
+            let before = path.join("h.org-a-b");
+            make(&before).unwrap();
+            let account = json!({ "directory": owner }).to_string();
+            fs::write(before.join(ACCOUNT), account).unwrap();
+            let has_account = |url: &str| {
+                let state = StateDir::open(&path, url).unwrap();
+                state.read(ACCOUNT).unwrap().is_some()
+            };
+            // If it is nobody's, the first one gets it.
+            assert_eq!(has_account(other), owner != Some(one), "{owner:?}");
+            assert_eq!(has_account(one), owner == Some(one), "{owner:?}");
+        }
     }
 
     /// `--acme-domain` takes names of up to 240 bytes.
