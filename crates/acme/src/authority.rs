@@ -1,6 +1,7 @@
 //! An authority as it is asked: account, orders, renewal information. One question after the other, on
 //! the thread that waits for the answers.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,8 +84,9 @@ impl Authority {
         Ok(self.state.read(ACCOUNT)?.is_some())
     }
 
-    pub(crate) fn forget_account(&self) -> Result<(), AcmeError> {
-        self.state.remove(ACCOUNT)
+    /// Makes room for another account. The authority may know this one again later.
+    pub(crate) fn set_account_aside(&self) -> Result<Option<PathBuf>, AcmeError> {
+        self.state.set_aside(ACCOUNT)
     }
 
     /// Makes an account.

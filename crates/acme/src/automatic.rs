@@ -342,10 +342,7 @@ impl Automatic {
             }
             Why::OrderLost => Reason::Refused, // without a pause it would be lost again at once
             Why::AccountLost => {
-                self.schedule.registered(false);
-                if let Err(error) = self.authority.forget_account() {
-                    tracing::error!("acme: {error}");
-                }
+                self.account_lost();
                 Reason::Unreachable
             }
         };
@@ -357,6 +354,20 @@ impl Automatic {
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
+    }
+
+    /// Another account is made. The authority may be in error about this one, whose key is nowhere else.
+    fn account_lost(&mut self) {
+        self.schedule.registered(false);
+        match self.authority.set_account_aside() {
+            Ok(Some(aside)) => tracing::warn!(
+                "acme: {}: the account cannot be used, and another one is made; its key is kept in {}",
+                self.options.directory,
+                aside.display()
+            ),
+            Ok(None) => {}
+            Err(error) => tracing::error!("acme: {error}"),
+        }
     }
 
     /// Whether the order of a name is gone on with after a failure: for a while at most. One whose certificate may

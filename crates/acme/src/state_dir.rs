@@ -5,6 +5,7 @@
 //!     lock
 //!     HOST-PATH/                of an authority's directory (`folder_name`)
 //!       account.json            key and URL of the account
+//!       account.json.old        the same of the one that the authority did not know any more
 //!       schedule.json           what was asked, what is due
 //!       NAME.pem                key and certificates of a name
 //!       NAME.order.json         an order under way, with its key
@@ -86,6 +87,16 @@ impl StateDir {
             File::open(&self.folder)?.sync_all()
         };
         write().map_err(|source| AcmeError::File { path, source })
+    }
+
+    /// Keeps a file as `NAME.old`, in place of the one of before, if any. `None`: there is none.
+    pub(crate) fn set_aside(&self, name: &str) -> Result<Option<PathBuf>, AcmeError> {
+        let (path, aside) = (self.path(name), self.path(&format!("{name}.old")));
+        match fs::rename(&path, &aside) {
+            Ok(()) => Ok(Some(aside)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(AcmeError::File { path, source }),
+        }
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), AcmeError> {

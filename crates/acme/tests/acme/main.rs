@@ -7,6 +7,7 @@
 #[path = "../../../server/tests/conformance/model.rs"]
 mod model;
 
+mod account;
 mod authority;
 mod challenge_client;
 mod challenges;
