@@ -95,7 +95,7 @@ impl Authority {
         email: &str,
         external: Option<&ExternalAccount>,
     ) -> Result<(), Failed> {
-        let contact = format!("mailto:{email}");
+        let contact = contact(email);
         let account = NewAccount {
             contact: &[&contact],
             terms_of_service_agreed: true,
@@ -105,9 +105,40 @@ impl Authority {
         let external = external.map(ExternalAccount::key);
         let created = builder.create(&account, self.url.clone(), external.as_ref());
         let (_, credentials) = self.ask(created)?;
-        let kept = serde_json::to_vec(&credentials)
+        let kept = serde_json::to_value(&credentials)
             .map_err(|error| Failed::refused(format!("the account cannot be kept: {error}")))?;
-        Ok(self.state.write(ACCOUNT, &kept)?)
+        Ok(self.keep_account(kept, &contact)?)
+    }
+
+    /// Whether there is an account, and the authority was not told that it has this address.
+    pub(crate) fn has_other_contact(&self, email: &str) -> Result<bool, AcmeError> {
+        let account = self.kept_account()?;
+        Ok(account.is_some_and(|it| it["contact"] != contact(email)))
+    }
+
+    /// Tells the authority the address of the account.
+    pub(crate) fn update_contact(&self, email: &str) -> Result<(), Failed> {
+        let contact = contact(email);
+        let account = self.account()?;
+        self.ask(account.update_contacts(&[&contact]))?;
+        match self.kept_account()? {
+            Some(kept) => Ok(self.keep_account(kept, &contact)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The account's file; `None`: there is none, or it is not JSON.
+    fn kept_account(&self) -> Result<Option<Value>, AcmeError> {
+        let kept = self.state.read(ACCOUNT)?;
+        Ok(kept.and_then(|kept| serde_json::from_slice(&kept).ok()))
+    }
+
+    /// The library does not keep the contact with the account.
+    fn keep_account(&self, mut account: Value, contact: &str) -> Result<(), AcmeError> {
+        if let Some(account) = account.as_object_mut() {
+            account.insert("contact".into(), contact.into());
+        }
+        self.state.write(ACCOUNT, account.to_string().as_bytes())
     }
 
     pub(crate) fn has_order(&self, name: &str) -> bool {
@@ -431,6 +462,11 @@ fn none_offered(methods: &[Method01]) -> String {
     });
     let names: Vec<_> = names.collect();
     format!("the authority does not offer {}", names.join(" or "))
+}
+
+/// An address as an account has it.
+fn contact(email: &str) -> String {
+    format!("mailto:{email}")
 }
 
 fn order_file(name: &str) -> String {

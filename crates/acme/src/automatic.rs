@@ -28,6 +28,9 @@ const SLEEP_MOST: Duration = Duration::from_secs(600);
 /// Between two steps of the thread, at least.
 const SLEEP_LEAST: Duration = Duration::from_millis(100);
 
+/// Between two tries to tell the authority another address.
+const CONTACT_EVERY: Duration = Duration::from_secs(24 * 3600);
+
 const SCHEDULE: &str = "schedule.json";
 
 /// What can be chosen about automatic certificates.
@@ -66,6 +69,8 @@ pub struct Automatic {
     shown: BTreeMap<String, Vec<Shown>>,
     /// The ends of certificates that end before others may be ordered, by name.
     late: BTreeMap<String, UnixTime>,
+    /// When the authority is told that the address is another one now; `None`: it knows it.
+    contact_due: Option<UnixTime>,
     report: Arc<Mutex<Report>>,
     /// What panics.
     #[cfg(test)]
@@ -129,7 +134,9 @@ impl Automatic {
             None => Schedule::new(&options.names, draw()),
         };
         schedule.registered(has_account);
+        let has_other_contact = authority.has_other_contact(&options.email)?;
         let mut it = Self {
+            contact_due: has_other_contact.then(UnixTime::default),
             options,
             authority,
             schedule,
@@ -160,6 +167,7 @@ impl Automatic {
         #[cfg(test)]
         assert!(self.fault != Some(tests::Fault::Turn), "on purpose");
         let began = Instant::now();
+        self.follow_address(now);
         let step = self.schedule.passed(now);
         if let Step::Wait(until) = step {
             self.look_for_late(now);
@@ -232,8 +240,29 @@ impl Automatic {
         let external = self.options.external_account.as_ref();
         self.authority.register(&self.options.email, external)?;
         self.schedule.registered(true);
+        self.contact_due = None;
         tracing::info!("acme: an account at {}", self.options.directory);
         Ok(())
+    }
+
+    /// Tells the authority the address if the account has another one. Certificates do not depend on it.
+    fn follow_address(&mut self, now: UnixTime) {
+        if self.contact_due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.contact_due = Some(now.plus(CONTACT_EVERY)); // also if this one panics
+        let email = &self.options.email;
+        match self.authority.update_contact(email) {
+            Ok(()) => {
+                self.contact_due = None;
+                tracing::info!("acme: the account has the address {email} now");
+            }
+            Err(failed) => tracing::warn!(
+                "acme: {}: the account does not have the address {email} yet: {}; the next try is in a day",
+                self.options.directory,
+                failed.message
+            ),
+        }
     }
 
     fn order(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
@@ -361,7 +390,7 @@ impl Automatic {
         self.schedule.registered(false);
         match self.authority.set_account_aside() {
             Ok(Some(aside)) => tracing::warn!(
-                "acme: {}: the account cannot be used, and another one is made; its key is kept in {}",
+                "acme: {}: the account cannot be used: it is kept as {}, and another one is made",
                 self.options.directory,
                 aside.display()
             ),

@@ -4,7 +4,7 @@
 //!   DIR/                        mode 0700, locked by one process
 //!     lock
 //!     HOST-PATH/                of an authority's directory (`folder_name`)
-//!       account.json            key and URL of the account
+//!       account.json            key, URL and contact of the account
 //!       account.json.old        the same of the one that the authority did not know any more
 //!       schedule.json           what was asked, what is due
 //!       NAME.pem                key and certificates of a name

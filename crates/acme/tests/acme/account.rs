@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use data_encoding::BASE64URL_NOPAD;
 use loadline_acme::{AcmeOptions, Automatic, Method01, Tokens, UnixTime};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::authority;
@@ -62,4 +63,52 @@ fn an_account_that_the_authority_does_not_know_is_kept_beside_the_next_one() {
     }
     assert_ne!(fs::read(&account).unwrap(), first);
     assert_eq!(fs::read(&aside).unwrap(), first);
+}
+
+/// The contact that a request for or about an account has.
+fn contact(body: &[u8]) -> Value {
+    let jws: Value = serde_json::from_slice(body).unwrap();
+    let payload = jws["payload"].as_str().unwrap();
+    let payload = BASE64URL_NOPAD.decode(payload.as_bytes()).unwrap();
+    let payload: Value = serde_json::from_slice(&payload).unwrap();
+    payload["contact"].clone()
+}
+
+#[test]
+fn the_contact_of_an_account_follows_the_address() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let contacts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&contacts);
+    let answer = move |request: &ReceivedRequest, _: &str| {
+        let valid = json!({ "status": "valid" });
+        if !request.path.starts_with("/account") {
+            return Some((404, json!({})));
+        }
+        let mut seen = seen.lock().unwrap();
+        seen.push(contact(&request.body));
+        Some(match seen.len() {
+            1 => (201, valid),
+            2 => (500, json!({})),
+            _ => (200, valid),
+        })
+    };
+    let front = authority::start(json!({}), answer);
+    let folder = tempfile::tempdir().unwrap();
+    let now = UnixTime::now();
+    let (ada, eve) = ("ada@example.org", "eve@example.org");
+    let turn = |email: &str, days: u32| {
+        open(&front, &folder, email).turn(now.plus(days * DAY));
+        contacts.lock().unwrap().len()
+    };
+    assert_eq!(turn(ada, 0), 1, "it is made");
+    assert_eq!(turn(ada, 1), 1);
+    let mut automatic = open(&front, &folder, eve);
+    for (days, count) in [(2_u32, 2), (2, 2), (4, 3), (6, 3)] {
+        automatic.turn(now.plus(days * DAY));
+        assert_eq!(contacts.lock().unwrap().len(), count, "day {days}");
+    }
+    drop(automatic);
+    assert_eq!(turn(eve, 8), 3, "it is kept");
+    let expected = [ada, eve, eve].map(|it| json!([format!("mailto:{it}")]));
+    assert_eq!(*contacts.lock().unwrap(), expected);
 }

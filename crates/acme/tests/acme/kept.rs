@@ -54,7 +54,8 @@ fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automat
 /// Opens a state directory that has an account and a certificate of `NAME` that lasts.
 fn open_lasting(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automatic {
     let of_authority = keep(front, folder, [1975, 4096]);
-    fs::write(of_authority.join("account.json"), "{}").unwrap();
+    let account = json!({ "contact": "mailto:you@example.org" });
+    fs::write(of_authority.join("account.json"), account.to_string()).unwrap();
     open(site, front, folder, names)
 }
 
