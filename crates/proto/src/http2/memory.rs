@@ -1,13 +1,10 @@
 //! What HTTP/2 needs between two events of a connection, or for as long as a stream lasts: of a thread, so
 //! that an idle connection does not hold it.
 
-use core::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use loadline_base::BoxPool;
 
 use super::request::RequestFields;
-use super::stream::{Place, Stream};
+use super::stream::Stream;
 
 /// As many streams as a connection has at one time, by default.
 const STREAMS_MAX: usize = 128;
@@ -23,6 +20,4 @@ pub(crate) struct Http2Memory {
     /// A field block in the making, and a name in it.
     pub(crate) block: Vec<u8>,
     pub(crate) name: Vec<u8>,
-    /// Streams whose content can be sent, while output is filled.
-    pub(crate) ready: BinaryHeap<Reverse<Place>>,
 }

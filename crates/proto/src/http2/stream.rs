@@ -59,9 +59,6 @@ impl Phase {
     }
 }
 
-/// When the content of a stream is sent, among others: the lowest first. The last part is its number.
-pub(crate) type Place = (u8, bool, u64, u32);
-
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
@@ -144,20 +141,6 @@ impl Stream {
                 true => !self.is_produced,
                 false => self.send_window.min(connection_window) > 0,
             }
-    }
-
-    /// RFC 9218 section 10: by urgency; of one urgency in the order of the requests, but that incremental ones
-    /// take turns.
-    pub(crate) fn place(&self) -> Place {
-        let Priority {
-            urgency,
-            is_incremental,
-        } = self.priority;
-        let turn = match is_incremental {
-            true => self.turn,
-            false => 0,
-        };
-        (urgency, is_incremental, turn, self.id.0)
     }
 
     /// Its turn is to come: its order is due.

@@ -1,6 +1,5 @@
 //! Responses: their heads at once, and whose content is next.
 
-use core::cmp::Reverse;
 use std::collections::VecDeque;
 
 use loadline_base::{Buffer, Millis, Segment};
@@ -11,7 +10,7 @@ use crate::hpack::{Encoder, Indexing, is_secret};
 use crate::http1_session::encode::{stated_len, takes_trailers};
 use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX, flags};
 use crate::http2::response;
-use crate::http2::stream::{Phase, Place, Stream};
+use crate::http2::stream::{Phase, Stream};
 use crate::{Body, Context, Exchange, Fault, HttpDate, Method, Response, Status, StreamId};
 
 /// The session's own field.
@@ -133,35 +132,15 @@ impl Http2Session {
         }
     }
 
-    /// Fills the output with content, the most urgent first. All streams are looked at once, and not for each
-    /// frame: meanwhile none becomes ready, and only the one that has had its turn changes its place.
+    /// Fills the output with content, the most urgent first.
     pub(super) fn fill(&mut self, cx: &mut Context<'_>) {
         let most = self.config.limits.output_bytes_max as u64;
-        if self.output.len() < most {
-            let mut ready = std::mem::take(&mut cx.pool.http2.ready);
-            let can_send = |stream: &&Stream| stream.can_send(self.send_window);
-            let streams = self.streams.iter().filter(can_send);
-            ready.extend(streams.map(|stream| Reverse(stream.place())));
-            while self.output.len() < most
-                && let Some(Reverse((.., number))) = ready.pop()
-            {
-                let id = StreamId(number);
-                if self.place_of_ready(id).is_some() {
-                    debug_assert_eq!(Some(id), self.next_to_send());
-                    self.send_piece(id, cx);
-                    ready.extend(self.place_of_ready(id).map(Reverse));
-                }
-            }
-            ready.clear();
-            cx.pool.http2.ready = ready;
+        while self.output.len() < most
+            && let Some(id) = self.next_to_send()
+        {
+            self.send_piece(id, cx);
         }
         self.count_for_others(cx.now);
-    }
-
-    /// The place of a stream, if something of it can be sent now.
-    fn place_of_ready(&self, id: StreamId) -> Option<Place> {
-        let stream = self.streams.get(id)?;
-        (stream.can_send(self.send_window)).then(|| stream.place())
     }
 
     /// Who waits for others waits for the server. If that is because the connection's window is used up,
@@ -182,11 +161,19 @@ impl Http2Session {
         }
     }
 
-    /// What `fill` has to come to, by a look at all streams.
+    /// RFC 9218 section 10: by urgency; of one urgency in the order of the requests, but that incremental
+    /// ones take turns.
     fn next_to_send(&self) -> Option<StreamId> {
         let ready = |stream: &&Stream| stream.can_send(self.send_window);
-        let next = self.streams.iter().filter(ready);
-        let next = next.min_by_key(|stream| stream.place());
+        let order = |stream: &&Stream| {
+            let priority = stream.priority;
+            let turn = match priority.is_incremental {
+                true => stream.turn,
+                false => 0,
+            };
+            (priority.urgency, priority.is_incremental, turn)
+        };
+        let next = self.streams.iter().filter(ready).min_by_key(order);
         next.map(|stream| stream.id)
     }
 

@@ -82,47 +82,6 @@ fn a_response_without_content_needs_no_window() {
     assert!(Connection::content(&connection.take(), 3).1);
 }
 
-/// With assertions for debugging each turn is compared with a look at all streams.
-#[test]
-fn each_turn_is_that_of_the_first_stream_that_can_send() {
-    // Xorshift (Marsaglia).
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = |bound: u32| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % u64::from(bound)) as u32
-    };
-    for _ in 0..20 {
-        let mut connection = Connection::new();
-        connection.setting(Setting::INITIAL_WINDOW_SIZE, 20_000);
-        let lens: Vec<u32> = (0..12).map(|_| below(60_000)).collect();
-        let stream = |index: u32| 2 * index + 1;
-        for (index, len) in (0..).zip(&lens) {
-            let incremental = ["", ", i"][below(2) as usize];
-            let priority = format!("u={}{incremental}", below(3));
-            let fields = [("priority", &*priority)];
-            let block = connection.request("GET", &format!("/bytes/{len}"), &fields);
-            let of_both = flags::END_HEADERS | flags::END_STREAM;
-            connection.frame(Kind::Headers, of_both, stream(index), &block);
-        }
-        for _ in 0..60 {
-            let more = 1 + below(30_000);
-            let of = [0, stream(below(12))][below(2) as usize];
-            connection.window(of, more);
-        }
-        connection.window(0, 1 << 24);
-        for index in 0..12 {
-            connection.window(stream(index), 1 << 20);
-        }
-        let frames = connection.take();
-        for (index, len) in (0..).zip(&lens) {
-            let content = vec![b'x'; *len as usize];
-            assert_eq!(Connection::content(&frames, stream(index)), (content, true));
-        }
-    }
-}
-
 /// Those who do not get their turn wait for it, and the more urgent ones come first.
 #[test]
 fn the_most_urgent_is_sent_first() {
