@@ -220,7 +220,11 @@ impl Tls {
                 self.tickets.rotate();
                 let certificates = certificates.map(CertificateFiles::refresh);
                 let clients = clients.and_then(|it| it.refresh(&servers));
-                (certificates, tickets.and_then(TicketFiles::refresh), clients)
+                (
+                    certificates,
+                    tickets.and_then(TicketFiles::refresh),
+                    clients,
+                )
             }
             Look::Anew => {
                 let certificates = certificates.map(CertificateFiles::reload);

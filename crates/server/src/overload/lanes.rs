@@ -10,6 +10,8 @@
 mod busy_tests;
 mod follow_up;
 #[cfg(test)]
+mod handshake_tests;
+#[cfg(test)]
 mod simulation;
 
 use std::time::Duration;
@@ -25,6 +27,10 @@ const RESERVE_DIVISOR: u32 = 128;
 /// So much more of it is kept in reserve at a handshake: its client has its own part of it, and its request
 /// waits in another lane then. Without it the last ones of a burst would be refused after their handshakes.
 const HANDSHAKE_RESERVE_DIVISOR: u64 = 64;
+
+/// What the first ones take is nothing to go by before they are so many: a server that has just started takes 10 ms or
+/// more for the first one, and less than 1 ms for those behind it.
+const FIRST_HANDSHAKES: u64 = 8;
 
 /// Decides for each lane whether a job would be done in time.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +72,11 @@ pub(crate) struct Refusal {
 impl LaneControl {
     pub(crate) fn new(goal: Duration, workers: usize) -> Self {
         let in_queue = goal - goal / RESERVE_DIVISOR;
-        let new = || Lane::ALL.map(|_| QueueControl::new(in_queue, workers));
+        let of_lane = |lane| match lane {
+            Lane::Handshakes => QueueControl::known_after(FIRST_HANDSHAKES, in_queue, workers),
+            Lane::Files | Lane::Apps => QueueControl::new(in_queue, workers),
+        };
+        let new = || Lane::ALL.map(of_lane);
         Self {
             lanes: new(),
             single: new(),
@@ -272,9 +282,9 @@ mod tests {
 
     use super::*;
 
-    const GOAL: Duration = Duration::from_secs(1);
+    pub(super) const GOAL: Duration = Duration::from_secs(1);
 
-    fn ahead(jobs: usize, beside: usize) -> Ahead {
+    pub(super) fn ahead(jobs: usize, beside: usize) -> Ahead {
         Ahead {
             jobs,
             jobs_of_others: 1,
@@ -285,7 +295,7 @@ mod tests {
         }
     }
 
-    fn waited(here_us: u64) -> JobWait {
+    pub(super) fn waited(here_us: u64) -> JobWait {
         JobWait {
             here_us,
             before_us: 0,
@@ -293,7 +303,7 @@ mod tests {
     }
 
     /// Two workers that have done files of 1 ms and apps' requests of 100 ms.
-    fn after_some_jobs() -> LaneControl {
+    pub(super) fn after_some_jobs() -> LaneControl {
         let mut control = LaneControl::new(GOAL, 2);
         for index in 0..64 {
             control.of(Lane::Files).done(index * 5_000, 1_000);
@@ -336,64 +346,6 @@ mod tests {
         let charge = Charge::of(Lane::Files);
         assert_eq!(control.take(now_us, &charge, waited(990_000), 10), Ok(()));
         assert!(control.take(now_us, &charge, waited(993_000), 10).is_err());
-    }
-
-    #[test]
-    fn handshakes_are_refused_by_what_they_take() {
-        let mut control = after_some_jobs();
-        let now_us = 500_000;
-        (0..64).for_each(|index| control.of(Lane::Handshakes).done(index * 5_000, 200));
-        assert_eq!(control.of(Lane::Handshakes).take(now_us, 0, 0), Ok(()));
-        let mut offer = |jobs, apps| {
-            let offered = control.offer(now_us, Lane::Handshakes, ahead(jobs, apps));
-            offered.is_ok()
-        };
-        // 9,000 of 0.1 ms each wait for 900 ms.
-        assert!(offer(9_000, 0));
-        assert!(!offer(11_000, 0));
-        // While apps wait they have 16 times as much time: 500 take 50 and 800 ms.
-        assert!(offer(500, 1_000));
-        assert!(!offer(700, 1_000));
-        // Three that wait need 150 ms.
-        assert!(offer(7_000, 3));
-    }
-
-    /// Few handshakes that take little time themselves promised a short wait.
-    #[test]
-    fn a_handshake_waits_for_the_requests_behind_those_before_it() {
-        let mut control = LaneControl::new(GOAL, 2);
-        let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
-        for index in 0..2_000 {
-            control.done(index * 5_000, &first, 0, 500);
-            control.done(index * 5_000, &then, 700, 9_500);
-        }
-        let now_us = 10_000_000;
-        assert_eq!(control.take(now_us, &first, waited(0), 0), Ok(()));
-        let mut offer = |jobs| control.offer(now_us, Lane::Handshakes, ahead(jobs, 0));
-        // 5 ms each. 1/64 of the goal is kept in reserve, and 10 ms are for its own.
-        assert_eq!(offer(191), Ok(()));
-        assert!(offer(197).is_err());
-        let mut take = |wait_us| control.take(now_us, &first, waited(wait_us), 5);
-        assert_eq!(take(962_000), Ok(()));
-        assert!(take(977_000).is_err());
-    }
-
-    /// Each of them counted as one that brings nothing, until its request was done.
-    #[test]
-    fn handshakes_of_a_burst_are_done_before_the_requests_behind_them() {
-        let mut control = LaneControl::new(GOAL, 2);
-        let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
-        for index in 0..2_000 {
-            control.done(index * 5_000, &first, 0, 100);
-            control.done(index * 5_000, &then, 700, 9_900);
-        }
-        (0..100).for_each(|index| control.done(10_000_000 + index * 50, &first, 0, 100));
-        let now_us = 10_005_000;
-        assert_eq!(control.take(now_us, &first, waited(0), 0), Ok(()));
-        let mut offer = |jobs| control.offer(now_us, Lane::Handshakes, ahead(jobs, 0));
-        // Of 4.5 ms each.
-        assert_eq!(offer(200), Ok(()));
-        assert!(offer(225).is_err());
     }
 
     /// It was judged as if it had just come.
@@ -493,21 +445,6 @@ mod tests {
             assert_eq!(control.offer(now_us, Lane::Files, ahead(20, 0)), Ok(()));
             assert!(is_burst_taken(&mut control, now_us, 21..60), "{now_us}");
         }
-    }
-
-    /// It was taken for one: a server that had just started refused up to one in seven of a burst of handshakes.
-    #[test]
-    fn while_another_lane_has_its_turn_there_is_no_stall() {
-        let mut control = LaneControl::new(GOAL, 2);
-        let [first, then] = [Lane::Handshakes, Lane::Files].map(Charge::of);
-        (0..40).for_each(|index| control.done(index * 300, &first, 0, 600));
-        for index in 0..20 {
-            let took = control.take(12_000 + index * 5_000, &then, waited(0), 50);
-            assert_eq!(took, Ok(()));
-        }
-        let mut offer = |now_us| control.offer(now_us, Lane::Handshakes, ahead(120, 0));
-        assert_eq!(offer(112_000), Ok(()));
-        assert!(offer(150_000).is_err(), "no worker was free for 43 ms");
     }
 
     /// If each were refused because its like were slow, none would show that they no longer are.

@@ -15,10 +15,6 @@ const JOBS_REMEMBERED: u64 = 256;
 /// The time that a mean covers at least.
 const TIME_OF_A_MEAN_US: u64 = 250_000;
 
-/// The first ones are no mean before they are so many, or have taken so long as one covers: a server that has just
-/// started takes longer for the first job than for those behind it.
-const JOBS_OF_FIRST_MEAN: u64 = 8;
-
 /// No worker was free for so many mean intervals: what is in progress takes longer than what was
 /// before. Intervals four times the mean are common (one in 55, if they are exponential).
 const STALL_INTERVALS: u64 = 4;
@@ -106,6 +102,14 @@ impl QueueControl {
             retry_after: RetryAfter::new(),
             moved_at_us: 0,
         }
+    }
+
+    /// The same for jobs of which the first ones may take far longer than those behind them. They are no mean before
+    /// they are so many, or have taken as long as one covers.
+    pub(super) fn known_after(jobs: u64, goal: Duration, workers: usize) -> Self {
+        let mut it = Self::new(goal, workers);
+        it.service.first_jobs = jobs;
+        it
     }
 
     /// There are so many workers now.
@@ -257,6 +261,8 @@ struct MeanService {
     /// Of all of these. It is asked for far more often than jobs end: several times for each that comes.
     mean_us: Option<u64>,
     known_us: Option<u64>,
+    /// There is none of fewer, unless they take long.
+    first_jobs: u64,
     since_us: u64,
     jobs: u64,
     sum_us: u64,
@@ -283,7 +289,7 @@ impl MeanService {
     }
 
     fn mean_of_all_us(&self) -> Option<u64> {
-        let is_enough = self.jobs >= JOBS_OF_FIRST_MEAN || self.sum_us >= TIME_OF_A_MEAN_US;
+        let is_enough = self.jobs >= self.first_jobs || self.sum_us >= TIME_OF_A_MEAN_US;
         let latest_us =
             (self.sum_us.checked_div(self.jobs)).filter(|_| is_enough || self.known_us.is_some());
         let (Some(known_us), Some(latest_us)) = (self.known_us, latest_us) else {
@@ -383,18 +389,16 @@ mod tests {
         assert_eq!(queue.offer(2_500_000, 1, ALONE), Ok(()));
     }
 
-    /// Of 256 clients that connected to a server that had just started, 47 were refused since the first handshake
-    /// took 9 ms.
     #[test]
-    fn the_first_job_alone_is_no_mean() {
-        let mut queue = QueueControl::new(GOAL, 2);
+    fn where_the_first_job_may_take_longer_it_alone_is_no_mean() {
+        let mut queue = QueueControl::known_after(8, GOAL, 2);
         assert_eq!(queue.offer(0, 0, ALONE), Ok(()));
         queue.done(9_000, 9_000);
         assert_eq!(queue.offer(9_000, 255, ALONE), Ok(()));
         (0..7).for_each(|index| queue.done(10_000 + index * 4_500, 9_000));
         assert!(queue.offer(40_000, 255, ALONE).is_err());
         // Long ones are soon known.
-        let mut slow = QueueControl::new(GOAL, 2);
+        let mut slow = QueueControl::known_after(8, GOAL, 2);
         slow.done(300_000, 300_000);
         assert!(slow.offer(300_000, 7, ALONE).is_err());
     }

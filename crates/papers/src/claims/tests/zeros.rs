@@ -44,7 +44,9 @@ fn zeros_bound_a_share_by_the_number_of_requests() {
     // What scatters is judged by its scatter.
     let mut some_failed = several_loops(0.0, 500);
     some_failed.each(|trial| {
-        trial.values.insert(ErrorShare, f64::from(trial.block) * 1e-5);
+        trial
+            .values
+            .insert(ErrorShare, f64::from(trial.block) * 1e-5);
     });
     assert_eq!(some_failed.verdicts([NONE_FAILS]), [Reproduced]);
 }
