@@ -385,17 +385,23 @@ impl Automatic {
         self.note(|report| report.last_error = text);
     }
 
-    /// Another account is made. The authority may be in error about this one, whose key is nowhere else.
+    /// Another account is made, once this one is kept elsewhere: the authority may be in error about it, and the key
+    /// is nowhere else.
     fn account_lost(&mut self) {
+        let aside = match self.authority.set_account_aside() {
+            Ok(aside) => aside,
+            Err(error) => {
+                tracing::error!("acme: {error}");
+                return;
+            }
+        };
         self.schedule.registered(false);
-        match self.authority.set_account_aside() {
-            Ok(Some(aside)) => tracing::warn!(
+        if let Some(aside) = aside {
+            tracing::warn!(
                 "acme: {}: the account cannot be used: it is kept as {}, and another one is made",
                 self.options.directory,
                 aside.display()
-            ),
-            Ok(None) => {}
-            Err(error) => tracing::error!("acme: {error}"),
+            );
         }
     }
 

@@ -5,7 +5,8 @@
 //!     lock
 //!     HOST-PATH/                of an authority's directory (`folder_name`)
 //!       account.json            key, URL and contact of the account
-//!       account.json.old        the same of the one that the authority did not know any more
+//!       account.json.old        the same of one that the authority did not know any more
+//!       account.json.old.2      the same of the next one, and so on (`asides`)
 //!       schedule.json           what was asked, what is due
 //!       NAME.pem                key and certificates of a name
 //!       NAME.order.json         an order under way, with its key
@@ -24,6 +25,9 @@ use serde_json::Value;
 use crate::AcmeError;
 
 pub(crate) const ACCOUNT: &str = "account.json";
+
+/// So many files of one name are set aside: an authority that has forgotten as many accounts will forget others.
+const ASIDES_MAX: u32 = 100;
 
 /// What is kept about one authority.
 #[derive(Debug)]
@@ -84,19 +88,34 @@ impl StateDir {
             file.write_all(content)?;
             file.sync_all()?;
             fs::rename(&new, &path)?;
-            File::open(&self.folder)?.sync_all()
+            self.sync()
         };
         write().map_err(|source| AcmeError::File { path, source })
     }
 
-    /// Keeps a file as `NAME.old`, in place of the one of before, if any. `None`: there is none.
+    /// Keeps a file under the first of its `asides` that is free. `None`: there is no such file.
     pub(crate) fn set_aside(&self, name: &str) -> Result<Option<PathBuf>, AcmeError> {
-        let (path, aside) = (self.path(name), self.path(&format!("{name}.old")));
-        match fs::rename(&path, &aside) {
-            Ok(()) => Ok(Some(aside)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(AcmeError::File { path, source }),
-        }
+        let path = self.path(name);
+        let set_aside = || {
+            for aside in asides(&path) {
+                match fs::hard_link(&path, &aside) {
+                    Ok(()) => {
+                        self.sync()?;
+                        fs::remove_file(&path)?;
+                        self.sync()?;
+                        return Ok(Some(aside));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(io::Error::other(format!(
+                "it cannot be set aside, since {ASIDES_MAX} files are already, up to {name}.old.{ASIDES_MAX}; \
+                 right would be to move those elsewhere"
+            )))
+        };
+        set_aside().map_err(|source| file_error(&path, source))
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), AcmeError> {
@@ -108,6 +127,23 @@ impl StateDir {
             _ => Ok(()),
         }
     }
+
+    /// What has happened to the names of files outlasts a power failure from now on.
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// The names under which a file is set aside: `NAME.old`, `NAME.old.2` and so on.
+pub(crate) fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..=ASIDES_MAX).map(move |number| {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".old");
+        if number > 1 {
+            aside.push(format!(".{number}"));
+        }
+        PathBuf::from(aside)
+    })
 }
 
 /// Where the state of a server is, if nothing else is said: where systemd has it (`StateDirectory=`), in
@@ -320,6 +356,29 @@ mod tests {
             // If it is nobody's, the first one gets it.
             assert_eq!(has_account(other), owner != Some(one), "{owner:?}");
             assert_eq!(has_account(one), owner == Some(one), "{owner:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_set_aside_replaces_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&parent.path().join("s"), URL).unwrap();
+        assert_eq!(state.set_aside(ACCOUNT).unwrap(), None);
+        for (name, content) in [("account.json.old", "1"), ("account.json.old.2", "2")] {
+            state.write(ACCOUNT, content.as_bytes()).unwrap();
+            let aside = state.set_aside(ACCOUNT).unwrap();
+            assert_eq!(aside, Some(state.path(name)));
+            assert_eq!(state.read(ACCOUNT).unwrap(), None);
+        }
+        for aside in asides(&state.path(ACCOUNT)).skip(2) {
+            fs::write(aside, "3").unwrap();
+        }
+        state.write(ACCOUNT, b"last").unwrap();
+        let error = state.set_aside(ACCOUNT).unwrap_err().to_string();
+        assert!(error.contains("account.json: it cannot be"), "{error}");
+        assert_eq!(state.read(ACCOUNT).unwrap().unwrap(), b"last");
+        for (aside, content) in asides(&state.path(ACCOUNT)).zip(["1", "2", "3"]) {
+            assert_eq!(fs::read_to_string(aside).unwrap(), content);
         }
     }
 

@@ -1,10 +1,12 @@
-//! What panics, and certificates that come too late, without an authority.
+//! What panics, an account that stays, and certificates that come too late, without an authority.
 
+use std::fs;
 use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
 use super::*;
+use crate::state_dir::{ACCOUNT, asides};
 
 /// What panics, on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,26 @@ fn a_turn_that_panics_is_not_the_last_one() {
     it.fault = None;
     it.turn_guarded();
     assert_ne!(report(&it).last_error, "a panic: on purpose");
+}
+
+/// Its key would be lost.
+#[test]
+fn an_account_that_cannot_be_set_aside_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut it = unreachable(folder.path());
+    let account = it.authority.state.path(ACCOUNT);
+    for path in asides(&account).chain([account.clone()]) {
+        fs::write(path, "cut off").unwrap();
+    }
+    it.schedule.registered(true);
+    let now = it.turn(UnixTime::now());
+    let error = report(&it).last_error;
+    assert!(error.contains("the account's file"), "{error}");
+    let next = it.turn(now);
+    assert!(next > now, "a pause");
+    let order = Step::Order("example.org".into());
+    assert_eq!(it.schedule.passed(next), order, "no other account");
+    assert!(account.exists());
 }
 
 #[test]

@@ -35,9 +35,20 @@ fn path(front: &Front, folder: &TempDir, name: &str) -> PathBuf {
     folder.path().join("state").join(of_authority).join(name)
 }
 
-/// The authority may be in error.
+/// Does what is due until this is so.
+fn turn_until(automatic: &mut Automatic, mut now: UnixTime, is_so: impl Fn() -> bool) -> UnixTime {
+    for _ in 0..20 {
+        if is_so() {
+            return now;
+        }
+        now = automatic.turn(now);
+    }
+    panic!("it is not so after many turns");
+}
+
+/// The authority may be in error, and more than once.
 #[test]
-fn an_account_that_the_authority_does_not_know_is_kept_beside_the_next_one() {
+fn accounts_that_the_authority_does_not_know_are_kept_beside_the_next_one() {
     let front = authority::start(json!({}), |request: &ReceivedRequest, _: &str| {
         let kind = "urn:ietf:params:acme:error:accountDoesNotExist";
         Some(match request.path.as_str() {
@@ -48,21 +59,20 @@ fn an_account_that_the_authority_does_not_know_is_kept_beside_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut automatic = open(&front, &folder, "ada@example.org");
     let account = path(&front, &folder, "account.json");
-    let aside = path(&front, &folder, "account.json.old");
-    let now = automatic.turn(UnixTime::now());
-    let first = fs::read(&account).unwrap();
-    let mut now = automatic.turn(now);
-    assert!(!account.exists());
-    assert_eq!(fs::read(&aside).unwrap(), first);
-    assert_eq!(fs::metadata(&aside).unwrap().mode() & 0o777, 0o600);
-    for _ in 0..10 {
-        if account.exists() {
-            break;
-        }
-        now = automatic.turn(now);
+    let asides = ["account.json.old", "account.json.old.2"];
+    let asides = asides.map(|name| path(&front, &folder, name));
+    let (mut now, mut lost) = (UnixTime::now(), Vec::new());
+    for _ in &asides {
+        now = turn_until(&mut automatic, now, || account.exists());
+        lost.push(fs::read(&account).unwrap());
+        now = turn_until(&mut automatic, now, || !account.exists());
     }
-    assert_ne!(fs::read(&account).unwrap(), first);
-    assert_eq!(fs::read(&aside).unwrap(), first);
+    turn_until(&mut automatic, now, || account.exists());
+    assert_ne!(lost[0], lost[1]);
+    for (aside, account) in asides.iter().zip(&lost) {
+        assert_eq!(fs::read(aside).unwrap(), *account);
+        assert_eq!(fs::metadata(aside).unwrap().mode() & 0o777, 0o600);
+    }
 }
 
 /// The contact that a request for or about an account has.
