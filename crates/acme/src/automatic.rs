@@ -406,7 +406,7 @@ impl Automatic {
     }
 
     /// Whether the order of a name is gone on with after a failure: for a while at most. One whose certificate may
-    /// exist is, some times, though it is refused or lost: the key is nowhere else.
+    /// exist is, some times, though it is refused or lost, or the account is: the key is nowhere else.
     fn keeps_order(&mut self, name: &str, failed: &Failed, now: UnixTime) -> bool {
         if self.schedule.order_is_overdue(name, now) {
             return false;
@@ -414,7 +414,7 @@ impl Automatic {
         match failed.why {
             Why::OrderLost => failed.keeps_order && self.schedule.certificate_may_exist(name),
             _ if failed.keeps_order => true,
-            Why::Failed(Reason::Refused) => self.schedule.order_refused(name),
+            Why::Failed(Reason::Refused) | Why::AccountLost => self.schedule.order_refused(name),
             _ => false,
         }
     }

@@ -242,8 +242,8 @@ impl Schedule {
         self.ledger.add(Event::Certificate, name, now);
     }
 
-    /// The authority refuses to go on with an order, or its certificate cannot be used. Returns whether it is
-    /// to be asked again: not without end, since it may refuse for good.
+    /// The authority refuses to go on with an order, or does not know its account, or its certificate cannot be used.
+    /// Returns whether it is to be asked again: not without end, since it may refuse for good.
     pub fn order_refused(&mut self, name: &str) -> bool {
         let Some(it) = self.names.get_mut(name) else {
             return false;

@@ -75,6 +75,40 @@ fn accounts_that_the_authority_does_not_know_are_kept_beside_the_next_one() {
     }
 }
 
+/// The key of its certificate is nowhere else. If another account may not have it, that ends it.
+#[test]
+fn an_order_whose_certificate_may_exist_outlasts_its_account() {
+    let mut accounts = 0;
+    let answer = move |request: &ReceivedRequest, base: &str| {
+        let problem = |kind: &str| json!({ "type": format!("urn:ietf:params:acme:error:{kind}") });
+        accounts += usize::from(request.path == "/account");
+        let finalize = format!("{base}/finalize");
+        let order = json!({ "status": "ready", "authorizations": [], "finalize": finalize });
+        Some(match request.path.as_str() {
+            "/account" => (201, json!({ "status": "valid" })),
+            "/order" => (201, order),
+            "/finalize" => (503, json!({})),
+            // The order, which has the URL that all responses name.
+            _ if accounts == 1 => (400, problem("accountDoesNotExist")),
+            _ => (403, problem("unauthorized")),
+        })
+    };
+    let front = authority::start(json!({}), answer);
+    let folder = tempfile::tempdir().unwrap();
+    let mut automatic = open(&front, &folder, "ada@example.org");
+    let order = path(&front, &folder, "www.example.org.order.json");
+    let aside = path(&front, &folder, "account.json.old");
+    let now = turn_until(&mut automatic, UnixTime::now(), || order.exists());
+    let kept = fs::read(&order).unwrap();
+    let now = turn_until(&mut automatic, now, || aside.exists());
+    assert_eq!(fs::read(&order).unwrap(), kept);
+    turn_until(&mut automatic, now, || !order.exists());
+    let paths = front.take_paths();
+    let count = |path: &str| paths.iter().filter(|it| *it == path).count();
+    let counts = ["/account", "/order", "/account/1"].map(count);
+    assert_eq!(counts, [2, 1, 5], "{paths:?}");
+}
+
 /// The contact that a request for or about an account has.
 fn contact(body: &[u8]) -> Value {
     let jws: Value = serde_json::from_slice(body).unwrap();
