@@ -17,6 +17,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
+use std::iter;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -199,8 +200,10 @@ fn folder_name(directory_url: &str) -> String {
         Some((_, rest)) => rest,
         None => directory_url,
     };
-    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
     let host = host.to_ascii_lowercase();
+    let path = path.strip_prefix('/').unwrap_or(path);
     match has_plain_name(&host, path) {
         true => format!("{}-{path}", host.replace(':', "-")),
         false => escaped(&format!("{host}/{path}")),
@@ -235,19 +238,42 @@ fn escaped(text: &str) -> String {
     name
 }
 
-/// Names were not told apart once: `/a-b` and `/a/b` had the same folder. It goes to the authority of its account.
+/// Names were not told apart once: `/a-b` and `/a/b` had the same folder. It goes to the authority of its account. It
+/// stays if that is unknown: the name may be the present one of another URL.
 fn rename_folder_of_before(path: &Path, directory_url: &str) -> Result<(), AcmeError> {
     let before = path.join(folder_name_of_before(directory_url));
-    let account = fs::read(before.join(ACCOUNT)).ok();
-    let account: Option<Value> = account.and_then(|it| serde_json::from_slice(&it).ok());
-    let owner = account.as_ref().and_then(|it| it["directory"].as_str());
-    let now = path.join(folder_name(owner.unwrap_or(directory_url)));
-    if before == path || before == now || !before.is_dir() || now.exists() {
+    if before == path || !before.is_dir() {
+        return Ok(());
+    }
+    let Some(owner) = owner(&before, directory_url)? else {
+        return Ok(());
+    };
+    let now = path.join(folder_name(&owner));
+    if before == now || now.exists() {
         return Ok(());
     }
     fs::rename(&before, &now).map_err(|source| file_error(&before, source))?;
     tracing::info!("acme: {} is now {}", before.display(), now.display());
     Ok(())
+}
+
+/// The authority of a folder's account, or of one that was set aside there. An account that names none, as some of
+/// before, is taken to be this URL's. `None`: there is no account, or it is not understood.
+fn owner(folder: &Path, directory_url: &str) -> Result<Option<String>, AcmeError> {
+    let account = folder.join(ACCOUNT);
+    for path in iter::once(account.clone()).chain(asides(&account)) {
+        let account: Option<Value> = match fs::read(&path) {
+            Ok(account) => serde_json::from_slice(&account).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(file_error(&path, source)),
+        };
+        let account = account.filter(Value::is_object);
+        return Ok(account.map(|it| {
+            let owner = it["directory"].as_str();
+            owner.unwrap_or(directory_url).to_owned()
+        }));
+    }
+    Ok(None)
 }
 
 fn folder_name_of_before(directory_url: &str) -> String {
@@ -333,6 +359,9 @@ mod tests {
             "https://h/org/b",
             "https://h.org/%2Fb",
             "https://h.org//b",
+            "https://h.org?b",
+            "https://h.org?B",
+            "https://h.org#b",
         ];
         let names: HashSet<String> = urls.iter().map(|url| folder_name(url)).collect();
         assert_eq!(names.len(), urls.len(), "{names:?}");
@@ -342,21 +371,60 @@ mod tests {
     #[test]
     fn a_folder_of_before_goes_to_the_authority_of_its_account() {
         let (one, other) = ("https://h.org/a-b", "https://h.org/a/b");
-        for owner in [Some(one), Some(other), None] {
+        for (owner, file) in [
+            (Some(one), ACCOUNT),
+            (Some(other), ACCOUNT),
+            (None, ACCOUNT),
+            (Some(one), "account.json.old"),
+            (Some(other), "account.json.old"),
+        ] {
             let parent = tempfile::tempdir().unwrap();
             let path = parent.path().join("s");
             let before = path.join("h.org-a-b");
             make(&before).unwrap();
             let account = json!({ "directory": owner }).to_string();
-            fs::write(before.join(ACCOUNT), account).unwrap();
+            fs::write(before.join(file), account).unwrap();
             let has_account = |url: &str| {
                 let state = StateDir::open(&path, url).unwrap();
-                state.read(ACCOUNT).unwrap().is_some()
+                state.read(file).unwrap().is_some()
             };
             // If it is nobody's, the first one gets it.
             assert_eq!(has_account(other), owner != Some(one), "{owner:?}");
             assert_eq!(has_account(one), owner == Some(one), "{owner:?}");
         }
+    }
+
+    /// The name of before, of the one URL, is the present one of the other.
+    #[test]
+    fn a_folder_whose_owner_is_unknown_or_another_stays() {
+        let (present, other) = ("https://h.org/dir", "https://h.org/Dir");
+        let account = json!({ "directory": present }).to_string();
+        for (name, content) in [
+            ("x.pem", "a certificate without an account"),
+            (ACCOUNT, "{"),
+            (ACCOUNT, "[]"),
+            (ACCOUNT, account.as_str()),
+            ("account.json.old", account.as_str()),
+        ] {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path().join("s");
+            let open = |url: &str| StateDir::open(&path, url).unwrap();
+            open(present).write(name, content.as_bytes()).unwrap();
+            assert_eq!(open(other).read(name).unwrap(), None, "{name}: {content}");
+            let kept = open(present).read(name).unwrap();
+            assert_eq!(kept.as_deref(), Some(content.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_folder_whose_account_cannot_be_read_is_an_error() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("s");
+        make(&path.join("h.org-dir").join(ACCOUNT)).unwrap(); // a directory in the place of the file
+        let error = StateDir::open(&path, "https://h.org/Dir").unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("h.org-dir/account.json: "), "{error}");
+        assert!(path.join("h.org-dir").exists());
     }
 
     #[test]
