@@ -110,34 +110,49 @@ impl Authority {
         Ok(self.keep_account(kept, &contact)?)
     }
 
-    /// Whether there is an account, and the authority was not told that it has this address.
-    pub(crate) fn has_other_contact(&self, email: &str) -> Result<bool, AcmeError> {
+    /// When the authority was last to be told that the account has this address, which is long ago if it never was.
+    /// `None`: it knows it, or there is no account.
+    pub(crate) fn contact_tried_at(&self, email: &str) -> Result<Option<UnixTime>, AcmeError> {
+        let contact = contact(email);
         let account = self.kept_account()?;
-        Ok(account.is_some_and(|it| it["contact"] != contact(email)))
+        let account = account.filter(|it| it["contact"] != contact);
+        Ok(account.map(|it| {
+            let tried = &it["contact_tried"];
+            let at = tried["at"].as_u64().filter(|_| tried["contact"] == contact);
+            UnixTime(at.unwrap_or_default())
+        }))
     }
 
-    /// Tells the authority the address of the account.
-    pub(crate) fn update_contact(&self, email: &str) -> Result<(), Failed> {
+    /// Tells the authority the address of the account. That is kept before, so that restarts do not do it again.
+    pub(crate) fn update_contact(&self, email: &str, now: UnixTime) -> Result<(), Failed> {
         let contact = contact(email);
+        let Some(mut kept) = self.kept_account()? else {
+            return Err(unreadable_account());
+        };
+        kept["contact_tried"] = json!({ "contact": contact, "at": now });
+        self.write_account(&kept)?;
         let account = self.account()?;
         self.ask(account.update_contacts(&[&contact]))?;
-        match self.kept_account()? {
-            Some(kept) => Ok(self.keep_account(kept, &contact)?),
-            None => Ok(()),
-        }
+        Ok(self.keep_account(kept, &contact)?)
     }
 
-    /// The account's file; `None`: there is none, or it is not JSON.
+    /// The account's file; `None`: there is none, or it is no object of JSON.
     fn kept_account(&self) -> Result<Option<Value>, AcmeError> {
         let kept = self.state.read(ACCOUNT)?;
-        Ok(kept.and_then(|kept| serde_json::from_slice(&kept).ok()))
+        let kept: Option<Value> = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
+        Ok(kept.filter(Value::is_object))
     }
 
     /// The library does not keep the contact with the account.
     fn keep_account(&self, mut account: Value, contact: &str) -> Result<(), AcmeError> {
         if let Some(account) = account.as_object_mut() {
             account.insert("contact".into(), contact.into());
+            account.remove("contact_tried");
         }
+        self.write_account(&account)
+    }
+
+    fn write_account(&self, account: &Value) -> Result<(), AcmeError> {
         self.state.write(ACCOUNT, account.to_string().as_bytes())
     }
 
@@ -317,9 +332,10 @@ impl Authority {
     }
 
     fn account(&self) -> Result<Account, Failed> {
-        let lost = || Failed::new(Why::AccountLost, "the account's file cannot be read");
-        let kept = self.state.read(ACCOUNT)?.ok_or_else(lost)?;
-        let credentials: AccountCredentials = serde_json::from_slice(&kept).map_err(|_| lost())?;
+        let kept = self.state.read(ACCOUNT)?;
+        let kept = kept.ok_or_else(unreadable_account)?;
+        let credentials = serde_json::from_slice(&kept);
+        let credentials: AccountCredentials = credentials.map_err(|_| unreadable_account())?;
         let builder = Account::builder_with_http(Box::new(self.http.clone()));
         self.ask(builder.from_credentials(credentials))
     }
@@ -462,6 +478,10 @@ fn none_offered(methods: &[Method01]) -> String {
     });
     let names: Vec<_> = names.collect();
     format!("the authority does not offer {}", names.join(" or "))
+}
+
+fn unreadable_account() -> Failed {
+    Failed::new(Why::AccountLost, "the account's file cannot be read")
 }
 
 /// An address as an account has it.

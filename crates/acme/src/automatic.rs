@@ -69,8 +69,8 @@ pub struct Automatic {
     shown: BTreeMap<String, Vec<Shown>>,
     /// The ends of certificates that end before others may be ordered, by name.
     late: BTreeMap<String, UnixTime>,
-    /// When the authority is told that the address is another one now; `None`: it knows it.
-    contact_due: Option<UnixTime>,
+    /// When the authority was last to be told that the address is another one now; `None`: it knows it.
+    contact_tried_at: Option<UnixTime>,
     report: Arc<Mutex<Report>>,
     /// What panics.
     #[cfg(test)]
@@ -134,9 +134,8 @@ impl Automatic {
             None => Schedule::new(&options.names, draw()),
         };
         schedule.registered(has_account);
-        let has_other_contact = authority.has_other_contact(&options.email)?;
         let mut it = Self {
-            contact_due: has_other_contact.then(UnixTime::default),
+            contact_tried_at: authority.contact_tried_at(&options.email)?,
             options,
             authority,
             schedule,
@@ -240,21 +239,26 @@ impl Automatic {
         let external = self.options.external_account.as_ref();
         self.authority.register(&self.options.email, external)?;
         self.schedule.registered(true);
-        self.contact_due = None;
+        self.contact_tried_at = None;
         tracing::info!("acme: an account at {}", self.options.directory);
         Ok(())
     }
 
     /// Tells the authority the address if the account has another one. Certificates do not depend on it.
     fn follow_address(&mut self, now: UnixTime) {
-        if self.contact_due.is_none_or(|due| now < due) {
+        let Some(tried_at) = self.contact_tried_at else {
+            return;
+        };
+        let tried_at = tried_at.min(now); // what lies ahead is of a clock that was wrong
+        self.contact_tried_at = Some(tried_at);
+        if now < tried_at.plus(CONTACT_EVERY) || now < self.schedule.next_try(None) {
             return;
         }
-        self.contact_due = Some(now.plus(CONTACT_EVERY)); // also if this one panics
+        self.contact_tried_at = Some(now); // also if this one panics
         let email = &self.options.email;
-        match self.authority.update_contact(email) {
+        match self.authority.update_contact(email, now) {
             Ok(()) => {
-                self.contact_due = None;
+                self.contact_tried_at = None;
                 tracing::info!("acme: the account has the address {email} now");
             }
             Err(failed) => tracing::warn!(
@@ -396,6 +400,7 @@ impl Automatic {
             }
         };
         self.schedule.registered(false);
+        self.contact_tried_at = None; // the other one is made with the address
         if let Some(aside) = aside {
             tracing::warn!(
                 "acme: {}: the account cannot be used: it is kept as {}, and another one is made",

@@ -132,27 +132,54 @@ fn the_contact_of_an_account_follows_the_address() {
         seen.push(contact(&request.body));
         Some(match seen.len() {
             1 => (201, valid),
-            2 => (500, json!({})),
+            2 | 3 => (500, json!({})),
             _ => (200, valid),
         })
     };
     let front = authority::start(json!({}), answer);
     let folder = tempfile::tempdir().unwrap();
     let now = UnixTime::now();
-    let (ada, eve) = ("ada@example.org", "eve@example.org");
+    let [ada, eve, mel] = ["ada@example.org", "eve@example.org", "mel@example.org"];
     let turn = |email: &str, days: u32| {
         open(&front, &folder, email).turn(now.plus(days * DAY));
         contacts.lock().unwrap().len()
     };
     assert_eq!(turn(ada, 0), 1, "it is made");
     assert_eq!(turn(ada, 1), 1);
-    let mut automatic = open(&front, &folder, eve);
-    for (days, count) in [(2_u32, 2), (2, 2), (4, 3), (6, 3)] {
+    assert_eq!(turn(eve, 2), 2, "it is refused");
+    assert_eq!(turn(eve, 2), 2, "a restart is no reason to try again");
+    assert_eq!(turn(mel, 2), 3, "another address is one");
+    let mut automatic = open(&front, &folder, mel);
+    for (days, count) in [(2_u32, 3), (4, 4), (6, 4)] {
         automatic.turn(now.plus(days * DAY));
         assert_eq!(contacts.lock().unwrap().len(), count, "day {days}");
     }
     drop(automatic);
-    assert_eq!(turn(eve, 8), 3, "it is kept");
-    let expected = [ada, eve, eve].map(|it| json!([format!("mailto:{it}")]));
+    assert_eq!(turn(mel, 8), 4, "it is kept");
+    let expected = [ada, eve, mel, mel].map(|it| json!([format!("mailto:{it}")]));
     assert_eq!(*contacts.lock().unwrap(), expected);
+}
+
+#[test]
+fn the_contact_of_an_account_does_not_change_while_the_authority_is_left_alone() {
+    let answer = |request: &ReceivedRequest, _: &str| match request.path.as_str() {
+        "/account" => Some((201, json!({ "status": "valid" }))),
+        "/account/1" => Some((200, json!({ "status": "valid" }))),
+        _ => None,
+    };
+    let front = authority::start(json!({}), answer);
+    let folder = tempfile::tempdir().unwrap();
+    let mut automatic = open(&front, &folder, "ada@example.org");
+    let now = automatic.turn(UnixTime::now());
+    let now = automatic.turn(now); // there is no response to the order
+    drop(automatic);
+    front.take_paths();
+    let mut automatic = open(&front, &folder, "eve@example.org");
+    let next = automatic.turn(now);
+    assert!(next > now, "a pause");
+    let paths = front.take_paths();
+    assert!(paths.is_empty(), "{paths:?}");
+    automatic.turn(next);
+    let paths = front.take_paths();
+    assert!(paths.iter().any(|it| it == "/account/1"), "{paths:?}");
 }
