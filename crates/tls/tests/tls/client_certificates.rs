@@ -16,13 +16,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 
-use rustls::client::ResolvesClientCert;
+use rustls::client::{ResolvesClientCert, Resumption, Tls12Resumption};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, SignatureScheme};
+use rustls::{ClientConfig, SignatureScheme, SupportedProtocolVersion};
 
 use crate::drive::{Driver, config, parse_answers};
 use crate::pair::{Pair, certificate, client_of, connection, exchange, trusting};
@@ -36,14 +36,20 @@ fn authority_and_client() -> (Authorities, Certificate) {
     (authority, client)
 }
 
-/// The same with the authority in PEM.
-fn pem_and_client() -> (String, Certificate) {
-    let ca_key = KeyPair::generate().unwrap();
+/// An authority in PEM, and what it signs with.
+fn issuer() -> (String, Issuer<'static, KeyPair>) {
+    let key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new([]).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     ca.distinguished_name
         .push(DnType::CommonName, "our authority");
-    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+    let pem = ca.self_signed(&key).unwrap().pem();
+    (pem, Issuer::new(ca, key))
+}
+
+/// An authority in PEM, and a client's certificate of it.
+fn pem_and_client() -> (String, Certificate) {
+    let (ca_pem, issuer) = issuer();
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new([]).unwrap();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -52,10 +58,7 @@ fn pem_and_client() -> (String, Certificate) {
         .push(DnType::OrganizationName, "Example");
     params.distinguished_name.push(DnType::CommonName, "ada");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let client = params
-        .signed_by(&key, &Issuer::new(ca, ca_key))
-        .unwrap()
-        .pem();
+    let client = params.signed_by(&key, &issuer).unwrap().pem();
     let client = Certificate::from_pem(
         ("client.pem", client.as_bytes()),
         ("key.pem", key.serialize_pem().as_bytes()),
@@ -149,9 +152,11 @@ fn authorities_of_clients_are_taken_up_again_and_stay_if_the_new_ones_are_broken
     assert!(file.refresh(&[&server]).unwrap().is_err());
     assert!(file.reload(&[&server]).is_err());
     assert_eq!(are_let_in(), [true, false]);
+    assert_eq!(server.counts().resumed, 1);
     fs::write(&path, &second).unwrap();
     assert!(matches!(file.refresh(&[&server]), Some(Ok(()))));
     assert_eq!(are_let_in(), [false, true], "the first one has a ticket");
+    assert_eq!(server.counts().resumed, 1);
     fs::write(&path, first).unwrap();
     file.reload(&[&server]).unwrap();
     assert_eq!(are_let_in(), [true, false]);
@@ -269,11 +274,7 @@ fn signed(
 /// Its old sessions would be refused until they end, as long as it has no other way to show the new one.
 #[test]
 fn a_client_whose_certificate_has_expired_shows_the_next_one() {
-    let ca_key = KeyPair::generate().unwrap();
-    let mut ca = CertificateParams::new([]).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
-    let issuer = Issuer::new(ca, ca_key);
+    let (ca_pem, issuer) = issuer();
     let [first, second] = [(); 2].map(|()| KeyPair::generate().unwrap());
     let own = certificate(&["localhost"]);
     let certificates = Arc::new(Certificates::new(vec![own.clone()]));
@@ -329,5 +330,58 @@ fn a_client_whose_certificate_has_expired_shows_the_next_one() {
             let counts = server.counts();
             assert_eq!((counts.full, counts.resumed), (full, resumed));
         }
+    }
+}
+
+/// A client of rustls alone that shows this certificate, or none.
+fn showing(
+    shown: Option<&Arc<CertifiedKey>>,
+    trusted: &Certificate,
+    version: &'static SupportedProtocolVersion,
+) -> ClientConfig {
+    let mut client = client_of(trusted, &[version]);
+    client.client_auth_cert_resolver = Arc::new(InTurn {
+        all: shown.into_iter().cloned().collect(),
+        now: AtomicUsize::new(0),
+    });
+    client
+}
+
+#[test]
+fn sessions_of_each_kind_end_with_their_authorities() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    let (first, issuer) = issuer();
+    let (second, _) = pem_and_client();
+    let key = KeyPair::generate().unwrap();
+    let in_an_hour = SystemTime::now() + Duration::from_secs(3600);
+    let ada = signed(&issuer, ("ada", &key), in_an_hour);
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let new = |version| showing(Some(&ada), &own, version);
+    let mut by_id = new(&TLS12);
+    let ids = Tls12Resumption::SessionIdOnly;
+    by_id.resumption = Resumption::in_memory_sessions(1).tls12_resumption(ids);
+    for (kind, client) in [
+        ("TLS 1.3", new(&TLS13)),
+        ("TLS 1.2", new(&TLS12)),
+        ("TLS 1.2 without tickets", by_id),
+    ] {
+        let client = Arc::new(client);
+        fs::write(&path, &first).unwrap();
+        let mut file = ClientAuthorityFile::load(path.clone(), false).unwrap();
+        let options = TlsOptions {
+            client_certificates: file.certificates().clone(),
+            ..TlsOptions::default()
+        };
+        let server = TlsServer::new(&certificates, &options).unwrap();
+        for resumed in 0..2 {
+            assert_eq!(ask_by(&server, &client).as_deref(), Some("CN=ada"));
+            assert_eq!(server.counts().resumed, resumed, "{kind}");
+        }
+        fs::write(&path, &second).unwrap();
+        file.reload(&[&server]).unwrap();
+        assert_eq!(ask_by(&server, &client), None, "{kind}");
+        assert_eq!(server.counts().resumed, 1, "{kind}");
     }
 }
