@@ -22,6 +22,8 @@ pub(crate) struct Handshake {
     server: Arc<Shared>,
     /// `None` before the client's first message.
     connection: Option<Box<Connection>>,
+    /// What it began with.
+    begun: Option<Arc<Configs>>,
     input: Vec<u8>,
     /// What was decrypted behind the handshake, and what is to be sent.
     pub(crate) plain: Vec<u8>,
@@ -33,6 +35,9 @@ pub(crate) struct Handshake {
     alive: Weak<()>,
 }
 
+/// A connection in its handshake, and what it began with: a client's end with nothing.
+pub(crate) type Begun = (Box<Connection>, Option<Arc<Configs>>);
+
 /// What came of bytes that were received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Fed {
@@ -42,14 +47,16 @@ pub(crate) struct Fed {
 impl Handshake {
     pub(crate) fn new(
         server: &Arc<Shared>,
-        connection: Option<Box<Connection>>,
+        begun: Option<Begun>,
         input: Vec<u8>,
         permit: HandshakePermit,
         alive: Weak<()>,
     ) -> Self {
+        let (connection, begun) = begun.unzip();
         Self {
             server: Arc::clone(server),
             connection,
+            begun: begun.flatten(),
             input,
             plain: Vec::new(),
             out: Vec::new(),
@@ -63,13 +70,9 @@ impl Handshake {
     #[expect(clippy::type_complexity, reason = "taken apart where it is called")]
     pub(crate) fn into_result(
         self,
-    ) -> Option<(
-        Result<Fed, rustls::Error>,
-        Option<Box<Connection>>,
-        Vec<u8>,
-        Vec<u8>,
-    )> {
-        Some((self.result?, self.connection, self.plain, self.out))
+    ) -> Option<(Result<Fed, rustls::Error>, Option<Begun>, Vec<u8>, Vec<u8>)> {
+        let begun = self.connection.map(|connection| (connection, self.begun));
+        Some((self.result?, begun, self.plain, self.out))
     }
 }
 
@@ -87,9 +90,12 @@ impl Handshake {
     fn make_step(&mut self) -> Result<Fed, rustls::Error> {
         let configs = self.server.configs();
         let is_first = self.connection.is_none();
+        if is_first {
+            self.begun = Some(Arc::clone(&configs));
+        }
         let mut fed = self.feed(&configs.config);
         // As if the client had brought no session: a full handshake asks for the certificate that it has now.
-        if is_first && fed.is_ok() && self.verify_resumed(&configs).is_err() {
+        if is_first && fed.is_ok() && self.verify(&configs).is_err() {
             self.connection = None;
             self.plain.clear();
             self.out.clear();
@@ -100,7 +106,8 @@ impl Handshake {
             .connection
             .as_ref()
             .is_some_and(|it| it.is_handshaking());
-        self.verify_resumed(&configs).inspect_err(|_| {
+        self.verify(&configs).inspect_err(|_| {
+            self.plain.clear();
             self.out.clear(); // or the client would have new tickets for the same certificate
             if is_handshaking {
                 self.out.extend_from_slice(CERTIFICATE_EXPIRED);
@@ -123,14 +130,18 @@ impl Handshake {
         fed
     }
 
-    /// A resumed session brings the certificate of its first handshake along, unseen.
-    fn verify_resumed(&self, configs: &Configs) -> Result<(), rustls::Error> {
+    /// A resumed session brings the certificate of its first handshake along, unseen; and a full handshake has
+    /// asked for what was right when it began.
+    fn verify(&self, now: &Arc<Configs>) -> Result<(), rustls::Error> {
         let Some(connection) = &self.connection else {
             return Ok(());
         };
         let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        match &configs.verifier {
-            Some(verifier) if is_resumed => {
+        let begun = self.begun.as_ref();
+        let is_replaced = begun.is_some_and(|begun| !Arc::ptr_eq(begun, now));
+        let is_due = is_resumed || (is_replaced && !connection.is_handshaking());
+        match &now.verifier {
+            Some(verifier) if is_due => {
                 let chain = connection.peer_certificates();
                 verify_again(verifier.as_ref(), chain, UnixTime::now())
             }

@@ -20,7 +20,7 @@ use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::add;
 use crate::failure;
 use crate::first_message::{FirstMessage, HANDSHAKE, RECORD_HEAD_BYTES, record_len};
-use crate::handshake::{Fed, Handshake, feed, write};
+use crate::handshake::{Begun, Fed, Handshake, feed, write};
 use crate::record_progress::RecordProgress;
 use crate::shared::Shared;
 use crate::x509;
@@ -79,7 +79,7 @@ enum State {
         Option<Box<Handshake>>,
         #[expect(dead_code, reason = "the step sees whether it is still there")] Arc<()>,
     ),
-    Handshaking(Box<Connection>),
+    Handshaking(Begun),
     /// The handshake is done. Kernel TLS would begin here.
     Open(Box<Connection>),
     Failed,
@@ -102,7 +102,7 @@ impl TlsLayer {
         let mut connection = Box::new(connection);
         connection.set_buffer_limit(None); // what is written is taken at once
         write(&mut connection, out);
-        Self::new(State::Handshaking(connection), None)
+        Self::new(State::Handshaking((connection, None)), None)
     }
 
     fn new(state: State, server: Option<Arc<Shared>>) -> Self {
@@ -144,19 +144,19 @@ impl TlsLayer {
                 }
                 self.compute(None)
             }
-            (State::Handshaking(connection), Some(server))
-                if takes_long(&connection, server.asks_clients()) =>
+            (State::Handshaking(begun), Some(server))
+                if takes_long(&begun.0, server.asks_clients()) =>
             {
                 if !has_record(&self.input) {
-                    self.state = State::Handshaking(connection);
+                    self.state = State::Handshaking(begun);
                     return Ok(());
                 }
-                self.compute(Some(connection))
+                self.compute(Some(begun))
             }
-            (State::Handshaking(mut connection), _) => {
+            (State::Handshaking(mut begun), _) => {
                 let input = std::mem::take(&mut self.input);
-                let fed = feed(&mut connection, &input, plain, out);
-                self.fed(connection, fed)
+                let fed = feed(&mut begun.0, &input, plain, out);
+                self.fed(begun, fed)
             }
             (state, _) => {
                 self.state = state;
@@ -166,7 +166,7 @@ impl TlsLayer {
     }
 
     /// Has a step computed of what was received.
-    fn compute(&mut self, connection: Option<Box<Connection>>) -> Result<(), Fault> {
+    fn compute(&mut self, begun: Option<Begun>) -> Result<(), Fault> {
         let Some(server) = &self.server else {
             return Ok(());
         };
@@ -182,7 +182,7 @@ impl TlsLayer {
         let input = std::mem::replace(&mut self.input, rest);
         let alive = Arc::new(());
         let weak = Arc::downgrade(&alive);
-        let handshake = Handshake::new(server, connection, input, permit, weak);
+        let handshake = Handshake::new(server, begun, input, permit, weak);
         self.state = State::Computing(Some(Box::new(handshake)), alive);
         Ok(())
     }
@@ -242,7 +242,7 @@ impl TlsLayer {
     /// Bytes of the handshake were understood.
     fn fed(
         &mut self,
-        mut connection: Box<Connection>,
+        (mut connection, configs): Begun,
         fed: Result<Fed, rustls::Error>,
     ) -> Result<(), Fault> {
         match fed {
@@ -257,7 +257,7 @@ impl TlsLayer {
         }
         self.is_early = is_early(&mut connection);
         if connection.is_handshaking() && !self.is_early {
-            self.state = State::Handshaking(connection);
+            self.state = State::Handshaking((connection, configs));
             return Ok(());
         }
         if !self.is_early {
@@ -350,7 +350,7 @@ impl Layer for TlsLayer {
     }
 
     fn finish(&mut self, out: &mut Buffer) {
-        if let State::Open(connection) | State::Handshaking(connection) = &mut self.state {
+        if let State::Open(connection) | State::Handshaking((connection, _)) = &mut self.state {
             connection.send_close_notify();
             write(connection, out);
         }
@@ -388,16 +388,16 @@ impl Layer for TlsLayer {
         let computation: Box<dyn Any> = computation;
         self.state = State::Failed;
         let handshake = computation.downcast::<Handshake>().ok();
-        let Some((fed, connection, decrypted, answer)) = handshake.and_then(|it| it.into_result())
-        else {
+        let result = handshake.and_then(|it| it.into_result());
+        let Some((fed, begun, decrypted, answer)) = result else {
             return self.refuse();
         };
         plain.extend_from_slice(&decrypted);
         out.extend_from_slice(&answer);
-        let Some(connection) = connection else {
+        let Some(begun) = begun else {
             return self.fail("a TLS connection could not begin");
         };
-        self.fed(connection, fed)?;
+        self.fed(begun, fed)?;
         if self.input.is_empty() {
             return Ok(());
         }

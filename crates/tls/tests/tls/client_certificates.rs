@@ -25,7 +25,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, SignatureScheme, SupportedProtocolVersion};
 
 use crate::drive::{Driver, config, parse_answers};
-use crate::pair::{Pair, certificate, client_of, connection, exchange, trusting};
+use crate::pair::{Pair, certificate, client_of, connection, exchange, receive, sent_by, trusting};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
@@ -239,16 +239,29 @@ impl ResolvesClientCert for InTurn {
 
 /// Whom the server takes a client of rustls alone for; `None`: there is no connection.
 fn ask_by(server: &TlsServer, client: &Arc<ClientConfig>) -> Option<String> {
+    ask_across(server, client, || {})
+}
+
+/// The same if this happens behind the server's first answer. The client sends its request as soon as it may.
+fn ask_across(
+    server: &TlsServer,
+    client: &Arc<ClientConfig>,
+    event: impl FnOnce(),
+) -> Option<String> {
     let limits = config(Limits::default());
     let mut driver = Driver::speaking(server.protocol(), &limits, whoami);
     let (mut client, mut seen) = (connection(client), 0);
-    exchange(&mut client, &mut driver, &mut seen);
+    driver.feed(&sent_by(&mut client));
+    event();
     client.writer().write_all(GET.as_bytes()).unwrap();
+    receive(&mut client, &driver, &mut seen);
     exchange(&mut client, &mut driver, &mut seen);
     let mut plain = Vec::new();
     let _ = client.reader().read_to_end(&mut plain); // ends with what there is
-    let answers = parse_answers(&plain, |_| false);
-    Some(String::from_utf8(answers.into_iter().next()?.body).unwrap())
+    let answer = parse_answers(&plain, |_| false).into_iter().next();
+    let is_handled = !driver.seen.is_empty();
+    assert_eq!(is_handled, answer.is_some());
+    Some(String::from_utf8(answer?.body).unwrap())
 }
 
 /// A client's certificate that ends then.
@@ -383,5 +396,48 @@ fn sessions_of_each_kind_end_with_their_authorities() {
         file.reload(&[&server]).unwrap();
         assert_eq!(ask_by(&server, &client), None, "{kind}");
         assert_eq!(server.counts().resumed, 1, "{kind}");
+    }
+}
+
+/// Its client was checked by the authorities of before, or not asked at all.
+#[test]
+fn a_handshake_that_began_before_its_authorities_were_replaced_is_for_the_new_ones() {
+    use ClientCertificates::{NotAsked, Optional, Required};
+    let (first_pem, issuer) = issuer();
+    let (second_pem, _) = pem_and_client();
+    let read = |pem: &str| Authorities::from_pem("ca.pem", pem.as_bytes()).unwrap();
+    let (first, second) = (read(&first_pem), read(&second_pem));
+    let both = read(&format!("{first_pem}{second_pem}"));
+    let key = KeyPair::generate().unwrap();
+    let in_an_hour = SystemTime::now() + Duration::from_secs(3600);
+    let ada = signed(&issuer, ("ada", &key), in_an_hour);
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let (of_first, of_second) = (Required(first.clone()), Required(second.clone()));
+    let cases = [
+        (of_first.clone(), of_second, Some(&ada), None),
+        (of_first.clone(), Optional(second), Some(&ada), None),
+        (Optional(first.clone()), of_first.clone(), None, None),
+        (NotAsked, of_first.clone(), None, None),
+        (NotAsked, Optional(first), None, Some("nobody")),
+        (of_first.clone(), Required(both), Some(&ada), Some("CN=ada")),
+        (of_first, NotAsked, Some(&ada), Some("CN=ada")),
+    ];
+    for version in [&TLS12, &TLS13] {
+        for (index, (before, after, shown, expected)) in cases.iter().enumerate() {
+            let options = TlsOptions {
+                client_certificates: before.clone(),
+                ..TlsOptions::default()
+            };
+            let server = TlsServer::new(&certificates, &options).unwrap();
+            let client = Arc::new(showing(*shown, &own, version));
+            let replace = || server.replace_client_certificates(after).unwrap();
+            let seen = ask_across(&server, &client, replace);
+            assert_eq!(seen.as_deref(), *expected, "{version:?}, case {index}");
+            let counts = server.counts();
+            let is_done = u64::from(expected.is_some());
+            let done_and_failed = (counts.full, counts.failed);
+            assert_eq!(done_and_failed, (is_done, 1 - is_done), "case {index}");
+        }
     }
 }
