@@ -148,6 +148,18 @@ impl ClientCertificates {
         digest.finish().as_ref().to_vec()
     }
 
+    /// Whether these ask for the same, and let the same clients in.
+    pub(crate) fn are_those_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::NotAsked, Self::NotAsked) => true,
+            (Self::Optional(own), Self::Optional(others))
+            | (Self::Required(own), Self::Required(others)) => {
+                own.roots.roots == others.roots.roots
+            }
+            _ => false,
+        }
+    }
+
     /// `None`: they are not asked.
     pub(crate) fn verifier(
         &self,

@@ -103,11 +103,15 @@ impl TlsServer {
         })
     }
 
-    /// Asks the clients of further handshakes for these certificates. Connections that are open stay.
+    /// Asks the clients of further handshakes for these certificates. Connections that are open stay, and so do
+    /// sessions if these are the certificates of before.
     ///
     /// # Errors
     /// The authorities cannot be used; those of before stay.
     pub fn replace_client_certificates(&self, new: &ClientCertificates) -> Result<(), TlsError> {
+        if new.are_those_of(&self.shared.configs().client_certificates) {
+            return Ok(()); // new configs would have forgotten the sessions without tickets
+        }
         let options = TlsOptions {
             client_certificates: new.clone(),
             ..self.options.clone()
@@ -174,6 +178,7 @@ fn configs(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Con
             Some(_) => Arc::new(without_resumption(&config, options)),
             None => Arc::clone(&config),
         },
+        client_certificates: options.client_certificates.clone(),
         config,
         verifier,
     })

@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::ServerConfig;
 use rustls::server::danger::ClientCertVerifier;
 
-use crate::Certificates;
 use crate::counters::Counters;
 use crate::handshake_permits::HandshakePermits;
+use crate::{Certificates, ClientCertificates};
 
 /// What the connections of a server share.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct Configs {
     pub(crate) config: Arc<ServerConfig>,
     /// The same for a client whose session is not to go on: it gets tickets, and none is taken.
     pub(crate) without_resumption: Arc<ServerConfig>,
+    pub(crate) client_certificates: ClientCertificates,
     /// `None`: clients are not asked for certificates.
     pub(crate) verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
