@@ -1,7 +1,7 @@
 //! TLS of `loadline serve`: certificates from files, of an authority or made here, taken up again when they
 //! change, and what the status page says of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::iter;
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use loadline_acme::{Automatic, Report, Tokens};
 use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
-    CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, Profile, TicketFiles,
-    Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
+    Certificate, CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, Profile,
+    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
 };
 
 use crate::acme;
@@ -165,7 +165,8 @@ impl Tls {
             let least = left.map(Result::unwrap_or_default).min();
             let least_s = least.map_or(0, |left| left.as_secs());
             let warned = all.iter().filter(|it| it.warning(now).is_some());
-            let readable = all.iter().filter(|it| it.key_warning().is_some());
+            let readable = all.iter().filter_map(Certificate::key_warning);
+            let readable: HashSet<&str> = readable.map(|it| it.label.as_str()).collect();
             Some(vec![
                 Figure::new("handshakes_full", counts.full),
                 Figure::new("handshakes_resumed", counts.resumed),
@@ -177,7 +178,7 @@ impl Tls {
                 Figure::gauge("certificates", all.len() as u64),
                 Figure::gauge("certificates_to_renew", warned.count() as u64),
                 Figure::gauge("certificate_seconds_left", least_s),
-                Figure::gauge("keys_readable_by_others", readable.count() as u64),
+                Figure::gauge("keys_readable_by_others", readable.len() as u64),
             ])
         })
     }
@@ -277,8 +278,9 @@ impl Warned {
                 let apart = now.duration_since(*at);
                 apart.unwrap_or_else(|error| error.duration()) < WARN_EVERY
             });
-            self.0.insert(key, given.unwrap_or(now));
-            if given.is_none() {
+            // Several pairs may have a file in common.
+            let is_first = self.0.insert(key, given.unwrap_or(now)).is_none();
+            if given.is_none() && is_first {
                 due.push(warning);
             }
         }
@@ -414,7 +416,6 @@ fn refused(option: &str, error: &TlsError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use loadline_tls::Certificate;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     use super::*;
@@ -484,6 +485,19 @@ mod tests {
         params.not_after = date_time_ymd(to, 1, 1);
         let (chain, key) = (params.self_signed(&key).unwrap().pem(), key.serialize_pem());
         Certificate::from_pem((label, chain.as_bytes()), ("k.pem", key.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn what_two_pairs_have_in_common_is_warned_of_once() {
+        let all = vec![lasting("c.pem", 2000, 2001), lasting("c.pem", 2000, 2001)];
+        let certificates = Certificates::new(all);
+        let mut warned = Warned::default();
+        let now = SystemTime::now();
+        for expected in [1, 0] {
+            let due = warned.due(certificates.warnings(now), now);
+            let expired = due.iter().filter(|it| it.kind == WarningKind::Expired);
+            assert_eq!(expired.count(), expected);
+        }
     }
 
     #[test]

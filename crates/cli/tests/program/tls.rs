@@ -267,11 +267,13 @@ fn a_certificate_that_is_not_valid_is_served_with_a_warning_and_shows_in_the_sta
 fn a_key_that_all_users_can_read_is_warned_of_and_shows_in_the_status() {
     let site = site();
     for (mode, is_warned) in [(0o644, true), (0o604, true), (0o640, false)] {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in("/tmp").unwrap(); // others can enter that
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         write_pair(folder.path());
         let key = folder.path().join("k.pem");
         fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
-        let server = start_with(site.path(), &[folder.path()], &WITH_STATUS);
+        // The key of two pairs is one key.
+        let server = start_with(site.path(), &[folder.path(); 2], &WITH_STATUS);
         let said = server.start_up.iter();
         let said = said.filter(|line| line.contains("WARN") && line.contains("k.pem"));
         let said: Vec<_> = said.collect();
