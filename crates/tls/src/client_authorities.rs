@@ -47,7 +47,8 @@ impl ClientAuthorityFile {
         })
     }
 
-    /// The same if it has changed. `None`: it has not; an error is reported once.
+    /// The same if it has changed, at the second look that finds it so. `None`: it was not taken up; an error is
+    /// reported once.
     pub fn refresh(&mut self, servers: &[&TlsServer]) -> Option<Result<(), TlsError>> {
         let (path, is_optional) = (&self.path, self.is_optional);
         let certificates = &mut self.certificates;

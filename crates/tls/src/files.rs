@@ -1,7 +1,8 @@
 //! Certificates in files, taken up again when the files change.
 //!
-//! A certificate and its key are two files, and whoever renews them writes one after the other. So a
-//! failure counts only if it is still there at the next look.
+//! A certificate and its key are two files, and whoever renews them writes one after the other; and a file
+//! of several certificates that is half written may be whole to all appearances. So files are taken up once
+//! two looks in turn have found them the same.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -60,7 +61,7 @@ impl CertificateFiles {
         &self.certificates
     }
 
-    /// Takes up the pairs that have changed. An error is reported once.
+    /// Takes up the pairs that have changed, at the second look that finds them so. An error is reported once.
     pub fn refresh(&mut self) -> TakenUp {
         self.take_up(false)
     }
@@ -106,15 +107,16 @@ pub struct ChangedFiles {
     paths: Vec<PathBuf>,
     /// Empty if not all of them were: some may have been, so that even their state of before is a change.
     taken_up: Vec<Option<Version>>,
-    /// What could not be taken up.
-    failed: Option<Failed>,
+    /// What is not taken up yet.
+    changed: Option<Changed>,
 }
 
-/// Files that could not be taken up: they are tried again at each look, since it may be for want of memory
-/// or descriptors, which does not show in them.
+/// Files that have changed. If they cannot be taken up they are tried again at each look, since it may be for
+/// want of memory or descriptors, which does not show in them.
 #[derive(Debug)]
-struct Failed {
+struct Changed {
     seen: Vec<Option<Version>>,
+    /// Its error was.
     is_reported: bool,
 }
 
@@ -133,7 +135,7 @@ impl ChangedFiles {
         let mut it = Self {
             paths,
             taken_up: Vec::new(),
-            failed: None,
+            changed: None,
         };
         it.taken_up = it.look();
         it
@@ -147,12 +149,8 @@ impl ChangedFiles {
         let seen = self.look();
         let result = take_up(&self.paths);
         match result {
-            Ok(()) => (self.taken_up, self.failed) = (seen, None),
-            Err(_) => {
-                let is_reported = true;
-                self.failed = Some(Failed { seen, is_reported });
-                self.taken_up.clear();
-            }
+            Ok(()) => (self.taken_up, self.changed) = (seen, None),
+            Err(_) => self.could_not_take_up(seen),
         }
         result
     }
@@ -161,26 +159,39 @@ impl ChangedFiles {
         &self.paths
     }
 
-    /// Has them taken up if they have changed.
+    /// Has them taken up if they have changed, and are as they were at the look before.
     pub(crate) fn refresh(
         &mut self,
         take_up: impl FnOnce(&[PathBuf]) -> Result<(), TlsError>,
     ) -> Option<Result<(), TlsError>> {
         let seen = self.look();
         if seen == self.taken_up {
-            self.failed = None;
+            self.changed = None;
             return None;
         }
-        let Err(error) = take_up(&self.paths) else {
-            (self.taken_up, self.failed) = (seen, None);
-            return Some(Ok(()));
+        let before = self.changed.take().filter(|before| before.seen == seen);
+        let Some(before) = before else {
+            let is_reported = false;
+            self.changed = Some(Changed { seen, is_reported });
+            return None; // it may be half written
         };
-        let before = self.failed.take().filter(|failed| failed.seen == seen);
-        let is_reported = before.is_some(); // not at the first look: it may be half written
-        let is_news = before.is_some_and(|failed| !failed.is_reported);
-        self.failed = Some(Failed { seen, is_reported });
+        match take_up(&self.paths) {
+            Ok(()) => {
+                self.taken_up = seen;
+                Some(Ok(()))
+            }
+            Err(error) => {
+                self.could_not_take_up(seen);
+                (!before.is_reported).then_some(Err(error))
+            }
+        }
+    }
+
+    /// Its error is reported.
+    fn could_not_take_up(&mut self, seen: Vec<Option<Version>>) {
+        let is_reported = true;
+        self.changed = Some(Changed { seen, is_reported });
         self.taken_up.clear();
-        is_news.then_some(Err(error))
     }
 
     fn look(&self) -> Vec<Option<Version>> {
@@ -241,7 +252,9 @@ mod tests {
             Err(TlsError::NoCertificate { path })
         };
         assert!(files.refresh(partly).is_none(), "it may be half written");
+        assert!(files.refresh(partly).unwrap().is_err());
         link("old");
+        assert!(files.refresh(|_| Ok(())).is_none(), "another change");
         assert!(matches!(files.refresh(|_| Ok(())), Some(Ok(()))));
         assert!(files.refresh(|_| Ok(())).is_none());
     }

@@ -289,7 +289,8 @@ impl TicketFiles {
         })
     }
 
-    /// Takes up what has changed. `None`: nothing has; an error is reported once.
+    /// Takes up what has changed, at the second look that finds it so. `None`: nothing was; an error is
+    /// reported once.
     pub fn refresh(&mut self) -> Option<Result<(), TlsError>> {
         let Self { files, tickets } = self;
         files.refresh(|paths| {

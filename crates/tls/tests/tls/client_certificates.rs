@@ -154,12 +154,47 @@ fn authorities_of_clients_are_taken_up_again_and_stay_if_the_new_ones_are_broken
     assert_eq!(are_let_in(), [true, false]);
     assert_eq!(server.counts().resumed, 1);
     fs::write(&path, &second).unwrap();
+    assert!(file.refresh(&[&server]).is_none());
     assert!(matches!(file.refresh(&[&server]), Some(Ok(()))));
     assert_eq!(are_let_in(), [false, true], "the first one has a ticket");
     assert_eq!(server.counts().resumed, 1);
     fs::write(&path, first).unwrap();
     file.reload(&[&server]).unwrap();
     assert_eq!(are_let_in(), [true, false]);
+}
+
+/// It had authorities enough, and refused the clients of those that were yet to be written.
+#[test]
+fn a_file_of_authorities_that_is_half_written_is_not_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    let [(first, of_ada), (second, of_eve)] = [(), ()].map(|()| pem_and_client());
+    fs::write(&path, &second).unwrap();
+    let mut file = ClientAuthorityFile::load(path.clone(), false).unwrap();
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let options = TlsOptions {
+        client_certificates: file.certificates().clone(),
+        ..TlsOptions::default()
+    };
+    let server = TlsServer::new(&certificates, &options).unwrap();
+    let trusted = Authorities::one(own.der()).unwrap();
+    let are_let_in = || {
+        [&of_ada, &of_eve].map(|certificate| {
+            let profile = Profile::Intermediate;
+            let client = TlsClient::with_certificate(&trusted, profile, certificate).unwrap();
+            ask(&server, &client).is_some()
+        })
+    };
+    // As by `cat first.pem second.pem > ca.pem`.
+    fs::write(&path, &first).unwrap();
+    assert!(file.refresh(&[&server]).is_none());
+    assert_eq!(are_let_in(), [false, true]);
+    fs::write(&path, [first, second].concat()).unwrap();
+    assert!(file.refresh(&[&server]).is_none(), "it goes on");
+    assert_eq!(are_let_in(), [false, true]);
+    assert!(matches!(file.refresh(&[&server]), Some(Ok(()))));
+    assert_eq!(are_let_in(), [true, true]);
 }
 
 /// A ticket says who its client is, so that one of a server that did not ask is worth nothing to others.
