@@ -23,13 +23,15 @@ pub(super) fn mean(
     select: &Select,
 ) -> Result<Estimate, Untestable> {
     let mean = evidence.mean(&|trial| quantity.of(trial), select)?;
-    let (Some(interval), Some(value), Some(share)) = (
+    let (Some(interval), Some(value), Some((fewest, cells))) = (
         mean.interval,
         same_value(evidence, quantity, select),
-        unseen_share(evidence, quantity, select),
+        fewest_requests(evidence, quantity, select),
     ) else {
         return Ok(mean);
     };
+    // All conditions have the same weight: the one with the fewest requests limits what the mean can say.
+    let share = unseen_share(evidence, fewest * cells as f64);
     let interval = if value <= 0.0 {
         Interval {
             high: share,
@@ -87,7 +89,9 @@ pub(super) fn has_requests(
     quantity: Quantity,
     select: &Select,
 ) -> Result<(), Untestable> {
-    match unseen_share(evidence, quantity, select) {
+    // Whatever fails may all fail under one condition.
+    let fewest = fewest_requests(evidence, quantity, select);
+    match fewest.map(|(fewest, _)| unseen_share(evidence, fewest)) {
         Some(share) if share > NONE_SHARE_MAX => {
             let why = format!(
                 "No request of {} failed, but they are so few that a share of {} may; at most \
@@ -110,17 +114,26 @@ fn same_value(evidence: &Evidence<'_>, quantity: Quantity, select: &Select) -> O
     (least >= most).then_some(least)
 }
 
-/// The largest share that may fail although none of `n` requests did: at a level of 95 % about 3 / n (the
-/// rule of three). `None`: the quantity is no share.
-fn unseen_share(evidence: &Evidence<'_>, quantity: Quantity, select: &Select) -> Option<f64> {
+/// Of the requests of each cell, in the trials that say something, the fewest, and how many cells there are.
+/// `None`: the quantity is no share.
+fn fewest_requests(
+    evidence: &Evidence<'_>,
+    quantity: Quantity,
+    select: &Select,
+) -> Option<(f64, usize)> {
     let of_cell = |cell: &Cell<'_>| -> Option<f64> {
         let trials = cell.counted.iter();
-        trials.map(|trial| quantity.counted(trial)).sum()
+        let measured = trials.filter(|trial| quantity.of(trial).is_some());
+        measured.map(|trial| quantity.counted(trial)).sum()
     };
     let counts: Option<Vec<f64>> = evidence.cells(select).map(of_cell).collect();
     let counts = counts?;
-    // All conditions have the same weight: the one with the fewest requests limits what the mean can say.
     let fewest = counts.iter().copied().reduce(f64::min)?;
-    let count = fewest * counts.len() as f64;
-    Some(-((1.0 - evidence.level).ln() / count).exp_m1())
+    Some((fewest, counts.len()))
+}
+
+/// The largest share that may fail although none of `count` requests did: at a level of 95 % about 3 / count
+/// (the rule of three).
+fn unseen_share(evidence: &Evidence<'_>, count: f64) -> f64 {
+    -((1.0 - evidence.level).ln() / count).exp_m1()
 }
