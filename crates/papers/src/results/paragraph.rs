@@ -333,9 +333,12 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
         false => value,
     };
     let times = held.map(|bound| {
-        // What is 0 in all trials is bounded by the number of requests.
+        // A share that is 0 in all trials, or 1, is bounded by the number of requests.
         if measure.value <= 0.0 && interval.low >= 0.0 {
             return interval.high / bound;
+        }
+        if is_always_one(measure, &interval) {
+            return (1.0 - interval.low) / (1.0 - bound);
         }
         let distance = (scaled(measure.value) - scaled(bound)).abs();
         let half = (scaled(interval.high) - scaled(interval.low)) / 2.0;
@@ -346,6 +349,12 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
         wanted.map_or(f64::INFINITY, |wanted| wanted as f64 / blocks as f64)
     });
     times.reduce(f64::max)
+}
+
+/// Whether it is a share that is 1 in all trials: intervals of other means reach as far to either side.
+fn is_always_one(measure: &ClaimMeasure, interval: &Interval) -> bool {
+    let is_end = measure.value >= 1.0 && interval.high <= 1.0;
+    is_end && interval.low < 1.0 && measure.blocks.is_some()
 }
 
 #[cfg(test)]
@@ -469,6 +478,11 @@ mod tests {
         assert_eq!(times(&measured(2.0, 1.5, 2.5, 1.0)), None);
         let none_failed = measured(0.0, 0.0, 0.003, 0.001);
         assert!((times(&none_failed).unwrap() - 3.0).abs() < 1e-9);
+        let all_failed = ClaimMeasure {
+            blocks: Some(5),
+            ..measured(1.0, 0.5, 1.0, 0.9)
+        };
+        assert!((times(&all_failed).unwrap() - 5.0).abs() < 1e-9);
         // A slope may be below 0, and has no logarithm.
         let slope = measured(0.02, -0.01, 0.05, 0.01);
         assert!((times(&slope).unwrap() - 9.0).abs() < 1e-9);
