@@ -196,7 +196,7 @@ const P1: [(&str, Wrong); 28] = [
     ("No request of 20,000 clients", NOT_REPRODUCED),
     ("An example run", NEITHER),
 ];
-const P2: [(&str, Wrong); 20] = [
+const P2: [(&str, Wrong); 21] = [
     ("The proactor with its timer", REPRODUCED),
     ("The same with a reactor", REPRODUCED),
     ("It is so because the loop", REPRODUCED),
@@ -213,6 +213,7 @@ const P2: [(&str, Wrong); 20] = [
     ("Closing idle connections improves", REPRODUCED),
     ("Apache has less throughput", REPRODUCED),
     ("Apache has longer response times", REPRODUCED),
+    ("Apache uses more", REPRODUCED),
     ("lighttpd has excellent", NOT_REPRODUCED),
     ("Behind the login, too, the loop", REPRODUCED),
     ("Behind the login, too, the kernel", REPRODUCED),

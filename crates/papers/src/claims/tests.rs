@@ -455,6 +455,23 @@ fn connections_that_starve() {
 }
 
 #[test]
+fn apache_uses_more_of_each_resource() {
+    for (cpu_us, memory, verdict) in [
+        (60.0, 3e7, Reproduced),
+        (40.0, 3e7, NotReproduced),
+        (60.0, 9e6, NotReproduced),
+    ] {
+        let mut made = Made::new("P2");
+        for (server, cpu_us, memory) in [("apache", cpu_us, memory), ("nginx", 50.0, 1e7)] {
+            let levels = [("server", server), ("connections", "10000")];
+            let values = [(Metric::CpuUsPerRequest, cpu_us), (MemoryBytes, memory)];
+            made.cell("mainstream", (&levels, &values), 0.01);
+        }
+        assert_eq!(made.verdicts(["Apache uses more"]), [verdict]);
+    }
+}
+
+#[test]
 fn statix_and_nginx() {
     let claims = ["It serves nearly", "Throughput grows", "It takes 1.34"];
     for (at_10000, memory, verdict) in [(12e3, 1.1e7, Reproduced), (1900.0, 2e7, NotReproduced)] {
