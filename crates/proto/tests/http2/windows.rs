@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loadline_proto::http2::frame::{Kind, Setting, WINDOW_BYTES, flags};
+use loadline_proto::http2::frame::{Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES, flags};
 use loadline_proto::{Body, Session};
 
 use crate::connection::{Connection, Frame};
@@ -160,6 +160,137 @@ fn a_priority_can_change_before_its_request() {
     assert_eq!(order, [5, 3, 9]);
 }
 
+/// Pseudorandom ones: a linear congruential generator.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+/// A response of which so many frames are still to come.
+struct Waiting {
+    stream: u32,
+    urgency: usize,
+    is_incremental: bool,
+    frames: usize,
+}
+
+/// A client that asks with priorities, and knows in which order frames of content have to come.
+struct Downloads {
+    connection: Connection,
+    numbers: Numbers,
+    /// In the order of their requests.
+    waiting: Vec<Waiting>,
+    /// The stream of each frame that has to have come.
+    expected: Vec<u32>,
+}
+
+impl Downloads {
+    fn new(seed: u64) -> Self {
+        let mut connection = Connection::new();
+        connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 20);
+        connection.get(1, "/bytes/65535"); // uses the connection's window up
+        connection.take();
+        Self {
+            connection,
+            numbers: Numbers(seed),
+            waiting: Vec::new(),
+            expected: Vec::new(),
+        }
+    }
+
+    /// A priority, and the field that says so. Of few urgencies, so that several have the same one.
+    fn priority(&mut self) -> (usize, bool, String) {
+        let urgency = 2 + self.numbers.below(3);
+        let is_incremental = self.numbers.below(2) == 0;
+        let more = if is_incremental { ", i" } else { "" };
+        (urgency, is_incremental, format!("u={urgency}{more}"))
+    }
+
+    fn ask(&mut self, stream: u32) {
+        let (urgency, is_incremental, field) = self.priority();
+        let frames = 1 + self.numbers.below(4);
+        let path = format!("/bytes/{}", frames * PAYLOAD_BYTES_MAX);
+        let connection = &mut self.connection;
+        let block = connection.request("GET", &path, &[("priority", field.as_str())]);
+        let of_both = flags::END_HEADERS | flags::END_STREAM;
+        connection.frame(Kind::Headers, of_both, stream, &block);
+        self.waiting.push(Waiting {
+            stream,
+            urgency,
+            is_incremental,
+            frames,
+        });
+    }
+
+    /// One of those that wait gets another priority.
+    fn change_one(&mut self) {
+        let (urgency, is_incremental, field) = self.priority();
+        let index = self.numbers.below(self.waiting.len());
+        let one = &mut self.waiting[index];
+        (one.urgency, one.is_incremental) = (urgency, is_incremental);
+        let update = [&one.stream.to_be_bytes()[..], field.as_bytes()].concat();
+        self.connection.frame(Kind::PriorityUpdate, 0, 0, &update);
+    }
+
+    /// The connection's window opens for so many frames.
+    fn open(&mut self, frames: usize) {
+        for _ in 0..frames {
+            let Some(index) = self.next_index() else {
+                break;
+            };
+            let next = &mut self.waiting[index];
+            self.expected.push(next.stream);
+            next.frames -= 1;
+            if next.frames == 0 {
+                self.waiting.remove(index);
+            }
+        }
+        let bytes = frames * PAYLOAD_BYTES_MAX;
+        self.connection.window(0, bytes as u32);
+    }
+
+    /// Of the most urgent responses those that are not incremental, one after the other; then the one whose last
+    /// turn is longest ago.
+    fn next_index(&self) -> Option<usize> {
+        let urgency = self.waiting.iter().map(|one| one.urgency).min()?;
+        let urgent = (0..self.waiting.len()).filter(|it| self.waiting[*it].urgency == urgency);
+        let urgent: Vec<usize> = urgent.collect();
+        let is_whole = |index: &usize| !self.waiting[*index].is_incremental;
+        if let Some(index) = urgent.iter().copied().find(is_whole) {
+            return Some(index);
+        }
+        let last_turn = |index: &usize| {
+            let stream = self.waiting[*index].stream;
+            self.expected.iter().rposition(|it| *it == stream)
+        };
+        urgent.into_iter().min_by_key(last_turn)
+    }
+}
+
+/// RFC 9218 section 10, also if some ask later, and one changes its priority, when others have had a part.
+#[test]
+fn frames_come_by_urgency_and_those_of_incremental_responses_in_turn() {
+    for seed in 0..200 {
+        let mut downloads = Downloads::new(seed);
+        (0..8).for_each(|index| downloads.ask(3 + 2 * index));
+        let frames = 1 + downloads.numbers.below(7); // fewer than there are
+        downloads.open(frames);
+        downloads.change_one();
+        (8..12).for_each(|index| downloads.ask(3 + 2 * index));
+        downloads.open(48); // as many as there are at most
+        assert!(downloads.waiting.is_empty(), "{seed}");
+        let frames = downloads.connection.take();
+        let data = frames.iter().filter(|frame| frame.kind == Kind::Data);
+        let order: Vec<u32> = data.map(|frame| frame.stream).collect();
+        assert_eq!(order, downloads.expected, "{seed}");
+    }
+}
+
 /// An upload of this length, in which the client keeps to its windows: `stream` and `all`.
 fn upload(connection: &mut Connection, id: u32, len: u64, mut all: u64) {
     let (mut sent, mut stream) = (0, 64_u64 << 10);
@@ -279,7 +410,7 @@ fn content_of_a_request_that_was_reset_is_given_back_while_a_worker_has_it() {
 /// A client that uploads at random and keeps to its windows, as far as it can see them.
 struct Uploads {
     connection: Connection,
-    seed: u64,
+    numbers: Numbers,
     /// What it may send on all streams together.
     window: usize,
     next_stream: u32,
@@ -296,7 +427,7 @@ impl Uploads {
         connection.window(0, 1 << 30); // responses do not wait
         Self {
             connection,
-            seed,
+            numbers: Numbers(seed),
             window: WINDOW,
             next_stream: 1,
             open: BTreeMap::new(),
@@ -305,9 +436,7 @@ impl Uploads {
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005);
-        self.seed = self.seed.wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) as usize % bound
+        self.numbers.below(bound)
     }
 
     fn one_of(&mut self, streams: &[u32]) -> Option<u32> {
