@@ -479,6 +479,9 @@ impl Engine<'_> {
         client.has_request = false;
         self.in_hand -= 1;
         self.in_flight -= u64::from(client.sent_bytes > 0);
+        if self.http2.has(index) {
+            self.vacate(index);
+        }
     }
 
     /// An idle connection is gone: servers may close those at any time.

@@ -52,10 +52,11 @@
 //!
 //! # The open loop
 //!
-//! A request that is due takes the connection that has been idle longest. If none is idle, it waits
-//! in the order of due times (a queue of numbers: it takes no memory), or is dropped. With several
-//! servers the queue is one: a request for a server without a free connection keeps those behind it
-//! waiting. A request that is later than the deadline before it was sent is given up as `Late`.
+//! A request that is due takes the connection that has been idle longest; over HTTP/2, of those with a
+//! free place, the one that was used longest ago. If there is none, it waits in the order of due times
+//! (a queue of numbers: it takes no memory), or is dropped. With several servers the queue is one: a
+//! request for a server without a free connection keeps those behind it waiting. A request that is later
+//! than the deadline before it was sent is given up as `Late`.
 //! What is late is sent at once.
 //!
 //! # Retries
@@ -144,13 +145,16 @@ pub fn run_in_group(
     let mut engine = Engine::new(plan, group, share)?;
     for index in 0..engine.client_count() {
         match engine.requests_per_connection {
-            1 => engine.put_idle(index),
             _ if engine.http2.has(index) => {} // see below
+            1 => engine.put_idle(index),
             _ => engine.queue_opening(index),
         }
     }
-    if engine.requests_per_connection != 1 {
-        (0..engine.http2.count()).for_each(|number| engine.queue_link(number));
+    for number in 0..engine.http2.count() {
+        match engine.requests_per_connection {
+            1 => engine.free_clients(number),
+            _ => engine.queue_link(number),
+        }
     }
     engine.open_more();
     client_loop::run(engine, share, control, out)

@@ -2,7 +2,7 @@
 
 use loadline_record::ErrorKind;
 
-use super::idle::IdleClients;
+use super::idle::IdleConnections;
 use super::retries::{Attempt, RetryQueue};
 use super::starts::IntendedStarts;
 use super::{Driver, Engine};
@@ -14,14 +14,14 @@ const SENT_MAX: usize = 64;
 /// requests, too.
 const FREE_SHARE: usize = 10;
 
-/// The queue of requests, and the free clients.
+/// The queue of requests, and the free connections.
 #[derive(Debug)]
 pub(super) struct OpenLoop {
     queue: IntendedStarts,
     /// Goes on by time alone, whatever is sent: what was offered.
     offered: IntendedStarts,
     /// By server.
-    idle: Vec<IdleClients>,
+    idle: Vec<IdleConnections>,
     is_dropping: bool,
     /// Whether the first request of the queue waits for a connection.
     is_held: bool,
@@ -44,7 +44,7 @@ impl OpenLoop {
         Self {
             offered: starts.clone(),
             queue: starts,
-            idle: (0..servers).map(|_| IdleClients::default()).collect(),
+            idle: (0..servers).map(|_| IdleConnections::default()).collect(),
             is_dropping,
             is_held: false,
             held_until_ns: 0,
@@ -92,8 +92,8 @@ enum Step {
     Wait,
     /// There is no client to send it.
     Fail(ErrorKind),
-    /// This client takes it.
-    Send(u32),
+    /// This connection takes it.
+    Send { connection: u32, server: u16 },
 }
 
 impl Engine<'_> {
@@ -108,26 +108,60 @@ impl Engine<'_> {
     /// A client is free, with a connection or (where one is opened for each request) without.
     #[inline]
     pub(super) fn put_idle(&mut self, index: u32) {
-        let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
-        if let Driver::Open(open) = &mut self.driver {
-            open.idle[server].put(index, now_ns);
-            if std::mem::take(&mut open.is_held) {
-                open.held_until_ns = now_ns;
-                self.time.meter.released(now_ns);
-            }
-            open.look_at_all(now_ns);
-        }
+        let server = self.client(index).server;
+        self.list_free(index, server);
     }
 
     /// A client is not free: its connection is gone, and being opened anew.
     pub(super) fn take_from_idle(&mut self, index: u32) {
-        let server = usize::from(self.client(index).server);
+        let server = self.client(index).server;
+        self.unlist(index, server);
+    }
+
+    /// A connection can be given a request: a client's, by the client's number, or one of HTTP/2. One that
+    /// is known to be free stays where it is in the order.
+    #[inline]
+    pub(super) fn list_free(&mut self, connection: u32, server: u16) {
+        let now_ns = self.time.now_ns;
+        let Driver::Open(open) = &mut self.driver else {
+            return;
+        };
+        let idle = &mut open.idle[usize::from(server)];
+        if idle.contains(connection) {
+            return;
+        }
+        idle.put(connection, now_ns);
+        if std::mem::take(&mut open.is_held) {
+            open.held_until_ns = now_ns;
+            self.time.meter.released(now_ns);
+        }
+        open.look_at_all(now_ns);
+    }
+
+    /// A connection can be given no request.
+    #[inline]
+    pub(super) fn unlist(&mut self, connection: u32, server: u16) {
         if let Driver::Open(open) = &mut self.driver {
-            open.idle[server].remove(index);
+            open.idle[usize::from(server)].remove(connection);
         }
     }
 
-    /// Sends what is due, as far as there are free clients.
+    /// Takes a place of a connection that is free; whose it is.
+    #[inline]
+    fn take_place(&mut self, connection: u32, server: u16) -> u32 {
+        let (index, has_more) = match self.http2.is_empty() {
+            true => (connection, false),
+            false => self.http2.take_place(connection),
+        };
+        let idle = &mut self.open().idle[usize::from(server)];
+        match has_more {
+            true => idle.move_last(connection),
+            false => idle.remove(connection),
+        }
+        index
+    }
+
+    /// Sends what is due, as far as there are free connections.
     pub(super) fn send_due(&mut self) {
         for _ in 0..SENT_MAX {
             let due_ns = self.open().queue.next_ns();
@@ -160,8 +194,8 @@ impl Engine<'_> {
                     let phase = self.time.calendar.phase_of(due_ns);
                     self.recorder.tally(phase).error(kind);
                 }
-                Step::Send(index) => {
-                    self.send_on(index, request, due_ns);
+                Step::Send { connection, server } => {
+                    self.send_on(connection, server, request, due_ns);
                     self.time.look_at_clock();
                 }
             }
@@ -171,23 +205,24 @@ impl Engine<'_> {
 
     fn next_step(&mut self, request: u32) -> Step {
         let wanted = self.plan.mix.requests.get(request as usize);
-        let server = wanted.map_or(0, |request| usize::from(request.server));
+        let server = wanted.map_or(0, |request| request.server);
         let open = self.open();
-        let idle = open.idle.get(server).filter(|idle| idle.has_members());
+        let idle = open.idle.get(usize::from(server));
+        let idle = idle.filter(|idle| idle.has_members());
         let Some(idle) = idle else {
             return Step::Fail(ErrorKind::ConnectFailed); // this thread has no client for it
         };
-        let Some(index) = idle.first() else {
+        let Some(connection) = idle.first() else {
             return match open.is_dropping {
                 true => Step::Fail(ErrorKind::Dropped),
                 false => Step::Wait,
             };
         };
-        Step::Send(index)
+        Step::Send { connection, server }
     }
 
-    /// Sends the first request that is to be tried again, if it is due and a client is free. Those that
-    /// are due for the first time come before it.
+    /// Sends the first request that is to be tried again, if it is due and a connection is free. Those
+    /// that are due for the first time come before it.
     fn retry(&mut self) -> bool {
         let (now_ns, deadline_ns) = (self.time.now_ns, self.plan.deadline_ns);
         let open = self.open();
@@ -195,8 +230,7 @@ impl Engine<'_> {
             return false;
         };
         let is_late = deadline_ns.is_some_and(|most| now_ns - attempt.due_ns > most);
-        let idle = &mut open.idle[usize::from(server)];
-        match idle.first() {
+        match open.idle[usize::from(server)].first() {
             _ if is_late => {
                 open.retries.pop();
                 let late_ns = now_ns - attempt.attempt_due_ns;
@@ -204,9 +238,9 @@ impl Engine<'_> {
                     .failed(attempt.phase, ErrorKind::Late, late_ns);
                 self.count_if_unsent(&attempt);
             }
-            Some(index) => {
-                idle.remove(index);
+            Some(connection) => {
                 open.retries.pop();
+                let index = self.take_place(connection, server);
                 self.take_up(index, attempt);
                 self.time.look_at_clock();
             }
@@ -229,14 +263,15 @@ impl Engine<'_> {
         tally.not_accepted += u64::from(!attempt.was_sent);
     }
 
-    fn send_on(&mut self, index: u32, request: u32, due_ns: u64) {
-        let (server, now_ns) = (usize::from(self.client(index).server), self.time.now_ns);
+    fn send_on(&mut self, connection: u32, server: u16, request: u32, due_ns: u64) {
+        let now_ns = self.time.now_ns;
         let open = self.open();
+        let idle = &open.idle[usize::from(server)];
         // A request that waited for a server, or behind one that did, did not wait for this
         // thread.
-        let was_idle = open.held_until_ns <= due_ns && open.idle[server].was_one_at(due_ns);
-        open.idle[server].remove(index);
+        let was_idle = open.held_until_ns <= due_ns && idle.was_one_at(due_ns);
         open.pop();
+        let index = self.take_place(connection, server);
         if was_idle {
             self.lagged(now_ns - due_ns);
         }
@@ -311,11 +346,13 @@ impl Engine<'_> {
         let Driver::Open(open) = &self.driver else {
             return false;
         };
-        let is_free = |index: &u32| open.idle.iter().any(|idle| idle.contains(*index));
-        let free = (0..self.client_count()).filter(is_free).count();
-        let all = match self.http2.is_empty() {
-            true => self.clients.len() as u64,
-            false => self.http2.in_flight_max(),
+        let (free, all) = match self.http2.is_empty() {
+            true => {
+                let is_free = |index: &u32| open.idle.iter().any(|idle| idle.contains(*index));
+                let free = (0..self.client_count()).filter(is_free).count();
+                (free, self.clients.len() as u64)
+            }
+            false => (self.http2.free_places(), self.http2.in_flight_max()),
         };
         (free * FREE_SHARE) as u64 > all
     }

@@ -101,8 +101,8 @@ impl Engine<'_> {
     /// The connection gets no further request.
     pub(super) fn drain(&mut self, number: u32, fate: Fate) {
         self.http2.link(number).fate = fate;
+        self.set_room(number, 0);
         for index in self.http2.clients_of(number) {
-            self.take_from_idle(index);
             let client = self.client(index);
             if client.stage == Stage::Idle {
                 client.stage = Stage::Closed;
@@ -170,13 +170,13 @@ impl Engine<'_> {
         client.stage = if is_kept { Stage::Idle } else { Stage::Closed };
         self.in_hand -= 1;
         self.in_flight -= 1;
+        self.vacate(index);
         if self.time.is_ending {
             return;
         }
         match self.driver {
             Driver::Closed(_) => self.next_of_client(index),
-            Driver::Open(_) if is_kept => self.put_idle(index),
-            Driver::Open(_) => {} // once there is a connection again
+            Driver::Open(_) => self.list_link(number),
         }
     }
 
@@ -195,8 +195,7 @@ impl Engine<'_> {
         let has_served = is_used || kind == ErrorKind::Timeout;
         match self.driver {
             Driver::Closed(_) => self.next_after_failure(index, has_served),
-            Driver::Open(_) if is_kept => self.put_idle(index),
-            Driver::Open(_) => {} // once there is a connection again
+            Driver::Open(_) => self.list_link(number),
         }
     }
 

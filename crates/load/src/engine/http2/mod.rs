@@ -11,6 +11,8 @@
 //!
 //! - A request that is sent while the server takes no more of them, or while its connection is in the
 //!   making, waits for that: its latency counts from when it was due all the same.
+//! - In an open loop a request that is due takes any place of the connection that was used longest ago
+//!   (`places`): all connections are used alike.
 //! - Where the server takes fewer streams than there are clients for a connection, the others do nothing. If
 //!   it takes more later, an open loop uses them; in a closed one, those that have not begun never do.
 //! - A connection that the server is about to close (GOAWAY), that has carried as many requests as it
@@ -23,6 +25,7 @@
 
 mod exchange;
 mod opening;
+mod places;
 mod transfer;
 
 use std::collections::VecDeque;
@@ -35,6 +38,8 @@ use super::exchange::Fate;
 use crate::http2::Http2Plan;
 use crate::secure_link::SecureLink;
 use crate::{Plan, Share};
+
+use places::Places;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +89,8 @@ struct Http2Link {
     waiting: VecDeque<u32>,
     /// Clients whose request is in the output, and where it begins there.
     unsent: VecDeque<(u32, u64)>,
+    /// Of an open loop.
+    places: Places,
     is_opening: bool,
     is_queued: bool,
     is_timed: bool,
@@ -111,6 +118,7 @@ impl Http2Link {
             fate: Fate::Kept,
             waiting: VecDeque::with_capacity(streams as usize),
             unsent: VecDeque::with_capacity(streams as usize),
+            places: Places::new(streams),
             is_opening: false,
             is_queued: false,
             is_timed: false,

@@ -17,9 +17,7 @@ use crate::secure_link::{SecureLink, UnfitServer};
 impl Engine<'_> {
     /// Has a connection opened, unless there is one already.
     pub(in crate::engine) fn queue_link(&mut self, number: u32) {
-        for index in self.http2.clients_of(number) {
-            self.take_from_idle(index);
-        }
+        self.set_room(number, 0);
         let place = self.clients.len() as u32 + number;
         let link = self.http2.link(number);
         if link.stage == LinkStage::Closed && !std::mem::replace(&mut link.is_queued, true) {
@@ -111,11 +109,14 @@ impl Engine<'_> {
     pub(super) fn settled(&mut self, number: u32) {
         let link = self.http2.link(number);
         let (stage, server) = (link.stage, usize::from(link.server));
-        let streams_max = link.session.streams_max();
+        let (streams_max, is_kept) = (link.session.streams_max(), link.is_kept());
         let said = &mut self.http2.servers[server];
         (said.streams_max, said.is_proven) = (streams_max, true);
         if stage != LinkStage::Greeting {
-            return self.free_within_room(number);
+            if is_kept {
+                self.set_room(number, streams_max);
+            }
+            return;
         }
         let link = self.http2.link(number);
         self.opener.opened(&mut link.is_opening);
@@ -124,32 +125,12 @@ impl Engine<'_> {
         let room = if link.is_kept() { streams_max } else { 0 };
         for (slot, index) in (0..).zip(self.http2.clients_of(number)) {
             let client = self.client(index);
-            if client.has_request {
-                continue;
-            }
-            let has_room = slot < room;
-            client.stage = if has_room { Stage::Idle } else { Stage::Closed };
-            match has_room && !client.is_pausing {
-                true => self.put_idle(index),
-                false => self.take_from_idle(index),
+            if !client.has_request {
+                let has_room = slot < room;
+                client.stage = if has_room { Stage::Idle } else { Stage::Closed };
             }
         }
-    }
-
-    /// The server may take more requests at one time than before: clients that had nothing to do are free.
-    fn free_within_room(&mut self, number: u32) {
-        let link = self.http2.link(number);
-        if !link.is_kept() {
-            return;
-        }
-        let room = link.session.streams_max() as usize;
-        for index in self.http2.clients_of(number).take(room) {
-            let client = self.client(index);
-            if client.stage == Stage::Closed && !client.has_request && !client.is_pausing {
-                client.stage = Stage::Idle;
-                self.put_idle(index);
-            }
-        }
+        self.set_room(number, room);
     }
 
     /// A connection has not come to be of use. Requests that were to be sent over it have failed.
@@ -185,18 +166,14 @@ impl Engine<'_> {
 
     /// Clients without a connection are free for requests, which open it again: as many as the server
     /// takes streams, as far as it has said.
-    pub(super) fn free_clients(&mut self, number: u32) {
+    pub(in crate::engine) fn free_clients(&mut self, number: u32) {
         let server = usize::from(self.http2.link(number).server);
         let said = self.http2.servers[server];
         let room = match said.is_proven {
             true => said.streams_max.max(1), // a connection has to be opened for another number
             false => u32::MAX,
         };
-        for (slot, index) in (0..).zip(self.http2.clients_of(number)) {
-            if slot < room && !self.client(index).has_request && !self.time.is_ending {
-                self.put_idle(index);
-            }
-        }
+        self.set_room(number, room);
     }
 
     /// Nothing is out over a connection that gets no further request: it is closed. Without the server's

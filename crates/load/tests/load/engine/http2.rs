@@ -19,7 +19,7 @@ use crate::engine::server::Server;
 use crate::stubbed;
 
 /// The same over HTTP/2 in the clear.
-fn http2(plan: Plan, streams: u32) -> Plan {
+pub(super) fn http2(plan: Plan, streams: u32) -> Plan {
     Plan {
         http2: Some(Http2Plan::new(&plan.mix, streams, Vec::new())),
         ..plan
@@ -320,7 +320,7 @@ fn a_plan_whose_blocks_are_others_is_refused() {
 }
 
 /// A server's settings: how many streams it takes at one time.
-fn settings(streams_max: u32) -> Vec<u8> {
+pub(super) fn settings(streams_max: u32) -> Vec<u8> {
     let mut payload = Vec::new();
     Setting {
         id: Setting::MAX_CONCURRENT_STREAMS,
@@ -378,7 +378,7 @@ fn serve_two_at_a_time(mut stream: TcpStream, out_most: &AtomicU64) -> Option<()
 }
 
 /// A server that does this with each connection, which is given with its number.
-fn serving(serve: impl Fn(usize, TcpStream) -> Option<()> + Send + Sync + 'static) -> SocketAddr {
+pub(super) fn serving(serve: impl Fn(usize, TcpStream) -> Option<()> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let serve = Arc::new(serve);

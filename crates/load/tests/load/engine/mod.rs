@@ -3,6 +3,7 @@
 mod closed;
 mod errors;
 mod http2;
+mod http2_places;
 mod no_alloc;
 mod open;
 mod retries;
