@@ -312,6 +312,22 @@ mod tests {
         assert!(weighttp.plan.duration_ns() > hour);
     }
 
+    /// What was due beyond them waited for a connection that was to be opened again.
+    #[test]
+    fn streams_of_an_open_loop_are_no_more_than_requests_of_a_connection() {
+        for (options, streams) in [
+            ("--rate 100", 100),
+            ("--rate 100 --requests-per-connection 7", 7),
+            ("--rate 100 --requests-per-connection 1000", 100),
+            ("--rate 100 --new-connection", 1),
+            ("", 1),
+        ] {
+            let plan = planned(&format!("--http2 {options}")).plan;
+            let found = plan.http2.as_ref().map(|http2| http2.streams);
+            assert_eq!(found, Some(streams), "{options}");
+        }
+    }
+
     #[test]
     fn who_spins_has_a_cpu() {
         assert!(planned("--spin --threads 8").plan.spins);

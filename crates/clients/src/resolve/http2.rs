@@ -13,8 +13,8 @@ use loadline_spec::values::Count;
 use super::tls::{self, HTTP_1, HTTP_2};
 use super::user_groups::Counts;
 
-/// Streams of a connection in an open loop, unless said otherwise: what RFC 9113 section 6.5.2 asks
-/// servers to take.
+/// Streams of a connection in an open loop, unless said otherwise or it carries fewer requests: what RFC
+/// 9113 section 6.5.2 asks servers to take.
 const STREAMS_OPEN: u32 = 100;
 
 /// The part of the plan that is about HTTP/2; `None`: connections speak HTTP/1.
@@ -48,7 +48,10 @@ fn streams(spec: &LoadSpec, connections: u32) -> Result<u32, SpecError> {
             Err(SpecError::new("streams", problem, format!("{most} or fewer")).with_value(given))
         }
         Some(given) => Ok(given),
-        None if by_clock && !clients.new_connection => Ok(STREAMS_OPEN.min(most)),
+        None if by_clock => {
+            let carried = super::requests_per_connection(clients).unwrap_or(u32::MAX);
+            Ok(STREAMS_OPEN.min(most).min(carried))
+        }
         None => Ok(1),
     }
 }

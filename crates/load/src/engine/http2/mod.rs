@@ -12,7 +12,8 @@
 //! - A request that is sent while the server takes no more of them, or while its connection is in the
 //!   making, waits for that: its latency counts from when it was due all the same.
 //! - In an open loop a request that is due takes any place of the connection that was used longest ago
-//!   (`places`): all connections are used alike.
+//!   (`places`): all connections are used alike. There are no more of them than requests that a connection
+//!   may carry.
 //! - Where the server takes fewer streams than there are clients for a connection, the others do nothing. If
 //!   it takes more later, an open loop uses them; in a closed one, those that have not begun never do.
 //! - A connection that the server is about to close (GOAWAY), that has carried as many requests as it
@@ -37,7 +38,7 @@ use loadline_proto::{Http2Client, http2_client};
 use super::exchange::Fate;
 use crate::http2::Http2Plan;
 use crate::secure_link::SecureLink;
-use crate::{Plan, Share};
+use crate::{Loop, Plan, Share};
 
 use places::Places;
 
@@ -187,6 +188,12 @@ impl<'p> Http2Links<'p> {
             false => 0,
         };
         let streams = plan.http2.as_ref().map_or(1, |it| it.streams);
+        let carried = plan.requests_per_connection.map_or(u32::MAX, |n| n.max(1));
+        let streams = match plan.load {
+            Loop::Closed { .. } => streams,
+            // More would wait for the connection to be opened again, while others are free.
+            Loop::Open { .. } | Loop::Timed { .. } => streams.min(carried),
+        };
         let said = ServerSaid {
             streams_max: http2_client::STREAMS_ASSUMED,
             is_proven: false,

@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 
-use loadline_load::Arrivals;
+use loadline_load::{Arrivals, Loop, Overflow, Plan};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, frame};
 
 use crate::engine::http2::{http2, serving, settings};
-use crate::engine::run::{MS, run};
+use crate::engine::run::{MS, closed, run};
 use crate::stubbed;
 
 /// The server's beginning: how many streams it takes at one time, perhaps several times, all at once.
@@ -41,6 +41,18 @@ fn respond(stream: &mut TcpStream, id: u32) -> Option<()> {
     stream.write_all(&response).ok()
 }
 
+/// So many requests that are all due at the start.
+fn due_at_once(plan: Plan, requests: u64) -> Plan {
+    Plan {
+        load: Loop::Timed {
+            due_ns: vec![0; requests as usize].into(),
+            overflow: Overflow::Queue,
+        },
+        requests_max: Some(requests),
+        ..plan
+    }
+}
+
 /// All places of a connection were used before those of the next one.
 #[test]
 fn connections_of_an_open_loop_are_used_alike() {
@@ -61,4 +73,32 @@ fn connections_of_an_open_loop_are_used_alike() {
         .each_ref()
         .map(|count| count.load(Ordering::SeqCst));
     assert_eq!(counts, [10; 4]);
+}
+
+/// Requests beyond those that a connection carries waited for it to be opened again, one connection after
+/// the other, while another one was free.
+#[test]
+fn no_request_waits_for_a_connection_to_be_opened_again_while_another_is_free() {
+    for per_connection in [1, 3] {
+        let both = Barrier::new(2);
+        let address = serving(move |_, mut stream| {
+            begin(&mut stream, &[100])?;
+            let ids: Option<Vec<u32>> = (0..per_connection)
+                .map(|_| next_request(&mut stream))
+                .collect();
+            both.wait(); // two connections have all that they carry
+            for id in ids? {
+                respond(&mut stream, id)?;
+            }
+            stream.read_to_end(&mut Vec::new()).ok().map(|_| ())
+        });
+        let requests = 2 * 2 * u64::from(per_connection);
+        let mut plan = due_at_once(http2(closed(address, 2, 0), 100), requests);
+        plan.requests_per_connection = Some(per_connection);
+        let outcome = run(&plan);
+        let tally = outcome.tally();
+        assert_eq!((tally.good, tally.connections), (requests, 4), "{tally:?}");
+        let in_flight_max = 2 * u64::from(per_connection);
+        assert_eq!(outcome.report.in_flight_max, in_flight_max);
+    }
 }
