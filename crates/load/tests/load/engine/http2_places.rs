@@ -1,4 +1,4 @@
-//! Which connection of HTTP/2 a request gets in an open loop.
+//! Which connection of HTTP/2 a request gets in an open loop, and who waits for room on it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,9 +7,10 @@ use std::sync::{Arc, Barrier};
 
 use loadline_load::{Arrivals, Loop, Overflow, Plan};
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, frame};
+use loadline_record::ErrorKind;
 
 use crate::engine::http2::{http2, serving, settings};
-use crate::engine::run::{MS, closed, run};
+use crate::engine::run::{MS, SECOND, closed, phase, run};
 use crate::stubbed;
 
 /// The server's beginning: how many streams it takes at one time, perhaps several times, all at once.
@@ -101,4 +102,60 @@ fn no_request_waits_for_a_connection_to_be_opened_again_while_another_is_free() 
         let in_flight_max = 2 * u64::from(per_connection);
         assert_eq!(outcome.report.in_flight_max, in_flight_max);
     }
+}
+
+/// Requests that a connection had no room for any more waited for it while another one was free.
+#[test]
+fn a_server_that_takes_fewer_streams_later_gets_fewer_requests() {
+    const REQUESTS: u64 = 6;
+    let (others, all_others) = (AtomicU64::new(0), Barrier::new(2));
+    let address = serving(move |number, mut stream| {
+        begin(&mut stream, &[3, 1])?;
+        if number == 0 {
+            let id = next_request(&mut stream)?;
+            all_others.wait();
+            respond(&mut stream, id)?;
+            return stream.read_to_end(&mut Vec::new()).ok().map(|_| ());
+        }
+        loop {
+            let id = next_request(&mut stream)?;
+            respond(&mut stream, id)?;
+            if others.fetch_add(1, Ordering::SeqCst) + 1 == REQUESTS - 1 {
+                all_others.wait();
+            }
+        }
+    });
+    let outcome = run(&due_at_once(http2(closed(address, 2, 0), 3), REQUESTS));
+    let tally = outcome.tally();
+    let counts = (tally.good, tally.errors_total());
+    assert_eq!(counts, (REQUESTS, 0), "{tally:?}");
+    assert_eq!(outcome.report.in_flight_max, 2);
+}
+
+/// Takes three streams at one time until there are as many, and one from then on. It only shows signs of
+/// life, so that requests time out and the connection does not.
+fn serve_nothing(mut stream: TcpStream) -> Option<()> {
+    begin(&mut stream, &[3])?;
+    for seen in 1.. {
+        next_request(&mut stream)?;
+        let sign = frame(Kind::Ping, 0, 0, &[0; 8]);
+        stream.write_all(&sign).ok()?;
+        if seen == 3 {
+            stream.write_all(&settings(1)).ok()?;
+        }
+    }
+    None
+}
+
+#[test]
+fn a_timeout_makes_room_for_a_client_that_waits() {
+    let address = serving(|_, stream| serve_nothing(stream));
+    let plan = Plan {
+        timeout_ns: 400 * MS,
+        phases: vec![phase(0, 15 * SECOND)],
+        ..http2(closed(address, 1, 6), 3)
+    };
+    let tally = run(&plan).tally();
+    let timeouts = tally.errors_of(ErrorKind::Timeout);
+    assert_eq!((timeouts, tally.unfinished), (6, 0), "{tally:?}");
 }
