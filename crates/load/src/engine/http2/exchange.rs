@@ -1,6 +1,6 @@
 //! Requests and responses of clients that share a connection.
 
-use loadline_proto::{ClientEvent, Reply, StreamObserver};
+use loadline_proto::{ClientEvent, Reply, StreamFault, StreamObserver};
 use loadline_record::ErrorKind;
 use sha2::Digest;
 
@@ -137,7 +137,7 @@ impl Engine<'_> {
                     self.completed_stream(index, &reply);
                 }
                 ClientEvent::Failed { slot, fault } => {
-                    self.fail_stream(clients.start + slot, judge::stream_fault(fault));
+                    self.stream_failed(clients.start + slot, fault);
                 }
                 ClientEvent::Settings => self.settled(number),
                 ClientEvent::GoingAway => self.drain(number, Fate::Lost),
@@ -178,6 +178,32 @@ impl Engine<'_> {
             Driver::Closed(_) => self.next_of_client(index),
             Driver::Open(_) => self.list_link(number),
         }
+    }
+
+    /// A request will have no complete response. One that the server has not processed, as it says, is
+    /// sent again over the next connection (RFC 9113 section 8.7), unless this one has brought nothing: a
+    /// server that does no more than say goodbye would be called without end.
+    #[cold]
+    fn stream_failed(&mut self, index: u32, fault: StreamFault) {
+        let (number, _) = self.http2.place(index);
+        let may_go_on = self.http2.link(number).is_used && !self.time.is_ending;
+        match fault {
+            StreamFault::Unprocessed if may_go_on => self.put_back(index),
+            fault => self.fail_stream(index, judge::stream_fault(fault)),
+        }
+    }
+
+    /// Has a request wait for the next connection as if it had not been sent.
+    fn put_back(&mut self, index: u32) {
+        let (number, _) = self.http2.place(index);
+        let client = &mut self.clients[index as usize];
+        client.stage = Stage::Closed;
+        self.in_flight -= u64::from(client.sent_bytes > 0);
+        client.sent_bytes = 0;
+        if let Some(hasher) = client.hasher.take() {
+            let _ = self.sampler.end(hasher); // of a response that does not count
+        }
+        self.http2.link(number).waiting.push_back(index);
     }
 
     /// A request has failed; the others of its connection go on.

@@ -18,7 +18,8 @@
 //!   it takes more later, an open loop uses them; in a closed one, those that have not begun never do.
 //! - A connection that the server is about to close (GOAWAY), that has carried as many requests as it
 //!   may, or over which nothing has come for as long as a request may take, gets no further request. It
-//!   is opened anew after the last response.
+//!   is opened anew after the last response. Requests that the server has not processed then, as its
+//!   GOAWAY says, are sent again.
 //! - A request that times out is reset; the connection goes on.
 //! - Where the server does not send its settings, requests that were sent time out, and the connection fails
 //!   after the last of them, with those that wait for it.

@@ -80,7 +80,7 @@ fn connections_of_an_open_loop_are_used_alike() {
 /// the other, while another one was free.
 #[test]
 fn no_request_waits_for_a_connection_to_be_opened_again_while_another_is_free() {
-    for per_connection in [1, 3] {
+    for per_connection in [1_u32, 3] {
         let both = Barrier::new(2);
         let address = serving(move |_, mut stream| {
             begin(&mut stream, &[100])?;
@@ -158,4 +158,23 @@ fn a_timeout_makes_room_for_a_client_that_waits() {
     let tally = run(&plan).tally();
     let timeouts = tally.errors_of(ErrorKind::Timeout);
     assert_eq!((timeouts, tally.unfinished), (6, 0), "{tally:?}");
+}
+
+/// Processes no request at all.
+fn serve_goodbye(mut stream: TcpStream) -> Option<()> {
+    begin(&mut stream, &[3])?;
+    next_request(&mut stream)?;
+    let goodbye = frame(Kind::GoAway, 0, 0, &[0; 8]);
+    stream.write_all(&goodbye).ok()?;
+    stream.read_to_end(&mut Vec::new()).ok().map(|_| ())
+}
+
+/// Requests are not sent to it again and again.
+#[test]
+fn a_server_that_only_says_goodbye_fails_requests() {
+    let address = serving(|_, stream| serve_goodbye(stream));
+    let tally = run(&http2(closed(address, 1, 3), 1)).tally();
+    let failed = tally.errors_of(ErrorKind::ClosedEarly);
+    assert_eq!((failed, tally.errors_total()), (3, 3), "{tally:?}");
+    assert_eq!(tally.connections, 3, "{tally:?}");
 }
