@@ -319,6 +319,8 @@ mod tests {
             ("--rate 100", 100),
             ("--rate 100 --requests-per-connection 7", 7),
             ("--rate 100 --requests-per-connection 1000", 100),
+            ("--rate 100 --requests-per-connection 7 --streams 50", 7),
+            ("--requests-per-connection 7 --streams 50", 50),
             ("--rate 100 --new-connection", 1),
             ("", 1),
         ] {

@@ -40,6 +40,8 @@ fn streams(spec: &LoadSpec, connections: u32) -> Result<u32, SpecError> {
     let clients = &spec.clients;
     let most = (CLIENTS_MAX as u32 / connections.max(1)).max(1);
     let by_clock = spec.is_open() || spec.requests.replay_timing.is_some();
+    // By the clock more than that would wait for a connection to be opened again.
+    let carried = super::requests_per_connection(clients).unwrap_or(u32::MAX);
     match clients.streams.map(Count::saturating_u32) {
         Some(given) if given > most => {
             let problem = format!(
@@ -47,11 +49,9 @@ fn streams(spec: &LoadSpec, connections: u32) -> Result<u32, SpecError> {
             );
             Err(SpecError::new("streams", problem, format!("{most} or fewer")).with_value(given))
         }
+        Some(given) if by_clock => Ok(given.min(carried)),
         Some(given) => Ok(given),
-        None if by_clock => {
-            let carried = super::requests_per_connection(clients).unwrap_or(u32::MAX);
-            Ok(STREAMS_OPEN.min(most).min(carried))
-        }
+        None if by_clock => Ok(STREAMS_OPEN.min(most).min(carried)),
         None => Ok(1),
     }
 }
