@@ -437,7 +437,7 @@ fn serve_first(mut stream: TcpStream, answers: bool, streams_max: &[u32]) -> Opt
 
 #[test]
 fn a_timeout_makes_room_for_a_request_that_waits() {
-    // Clients take a request up before they learn that one at one time is enough.
+    // The second connection takes one request at one time: the next ones wait for it.
     let address = serving(|number, stream| match number {
         0 => serve_first(stream, true, &[3]),
         _ => serve_first(stream, false, &[3, 1]),
