@@ -331,7 +331,11 @@ impl Merger {
     ) -> Option<LittleEvidence> {
         let service = &plain.total.service;
         let reports = self.threads.iter().filter(|report| report.group == 0);
-        let in_flight: f64 = reports.map(in_flight).sum();
+        // A thread whose requests are done has none in flight for the rest of the time.
+        let over_s = |report: &ThreadReport| seconds(report.wall_ns).max(counted_s);
+        let in_flight: f64 = reports
+            .map(|report| mean(report.in_flight_ns, over_s(report)))
+            .sum();
         if in_flight <= 0.0 || counted_s <= 0.0 {
             return None;
         }
@@ -495,18 +499,17 @@ fn whole_seconds(ran_s: f64) -> u32 {
 }
 
 fn share(part_ns: u64, wall_ns: u64) -> f64 {
-    mean(u128::from(part_ns), wall_ns)
-}
-
-fn in_flight(report: &ThreadReport) -> f64 {
-    mean(report.in_flight_ns, report.wall_ns)
-}
-
-/// Over `wall_ns`; 0 of no time.
-fn mean(sum_ns: u128, wall_ns: u64) -> f64 {
     match wall_ns {
         0 => 0.0,
-        _ => sum_ns as f64 / wall_ns as f64,
+        _ => part_ns as f64 / wall_ns as f64,
+    }
+}
+
+/// Over some seconds; 0 of no time.
+fn mean(sum_ns: u128, over_s: f64) -> f64 {
+    match over_s > 0.0 {
+        true => sum_ns as f64 / 1e9 / over_s,
+        false => 0.0,
     }
 }
 
@@ -527,7 +530,7 @@ fn thread(report: &ThreadReport) -> ThreadRecord {
         after_end_s: seconds(report.after_end_ns),
         turns: report.turns,
         batch: report.events as f64 / report.turns.max(1) as f64,
-        in_flight: in_flight(report),
+        in_flight: mean(report.in_flight_ns, seconds(report.wall_ns)),
         lag: Distribution::new(report.lag.0.clone()),
         read_lag: Distribution::new(report.read_lag.0.clone()),
     }

@@ -266,6 +266,46 @@ fn threads_are_described_and_judged() {
     assert!(little.holds);
 }
 
+/// Until its requests are done.
+fn by_requests(messages: impl IntoIterator<Item = Message>) -> TrialRecord {
+    let whole = Plan {
+        phases: vec![Phase {
+            end_ns: u64::MAX,
+            ..phase("", 0, 0, true)
+        }],
+        requests_max: Some(1000),
+        ..plan()
+    };
+    let mut merger = Merger::new(&whole);
+    messages
+        .into_iter()
+        .for_each(|message| merger.take(message));
+    merger.finish(Ending::default())
+}
+
+fn finished(group: u16, index: u32, wall_ns: u64) -> Message {
+    Message::Finished(Box::new(ThreadReport {
+        group,
+        in_flight_max: 8,
+        ..report(index, wall_ns)
+    }))
+}
+
+/// The means of threads that were done sooner were over their own time, the rate over the longest.
+#[test]
+fn littles_law_is_over_the_same_time_for_threads_that_are_done_sooner() {
+    let record = by_requests([
+        finished(0, 0, 2 * S),
+        finished(0, 1, 4 * S),
+        // Two in flight for two seconds and two for four: 750 times 16 ms are 12 s.
+        boxed(interval(1, (0, 0), 750, 16_000)),
+    ]);
+    let little = record.verdict.little.unwrap();
+    assert!((little.expected - 3.0).abs() < 0.01, "{little:?}");
+    assert_eq!(little.in_flight, 3.0);
+    assert!(little.holds, "{little:?}");
+}
+
 /// A thousand requests in time, and so many answers after the end to those that were due in this phase.
 fn with_answers_after_the_end(phase: u16, count: u64) -> TrialRecord {
     let mut after = interval(4, (phase, 2), count, 1_000_000);
