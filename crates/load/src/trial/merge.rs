@@ -140,29 +140,16 @@ impl Merger {
             let share = report.share; // two shares with different `of` are of different kinds
             (report.group, share.of, share.index)
         });
-        let phases: Vec<PhaseRecord> = self
-            .phases
-            .iter()
-            .map(|phase| record(phase, ran_s))
-            .collect();
-        let counted_s = phases
-            .iter()
-            .filter(|phase| phase.counted)
-            .map(PhaseRecord::len_s)
-            .sum();
-        let groups: Vec<GroupRecord> = std::mem::take(&mut self.groups)
-            .into_iter()
-            .map(|group| group.into_record(&phases, counted_s, ran_s))
-            .collect();
+        let phases = phase_records(&self.phases, ran_s);
+        let counted_s = counted_s(&phases);
+        let groups = self.group_records(ran_s);
         let evidence = self.evidence(&groups, &phases, counted_s, &ending);
         let verdict = judge(&evidence);
         let mut limits = ending.limits;
         limits.extend(self.streams_limit());
         let mut watched = ending.watched;
-        let completed: u64 = groups
-            .iter()
-            .map(|group| counted_completed(group, &phases))
-            .sum();
+        let completed = |group| counted_completed(group, &phases);
+        let completed: u64 = groups.iter().map(completed).sum();
         for process in &mut watched {
             process.settle(&phases, completed);
         }
@@ -192,6 +179,16 @@ impl Merger {
         }
     }
 
+    /// The groups, each over the time that it had.
+    fn group_records(&mut self, ran_s: f64) -> Vec<GroupRecord> {
+        let groups = std::mem::take(&mut self.groups);
+        let into_record = |(index, group): (usize, Group)| {
+            let phases = phase_records(&self.phases, self.group_ran_s(index, ran_s));
+            group.into_record(&phases, ran_s)
+        };
+        groups.into_iter().enumerate().map(into_record).collect()
+    }
+
     /// The first group with load, as the record's headline.
     fn headline(&self) -> usize {
         let has_load = |group: &Group| group.so_far.offered > 0;
@@ -208,19 +205,33 @@ impl Merger {
     fn ran_ns(&self, ending: &Ending) -> u64 {
         let planned_ns = self.planned_ns();
         let by_plan = planned_ns.filter(|_| self.run.requests_max.is_none());
-        let by_threads = || {
-            let counted = self.phases.iter().find(|phase| phase.counted);
-            let before_ns = counted.map_or(0, |phase| phase.begin_ns);
-            // Virtual users notice the end a little after it, and have no bound of requests in flight.
-            let is_plain =
-                |report: &&ThreadReport| report.in_flight_max > 0 || self.run.connections == 0;
-            let threads = self.threads.iter().filter(is_plain);
-            let walls = threads.map(|report| report.wall_ns);
-            walls.max().map(|wall_ns| before_ns.saturating_add(wall_ns))
-        };
+        // Virtual users notice the end a little after it, and have no bound of requests in flight.
+        let has_plain = self.run.connections > 0;
+        let by_threads = || self.longest_ns(|report| report.in_flight_max > 0 || !has_plain);
         let ran_ns = ending.ran_ns.or(by_plan).or_else(by_threads);
         let planned_ns = planned_ns.unwrap_or(u64::MAX);
         ran_ns.unwrap_or(0).min(planned_ns)
+    }
+
+    /// The same of one group, of a run of `ran_s`: where its own requests ended it, others may have
+    /// taken longer.
+    fn group_ran_s(&self, group: usize, ran_s: f64) -> f64 {
+        let is_of = |report: &ThreadReport| {
+            usize::from(report.group) == group && report.in_flight_max > 0
+        };
+        let by_requests = self.run.requests_max.is_some();
+        let longest_ns = by_requests.then(|| self.longest_ns(is_of));
+        let longest_s = longest_ns.flatten().map(seconds);
+        longest_s.map_or(ran_s, |longest_s| longest_s.min(ran_s))
+    }
+
+    /// From the start to the end of the one that was longest at it, of some threads.
+    fn longest_ns(&self, is_wanted: impl Fn(&ThreadReport) -> bool) -> Option<u64> {
+        let counted = self.phases.iter().find(|phase| phase.counted);
+        let before_ns = counted.map_or(0, |phase| phase.begin_ns);
+        let threads = self.threads.iter().filter(|report| is_wanted(report));
+        let walls = threads.map(|report| report.wall_ns);
+        walls.max().map(|wall_ns| before_ns.saturating_add(wall_ns))
     }
 
     /// What the verdict rests on.
@@ -257,7 +268,7 @@ impl Merger {
             }),
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,
-            little: self.little(plain, phases, counted_s),
+            little: self.little(plain, phases),
             closed: self.closed(plain),
         }
     }
@@ -323,13 +334,8 @@ impl Merger {
     }
 
     /// Of the plain clients: their loops sample what is in flight.
-    fn little(
-        &self,
-        plain: &GroupRecord,
-        phases: &[PhaseRecord],
-        counted_s: f64,
-    ) -> Option<LittleEvidence> {
-        let service = &plain.total.service;
+    fn little(&self, plain: &GroupRecord, phases: &[PhaseRecord]) -> Option<LittleEvidence> {
+        let (service, counted_s) = (&plain.total.service, plain.total.seconds);
         let reports = self.threads.iter().filter(|report| report.group == 0);
         // A thread whose requests are done has none in flight for the rest of the time.
         let over_s = |report: &ThreadReport| seconds(report.wall_ns).max(counted_s);
@@ -403,7 +409,8 @@ impl Group {
         }
     }
 
-    fn into_record(self, phases: &[PhaseRecord], counted_s: f64, ran_s: f64) -> GroupRecord {
+    /// `phases`: as they were for this group, in a run of `ran_s`.
+    fn into_record(self, phases: &[PhaseRecord], ran_s: f64) -> GroupRecord {
         let mut total = PhaseSums::default();
         for (sums, phase) in self.phases.iter().zip(phases) {
             if phase.counted {
@@ -415,7 +422,7 @@ impl Group {
             after_end: self.series.after_end(),
             warm_up_after_end: self.series.warm_up_after_end(),
             name: self.name,
-            total: total.into_results(counted_s),
+            total: total.into_results(counted_s(phases)),
             phases: results
                 .map(|(sums, phase)| sums.into_results(phase.len_s()))
                 .collect(),
@@ -476,6 +483,16 @@ fn segment(segment: &Segment) -> SegmentRecord {
         begin_per_s: segment.rate_begin,
         end_per_s: segment.rate_end,
     }
+}
+
+fn phase_records(phases: &[Phase], ran_s: f64) -> Vec<PhaseRecord> {
+    phases.iter().map(|phase| record(phase, ran_s)).collect()
+}
+
+/// How long the counted ones were together.
+fn counted_s(phases: &[PhaseRecord]) -> f64 {
+    let counted = phases.iter().filter(|phase| phase.counted);
+    counted.map(PhaseRecord::len_s).sum()
 }
 
 /// As it was in a run of `ran_s`.
@@ -540,7 +557,7 @@ fn thread(report: &ThreadReport) -> ThreadRecord {
 fn counted_completed(group: &GroupRecord, phases: &[PhaseRecord]) -> u64 {
     let results = group.phases.iter().zip(phases);
     let counted = results.filter(|(_, phase)| phase.counted);
-    let completed = counted.map(|(results, phase)| results.rates.completed_per_s * phase.len_s());
+    let completed = counted.map(|(results, _)| results.rates.completed_per_s * results.seconds);
     completed.sum::<f64>().round() as u64
 }
 

@@ -306,6 +306,29 @@ fn littles_law_is_over_the_same_time_for_threads_that_are_done_sooner() {
     assert!(little.holds, "{little:?}");
 }
 
+/// Those of the quicker protocol were divided by the time of the slower one.
+#[test]
+fn rates_of_each_group_are_over_the_time_that_its_requests_took() {
+    let mut http2 = interval(1, (0, 0), 500, 8_000);
+    http2.group = 1;
+    let record = by_requests([
+        finished(0, 0, 4 * S),
+        finished(1, 0, 2 * S),
+        boxed(interval(1, (0, 0), 500, 16_000)),
+        boxed(http2),
+    ]);
+    assert_eq!((record.run.ran_s, record.phases[0].end_s), (4.0, 4.0));
+    let [plain, http2] = &record.groups[..] else {
+        panic!("two groups");
+    };
+    assert_eq!((plain.total.seconds, http2.total.seconds), (4.0, 2.0));
+    assert_eq!(plain.total.rates.completed_per_s, 125.0);
+    assert_eq!(http2.total.rates.completed_per_s, 250.0);
+    assert_eq!(http2.phases[0].rates.completed_per_s, 250.0);
+    assert_eq!(http2.total.in_flight, Some(2.0)); // 500 times 8 ms in 2 s
+    assert_eq!(http2.series.len(), 4);
+}
+
 /// A thousand requests in time, and so many answers after the end to those that were due in this phase.
 fn with_answers_after_the_end(phase: u16, count: u64) -> TrialRecord {
     let mut after = interval(4, (phase, 2), count, 1_000_000);
