@@ -151,7 +151,8 @@ impl Engine<'_> {
         self.closed().left -= 1;
         let phase = self.time.calendar.phase_of(due_ns);
         self.recorder.tally(phase).offered += 1;
-        self.lagged(self.time.now_ns.saturating_sub(self.woken_ns.max(due_ns)));
+        let since_ns = self.waits.ended_ns.max(due_ns);
+        self.lagged(self.time.now_ns.saturating_sub(since_ns));
         self.take_up(index, Attempt::first(request, due_ns, phase));
     }
 }

@@ -239,7 +239,7 @@ impl Engine<'_> {
                 if let Some(age_ns) = age_ns {
                     self.time.meter.read_lagged(age_ns);
                 }
-                self.completed(index, reply, is_half_closed);
+                self.replied(index, reply, is_half_closed);
             }
             Received::Fault(fault) => self.faulted(index, fault),
         }
@@ -298,8 +298,18 @@ impl Engine<'_> {
         }
     }
 
+    /// A complete answer: within its time, or not.
     #[inline]
-    pub(super) fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
+    fn replied(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
+        let deadline_ns = self.clients[index as usize].deadline_ns;
+        match self.waits.came_after(deadline_ns) {
+            true => self.give_up_waiting(index),
+            false => self.completed(index, reply, is_half_closed),
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, index: u32, reply: Reply, is_half_closed: bool) {
         self.count_reply(index, &reply);
         let client = &mut self.clients[index as usize];
         client.has_request = false;
@@ -388,7 +398,7 @@ impl Engine<'_> {
             return self.lost_while_idle(index);
         }
         match self.client(index).session.received_eof() {
-            Received::Reply(reply) => self.completed(index, reply, true),
+            Received::Reply(reply) => self.replied(index, reply, true),
             Received::Fault(fault) => self.faulted(index, fault),
             Received::More => self.fail(index, ErrorKind::ClosedEarly),
         }
@@ -430,11 +440,17 @@ impl Engine<'_> {
         let now_ns = self.time.now_ns;
         let client = self.client(index);
         if client.has_request && client.is_under_way() && client.deadline_ns <= now_ns {
-            if let Some(socket) = &client.socket {
-                connect::reset_on_close(socket.as_fd());
-            }
-            self.fail(index, ErrorKind::Timeout);
+            self.give_up_waiting(index);
         }
+    }
+
+    /// The time of the request in hand is over: its connection is reset.
+    #[cold]
+    fn give_up_waiting(&mut self, index: u32) {
+        if let Some(socket) = &self.client(index).socket {
+            connect::reset_on_close(socket.as_fd());
+        }
+        self.fail(index, ErrorKind::Timeout);
     }
 
     /// The request in hand has failed, and its connection with it.

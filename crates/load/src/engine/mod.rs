@@ -26,6 +26,9 @@
 //! - *first* and *last*: just after the first and last bytes of the answer were received. How long the
 //!   kernel had had them by then is known of every eighth client: the kernel stamps what comes for it.
 //!
+//! A response whose time (`--timeout`) was over before it came is a timeout, even if its timer, which is
+//! exact to 16 ms, has not come yet. If this thread was busy at the end of that time, it is not (`waits`).
+//!
 //! A request belongs to the phase in which it was due. In a closed loop that coalesces (`coalescing`,
 //! `closed::READY_MAX`) an answer may be read a little later than it came, and the next request sent
 //! a few answers later.
@@ -92,6 +95,7 @@ mod sampler;
 mod secured;
 mod starts;
 mod turn;
+mod waits;
 
 use choices::Choices;
 use client::{Client, Stage};
@@ -104,6 +108,7 @@ use retries::RetryQueue;
 use sampler::Sampler;
 use secured::Secured;
 use starts::{IntendedStarts, Source};
+use waits::Waits;
 
 use crate::calendar::Boundary;
 use crate::client_loop::{self, ClientLoop, Timeline};
@@ -194,8 +199,7 @@ struct Engine<'p> {
     buffer: Box<[u8]>,
     /// Connections with more to read than [`exchange::RECEIVES_MAX`] reads take.
     unread: VecDeque<(Token, bool)>,
-    /// When the turn's wait ended.
-    woken_ns: u64,
+    waits: Waits,
     /// Clients with a request, sent or not.
     in_hand: u64,
     /// Requests that are out.
@@ -239,7 +243,7 @@ impl<'p> Engine<'p> {
             limits: Limits::default(),
             buffer: vec![0; exchange::DISCARD_BYTES].into_boxed_slice(),
             unread: VecDeque::with_capacity(count),
-            woken_ns: time.now_ns,
+            waits: Waits::new(time.now_ns),
             time,
             in_hand: 0,
             in_flight: 0,
@@ -331,7 +335,7 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
     }
 
     fn start(&mut self, start_ns: u64) {
-        self.woken_ns = self.time.now_ns;
+        self.waits.ended_ns = self.time.now_ns;
         match self.driver {
             Driver::Closed(_) => self.start_closed(start_ns),
             Driver::Open(_) => self.start_open(start_ns),

@@ -70,7 +70,7 @@ impl Engine<'_> {
             true => self.spin(before_ns.saturating_add(wait_ns))?,
             false => self.sleep(wait_ns)?,
         }
-        self.woken_ns = self.time.now_ns;
+        self.waits.waited(before_ns, self.time.now_ns);
         self.sample_in_flight(self.time.now_ns);
         let waited_ns = self.time.now_ns.saturating_sub(before_ns);
         let answers = match self.http2.is_empty() {

@@ -134,7 +134,7 @@ impl Engine<'_> {
                     }
                     // However long those before it have taken.
                     self.time.now_ns = received_ns;
-                    self.completed_stream(index, &reply);
+                    self.replied_to_stream(index, &reply);
                 }
                 ClientEvent::Failed { slot, fault } => {
                     self.stream_failed(clients.start + slot, fault);
@@ -156,14 +156,24 @@ impl Engine<'_> {
         self.http2.link(number).generation == generation
     }
 
+    /// A complete response: within its time, or not.
+    #[inline]
+    fn replied_to_stream(&mut self, index: u32, reply: &Reply) {
+        let (number, _) = self.http2.place(index);
+        self.http2.link(number).is_used = true;
+        self.http2.answered += 1;
+        let deadline_ns = self.clients[index as usize].deadline_ns;
+        match self.waits.came_after(deadline_ns) {
+            true => self.fail_stream(index, ErrorKind::Timeout),
+            false => self.completed_stream(index, reply),
+        }
+    }
+
     #[inline]
     fn completed_stream(&mut self, index: u32, reply: &Reply) {
         self.count_reply(index, reply);
         let (number, _) = self.http2.place(index);
-        let link = self.http2.link(number);
-        link.is_used = true;
-        let is_kept = link.is_kept();
-        self.http2.answered += 1;
+        let is_kept = self.http2.link(number).is_kept();
         let client = self.client(index);
         client.has_request = false;
         client.pause_ms = 0;

@@ -12,7 +12,7 @@ use loadline_load::{
 };
 use loadline_proto::{ClientLayer, Connector, FailureCause, Fault, Layer, LayerFailure};
 use loadline_record::{ErrorKind, Tally};
-use loadline_stub::{Listening, Stub, StubOptions};
+use loadline_stub::{Latency, Listening, Stub, StubOptions};
 use loadline_sys::{ListenAddr, ListenOptions, socket};
 use sha2::{Digest, Sha256};
 
@@ -168,6 +168,29 @@ fn no_answer_within_the_time_is_a_timeout_and_a_new_connection() {
     assert!(server.requests() <= REQUESTS); // a slow server sees some of them too late
     let failures = outcome.histogram(|interval| &interval.failure);
     assert!(failures.min() >= 19_900, "{} us", failures.min());
+}
+
+/// Timers are exact to 16 ms, so that most of these responses were good.
+#[test]
+fn responses_that_come_after_the_timeout_are_not_good_though_no_timer_has_come() {
+    const REQUESTS: u64 = 60;
+    let slow = stubbed::stub(StubOptions {
+        latency: Latency::Constant { ns: 8 * MS },
+        ..StubOptions::default()
+    });
+    let mut plan = closed(slow.address(), 3, REQUESTS);
+    for http2 in [None, Some(Http2Plan::new(&plan.mix, 1, Vec::new()))] {
+        plan.http2 = http2;
+        plan.timeout_ns = 5 * MS;
+        let tally = run(&plan).tally();
+        let timeouts = tally.errors_of(ErrorKind::Timeout);
+        // Where other processes keep this one from waiting in time, it does not know.
+        assert!(timeouts > REQUESTS / 2, "{tally:?}");
+
+        plan.timeout_ns = 10 * SECOND;
+        let tally = run(&plan).tally();
+        assert_eq!(tally.good, REQUESTS, "{tally:?}");
+    }
 }
 
 #[test]
