@@ -1,6 +1,6 @@
 //! Which groups of clients are the load that is measured.
 
-use crate::{GroupRecord, TrialRecord};
+use crate::{GroupRecord, LittleRecord, TrialRecord, Verdict};
 
 /// The group of the plain clients that speak HTTP/2, where others speak HTTP/1.1 (`--http2-share`).
 pub const HTTP2_GROUP: &str = "http2";
@@ -22,5 +22,18 @@ impl TrialRecord {
         headline
             .into_iter()
             .chain(self.http2_beside().filter(is_other))
+    }
+}
+
+impl Verdict {
+    /// Little's law of each group, with what stands before a sentence about it: nothing for the plain
+    /// clients.
+    pub fn laws(&self) -> impl Iterator<Item = (String, &LittleRecord)> {
+        let plain = self.little.iter().map(|law| (String::new(), law));
+        let beside = self.beside.iter().filter_map(|group| {
+            let law = group.little.as_ref()?;
+            Some((format!("{}: ", group.name), law))
+        });
+        plain.chain(beside)
     }
 }

@@ -418,6 +418,24 @@ pub struct Verdict {
     pub held_share: Option<f64>,
     /// Little's law.
     pub little: Option<LittleRecord>,
+    /// Groups beside the plain clients that are measured, too: HTTP/2 beside HTTP/1.1. What makes the
+    /// client the limit there stands among the reasons.
+    pub beside: Vec<GroupVerdict>,
+}
+
+/// A group beside the plain clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupVerdict {
+    /// Its name.
+    pub name: String,
+    /// Sent of what was offered to it; null in a closed loop.
+    pub sent_share: Option<f64>,
+    /// The part of the counted time for which a request was due while all of its streams were out; null
+    /// in a closed loop.
+    pub held_share: Option<f64>,
+    /// Little's law.
+    pub little: Option<LittleRecord>,
 }
 
 /// Little's law: the mean number of requests in flight is their rate times their mean time. The

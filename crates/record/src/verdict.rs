@@ -1,7 +1,7 @@
 //! Whether a trial is to be trusted: was the client the limit, and does Little's law hold? A pure
 //! function of what was measured; every bound has its source beside it.
 
-use crate::{LittleRecord, ThreadRecord, Verdict};
+use crate::{GroupVerdict, LittleRecord, ThreadRecord, Verdict};
 
 /// A client thread that is busier than this was, or soon would have been, the limit. Usual in
 /// load testing; with random arrivals, waiting for a server that is busy four fifths of the time
@@ -82,6 +82,19 @@ pub struct Evidence {
     /// A closed loop that time ended; `None`: an open one, or its requests ended it, so that each of
     /// them was waited for.
     pub closed: Option<ClosedEvidence>,
+    /// Groups beside the plain clients that are measured, too: HTTP/2 beside HTTP/1.1.
+    pub beside: Vec<GroupEvidence>,
+}
+
+/// Of a group beside the plain clients.
+#[derive(Clone, Debug, Default)]
+pub struct GroupEvidence {
+    /// Its name, which stands before what is said of it.
+    pub name: String,
+    /// Its part of the plan, where there was one.
+    pub plan: Option<PlanEvidence>,
+    /// Little's law; `None`: nothing to check it on.
+    pub little: Option<LittleEvidence>,
 }
 
 /// A closed loop.
@@ -105,7 +118,7 @@ pub struct PlanEvidence {
     /// Requests that were not sent since the server refused their connections, did not accept them
     /// within the timeout or before the end, or ended them first.
     pub not_accepted: u64,
-    /// Connections that there could be.
+    /// Connections that there could be; beside the plain clients, streams.
     pub connections: u32,
     /// Of the seconds in which less was sent than due: the part of what was missing in them that
     /// was missing while (nearly) all connections waited for the server. `None`: not known.
@@ -132,6 +145,16 @@ pub struct LittleEvidence {
     pub seconds: f64,
 }
 
+impl PlanEvidence {
+    fn sent_share(&self) -> Option<f64> {
+        (self.offered > 0).then(|| self.sent as f64 / self.offered as f64)
+    }
+
+    fn held_share(&self) -> Option<f64> {
+        (self.offered > 0).then_some(self.held_share)
+    }
+}
+
 /// Judges.
 #[must_use]
 pub fn judge(evidence: &Evidence) -> Verdict {
@@ -143,7 +166,12 @@ pub fn judge(evidence: &Evidence) -> Verdict {
     judge_lags(evidence, &mut verdict);
     judge_threads(evidence, &mut verdict);
     if let Some(plan) = &evidence.plan {
-        judge_plan(plan, &mut verdict);
+        verdict.sent_share = plan.sent_share();
+        verdict.held_share = plan.held_share();
+        judge_plan("", plan, &mut verdict);
+    }
+    for group in &evidence.beside {
+        judge_group(group, &mut verdict);
     }
     judge_throttling(evidence, &mut verdict);
     verdict.client_limited = !verdict.reasons.is_empty();
@@ -235,21 +263,36 @@ fn noticeable(lag_p99_us: Option<u64>, evidence: &Evidence) -> Option<(u64, u64)
     (!is_small).then_some((lag_us, p50_us))
 }
 
-fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
-    if plan.offered == 0 {
-        return;
+fn judge_group(group: &GroupEvidence, verdict: &mut Verdict) {
+    let plan = group.plan.as_ref();
+    verdict.beside.push(GroupVerdict {
+        name: group.name.clone(),
+        sent_share: plan.and_then(PlanEvidence::sent_share),
+        held_share: plan.and_then(PlanEvidence::held_share),
+        little: group.little.as_ref().map(check_little),
+    });
+    if let Some(plan) = plan {
+        judge_plan(&format!("{}: ", group.name), plan, verdict);
     }
-    let share = plan.sent as f64 / plan.offered as f64;
-    verdict.sent_share = Some(share);
-    verdict.held_share = Some(plan.held_share);
+}
+
+/// `whose` stands before what is said: nothing for the plain clients.
+fn judge_plan(whose: &str, plan: &PlanEvidence, verdict: &mut Verdict) {
+    let Some(share) = plan.sent_share() else {
+        return;
+    };
+    let places = match whose.is_empty() {
+        true => "connections",
+        false => "streams",
+    };
     // What a server does not accept is no fault of the client.
     let unsent = plan.offered.saturating_sub(plan.sent);
     let accounted = plan.sent + plan.not_accepted.min(unsent);
     if accounted as f64 / plan.offered as f64 >= SENT_SHARE_MIN {
         if plan.held_share > HELD_SHARE_NOTED {
             verdict.notes.push(format!(
-                "All {} connections were taken for {} of the time while requests were due: those waited \
-                 in the client, which latency counts. With more --connections the server would have had \
+                "{whose}All {} {places} were taken for {} of the time while requests were due: those \
+                 waited in the client, which latency counts. With more --connections the server would have had \
                  them sooner.",
                 plan.connections,
                 percent(plan.held_share)
@@ -258,7 +301,7 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
         return;
     }
     let fact = format!(
-        "Only {} of the plan was sent ({} of {} requests)",
+        "{whose}Only {} of the plan was sent ({} of {} requests)",
         percent(share),
         plan.sent,
         plan.offered
@@ -266,13 +309,13 @@ fn judge_plan(plan: &PlanEvidence, verdict: &mut Verdict) {
     let held_back = plan.held_back_share;
     if held_back.is_some_and(|share| share >= HELD_BACK_SHARE_MIN) {
         verdict.notes.push(format!(
-            "{fact}: held back by the bound of requests in flight, since all {} connections were \
+            "{fact}: held back by the bound of requests in flight, since all {} {places} were \
              waiting for the server. It responds no faster, or more --connections are needed.",
             plan.connections
         ));
     } else {
         verdict.reasons.push(format!(
-            "{fact}, though connections were free; at least {} is needed.",
+            "{fact}, though {places} were free; at least {} is needed.",
             percent(SENT_SHARE_MIN)
         ));
     }

@@ -74,13 +74,13 @@ pub(super) fn judge(record: &TrialRecord, server: &ServerFacts, allow: &Allow) -
         }
     }
     judge_client(record, allow, &mut judgement);
-    if let Some(little) = record.verdict.little.filter(|little| !little.holds) {
+    for (whose, little) in record.verdict.laws().filter(|(_, law)| !law.holds) {
         // Rate and time are of answers: requests that failed have been in flight, too.
         let failed = |group: &GroupRecord| group.total.tally.errors_total() > 0;
-        let is_allowed = allow.errors > 0.0 && record.headline().is_some_and(failed);
+        let is_allowed = allow.errors > 0.0 && record.measured_groups().any(failed);
         let sentence = format!(
-            "Little's law does not hold: {:.1} requests were in flight on average, and rate times time \
-             is {:.1}. {}",
+            "{whose}Little's law does not hold: {:.1} requests were in flight on average, and rate times \
+             time is {:.1}. {}",
             little.in_flight,
             little.expected,
             match is_allowed {

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use loadline_base::sorting::{sort_by_key, to_map};
-use loadline_record::distribution::decompressed;
-use loadline_record::verdict::{ClosedEvidence, Evidence, LittleEvidence, PlanEvidence, judge};
+use loadline_record::verdict::judge;
 use loadline_record::{
     Distribution, GroupRecord, LoadRecord, PhaseRecord, RunRecord, SCHEMA, SegmentRecord, Snapshot,
-    Tally, ThreadRecord, TrialRecord, latencies,
+    Tally, ThreadRecord, TrialRecord,
 };
 
 use loadline_spec::Table;
@@ -17,6 +16,7 @@ use super::Ending;
 use super::sums::{PhaseSums, SECONDS_MAX, Series};
 use crate::{Interval, Loop, Message, Phase, Plan, Segment, ThreadReport};
 
+mod evidence;
 mod unsent;
 
 /// A phase that ends later than this (30 years) has no end: the run ends with its requests.
@@ -234,74 +234,12 @@ impl Merger {
         walls.max().map(|wall_ns| before_ns.saturating_add(wall_ns))
     }
 
-    /// What the verdict rests on.
-    fn evidence(
-        &self,
-        groups: &[GroupRecord],
-        phases: &[PhaseRecord],
-        counted_s: f64,
-        ending: &Ending,
-    ) -> Evidence {
-        let plain = &groups[0];
-        let (mut lag, mut read_lag) = (latencies(), latencies());
-        for report in &self.threads {
-            let _ = lag.add(&report.lag.0); // the same bounds
-            let _ = read_lag.add(&report.read_lag.0);
-        }
-        let lag = Distribution::new(lag);
-        let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
-        let headline = groups.iter().find(|group| group.total.tally.offered > 0);
-        Evidence {
-            threads: self.threads.iter().map(thread).collect(),
-            spins: self.run.spins,
-            lag_p99_us: lag.percentile_us(99.0),
-            lag_p90_us: lag.percentile_us(90.0),
-            read_lag_p99_us: Distribution::new(read_lag).percentile_us(99.0),
-            latency_p50_us: headline.and_then(|group| group.total.latency.percentile_us(50.0)),
-            plan: (has_plan && plain.total.tally.offered > 0).then(|| PlanEvidence {
-                offered: plain.total.tally.offered,
-                sent: plain.total.tally.sent,
-                not_accepted: unsent::not_accepted(&plain.total.tally, &self.threads),
-                connections: self.run.connections,
-                held_back_share: self.held_back_share(plain, phases),
-                held_share: self.held_share(),
-            }),
-            throttled_s: ending.machine.throttled_s,
-            seconds: counted_s,
-            little: self.little(plain, phases),
-            closed: self.closed(plain),
-        }
-    }
-
-    /// A closed loop that time ended.
-    fn closed(&self, plain: &GroupRecord) -> Option<ClosedEvidence> {
-        let LoadRecord::Closed { think_s, .. } = self.run.load else {
-            return None;
-        };
-        self.run.requests_max.is_none().then_some(ClosedEvidence {
-            clients: self.in_flight_max(),
-            completed_per_s: plain.total.rates.completed_per_s,
-            think_s,
-        })
-    }
-
-    /// Requests of the plain clients that could be out at one time: as many as there are connections, or
-    /// streams that the servers take.
-    fn in_flight_max(&self) -> u32 {
-        let plain = self.threads.iter().filter(|report| report.group == 0);
-        let found: u64 = plain.map(|report| report.in_flight_max).sum();
-        match self.run.streams {
-            Some(_) if found > 0 => u32::try_from(found).unwrap_or(u32::MAX),
-            _ => self.run.connections,
-        }
-    }
-
     /// What the server's bound of streams means for the load, if it is less than was asked for.
     fn streams_limit(&self) -> Option<String> {
         let streams = self.run.streams?;
         let (asked, found) = (
             self.run.connections.saturating_mul(streams),
-            self.in_flight_max(),
+            self.in_flight_max(0),
         );
         (found < asked).then(|| {
             format!(
@@ -310,93 +248,6 @@ impl Merger {
             )
         })
     }
-
-    /// By the seconds, or by what was left at the end: a connection that the server does not accept
-    /// carries nothing, and is not free either.
-    fn held_back_share(&self, plain: &GroupRecord, phases: &[PhaseRecord]) -> Option<f64> {
-        let by_seconds = unsent::held_back_share(plain, phases, self.in_flight_max());
-        let tally = &plain.total.tally;
-        let missing = tally.offered.saturating_sub(tally.sent).max(1);
-        let threads = self.threads.iter().filter(|report| report.group == 0);
-        let left: u64 = threads.map(|report| report.held_back).sum();
-        let at_end = (left as f64 / missing as f64).min(1.0);
-        Some(by_seconds.map_or(at_end, |share| share.max(at_end)))
-    }
-
-    /// The part of the counted time for which requests that were due waited for a connection: the
-    /// threads on average, since each has connections of its own.
-    fn held_share(&self) -> f64 {
-        let plain = self.threads.iter().filter(|report| report.group == 0);
-        let shares: Vec<f64> = plain
-            .map(|report| share(report.held_ns, report.wall_ns))
-            .collect();
-        shares.iter().sum::<f64>() / shares.len().max(1) as f64
-    }
-
-    /// Of the plain clients: their loops sample what is in flight.
-    fn little(&self, plain: &GroupRecord, phases: &[PhaseRecord]) -> Option<LittleEvidence> {
-        let (service, counted_s) = (&plain.total.service, plain.total.seconds);
-        let reports = self.threads.iter().filter(|report| report.group == 0);
-        // A thread whose requests are done has none in flight for the rest of the time.
-        let over_s = |report: &ThreadReport| seconds(report.wall_ns).max(counted_s);
-        let in_flight: f64 = reports
-            .map(|report| mean(report.in_flight_ns, over_s(report)))
-            .sum();
-        if in_flight <= 0.0 || counted_s <= 0.0 {
-            return None;
-        }
-        let late = decompressed(&plain.after_end.service).unwrap_or_else(|_| latencies());
-        let late = Distribution::new(late);
-        let completed = service.count().saturating_sub(late.count());
-        let completed_s = (sum_s(service) - sum_s(&late)).max(0.0);
-        let unfinished = plain.total.tally.unfinished;
-        let unfinished = unfinished.min(u64::from(self.in_flight_max()));
-        let out_s = unfinished as f64 * self.run.timeout_s.min(counted_s);
-        // Loops look once a turn: a request that is due and sent in the turn in which the one before
-        // it was answered seems to have been in flight all the time.
-        let turns_s = match self.run.load {
-            LoadRecord::Closed { .. } => sum_s(&plain.total.latency) - sum_s(service),
-            _ => 0.0,
-        };
-        let early_s = self.early_s_max(plain, phases, counted_s);
-        let others_s = [sum_s(&late), sum_s(&plain.total.failure), out_s, early_s];
-        Some(LittleEvidence {
-            in_flight,
-            completed,
-            service_mean_s: completed_s / completed.max(1) as f64,
-            service_stdev_s: service.stdev_us()? / 1e6,
-            others_s_max: others_s.iter().sum::<f64>() + turns_s.max(0.0),
-            seconds: counted_s,
-        })
-    }
-
-    /// Requests that were still in flight when the warm-up ended: for how long they can have been after
-    /// it. They are the slowest of the warm-up at most.
-    fn early_s_max(&self, plain: &GroupRecord, phases: &[PhaseRecord], counted_s: f64) -> f64 {
-        let mut times = latencies();
-        let (mut left, mut unfinished) = (0.0, 0);
-        let of_phases = plain.phases.iter().zip(phases);
-        for (results, _) in of_phases.filter(|(_, phase)| !phase.counted) {
-            let _ = times.add(results.service.histogram()); // of one form all
-            let answered = (results.rates.completed_per_s * results.seconds).round();
-            left += results.tally.completed as f64 - answered;
-            unfinished += results.tally.unfinished;
-        }
-        let mut left = left.max(0.0) as u64;
-        let mut slowest: Vec<_> = times.iter_recorded().collect();
-        slowest.reverse();
-        let times_s = slowest.iter().map(|value| {
-            let taken = value.count_at_value().min(left);
-            left -= taken;
-            taken as f64 * (value.value_iterated_to() as f64 / 1e6).min(counted_s)
-        });
-        times_s.sum::<f64>() + unfinished.min(u64::from(self.in_flight_max())) as f64 * counted_s
-    }
-}
-
-/// The sum of all samples.
-fn sum_s(times: &Distribution) -> f64 {
-    times.count() as f64 * times.mean_us().unwrap_or(0.0) / 1e6
 }
 
 impl Group {

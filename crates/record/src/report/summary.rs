@@ -267,8 +267,24 @@ fn others(record: &TrialRecord, headline: &GroupRecord) -> String {
         for (name, errors) in errors_of(tally) {
             out += &format!("    {}: {} {name}\n", group.name, count(errors));
         }
+        out += &missing(group);
         out += &presence(group);
         out += &stalls(group);
+    }
+    out
+}
+
+/// What was due and not sent, or given up.
+fn missing(group: &GroupRecord) -> String {
+    let tally = &group.total.tally;
+    let (name, mut out) = (&group.name, String::new());
+    if tally.sent < tally.offered {
+        let (sent, offered) = (count(tally.sent), count(tally.offered));
+        out += &format!("    {name}: {sent} of {offered} offered were sent\n");
+    }
+    if tally.unfinished > 0 {
+        let unfinished = count(tally.unfinished);
+        out += &format!("    {name}: {unfinished} were given up because the run ended\n");
     }
     out
 }
@@ -379,8 +395,8 @@ fn client_part(record: &TrialRecord, page: Page) -> String {
     for remark in remarks(verdict) {
         line(remark);
     }
-    if let Some(law) = verdict.little.as_ref().and_then(little) {
-        line(&law);
+    for (whose, law) in verdict.laws() {
+        little(&whose, law).iter().for_each(|law| line(law));
     }
     out += &client_threads(&record.threads);
     let mut line = |sentence: &str| out += &wrapped("    ", sentence, page.width);

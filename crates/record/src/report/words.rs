@@ -49,7 +49,8 @@ pub(super) fn reason(status: u16) -> &'static str {
 pub fn notes(record: &TrialRecord) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(interrupted(record));
-    notes.extend(little_fault(&record.verdict));
+    let laws = record.verdict.laws().filter(|(_, law)| !law.holds);
+    notes.extend(laws.filter_map(|(whose, law)| little(&whose, law)));
     if record.verdict.client_limited {
         notes.push(client(&record.verdict));
     }
@@ -113,7 +114,8 @@ pub(super) fn remarks(verdict: &Verdict) -> impl Iterator<Item = &String> {
 /// Below one request in flight the law would hold whatever was measured: nothing is said then.
 const IN_FLIGHT_SHOWN_MIN: f64 = 1.0;
 
-pub(super) fn little(law: &LittleRecord) -> Option<String> {
+/// `whose` stands before it.
+pub(super) fn little(whose: &str, law: &LittleRecord) -> Option<String> {
     let is_little = law.in_flight.max(law.expected_max) < IN_FLIGHT_SHOWN_MIN;
     if law.holds && is_little {
         return None;
@@ -129,8 +131,8 @@ pub(super) fn little(law: &LittleRecord) -> Option<String> {
         false => rounded(law.expected),
     };
     Some(format!(
-        "{holds}: {} requests in flight on average, {expected} by rate x service time (tolerance {} \
-         and {} requests)",
+        "{whose}{holds}: {} requests in flight on average, {expected} by rate x service time \
+         (tolerance {} and {} requests)",
         rounded(law.in_flight),
         percent(law.tolerance, 1.0),
         law.tolerance_requests
@@ -169,10 +171,6 @@ pub(super) fn surroundings(record: &TrialRecord) -> Option<String> {
         .collect();
     let facts = (!facts.is_empty()).then(|| facts.join(", "))?;
     Some(format!("on this machine during the run: {facts}"))
-}
-
-fn little_fault(verdict: &Verdict) -> Option<String> {
-    little(&verdict.little.filter(|law| !law.holds)?)
 }
 
 /// Of which requests the latencies are, where some have none.
@@ -268,14 +266,15 @@ mod tests {
     #[test]
     fn littles_law_is_shown_where_it_can_fail() {
         let law = |in_flight: f64, expected: f64, holds: bool| {
-            little(&LittleRecord {
+            let law = LittleRecord {
                 in_flight,
                 expected,
                 expected_max: expected,
                 tolerance: 0.05,
                 tolerance_requests: 0.5,
                 holds,
-            })
+            };
+            little("", &law)
         };
         assert_eq!(law(0.0111, 0.0128, true), None);
         let line = law(2.0, 2.2, true).unwrap();

@@ -24,6 +24,7 @@ fn sound() -> Evidence {
         seconds: 10.0,
         little: None,
         closed: None,
+        beside: Vec::new(),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use loadline_record::export::write_csv;
 use loadline_record::{
-    ErrorKind, GroupRecord, LittleRecord, LoadRecord, PhaseRecord, Results, SCHEMA, SecondRecord,
-    SegmentRecord, ThreadRecord, TrialRecord, Verdict, WatchedRecord, WatchedSample,
+    ErrorKind, GroupRecord, GroupVerdict, LittleRecord, LoadRecord, PhaseRecord, Results, SCHEMA,
+    SecondRecord, SegmentRecord, ThreadRecord, TrialRecord, Verdict, WatchedRecord, WatchedSample,
 };
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ fn full(load: LoadRecord) -> TrialRecord {
         threads: vec![ThreadRecord::default()],
         verdict: Verdict {
             little: Some(LittleRecord::default()),
+            beside: vec![GroupVerdict::default()],
             ..Verdict::default()
         },
         watched: vec![WatchedRecord {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadline_record::report::{Page, Style, live, notes, text};
-use loadline_record::{ErrorKind, SecondRecord, Snapshot, Tally, TrialRecord};
+use loadline_record::{
+    ErrorKind, GroupVerdict, LittleRecord, SecondRecord, Snapshot, Tally, TrialRecord,
+};
 
 use crate::records;
 
@@ -195,6 +197,32 @@ fn players_alone_are_shown_as_what_they_are_and_how_often_they_stood_still() {
     let text = text(&[record], Style::Summary, Page::default());
     assert!(text.contains("and 3 connections of players"), "{text}");
     assert!(text.contains("players: 2 stalls, 1.50 s"), "{text}");
+}
+
+/// It was not to be seen that a part of its requests was never sent.
+#[test]
+fn what_another_group_was_to_send_and_whether_it_is_to_be_trusted_is_said() {
+    let mut record = records::interrupted();
+    let tally = &mut record.groups[1].total.tally;
+    (tally.sent, tally.unfinished) = (150, 7);
+    let law = LittleRecord {
+        in_flight: 9.0,
+        ..LittleRecord::default()
+    };
+    record.verdict.beside = vec![GroupVerdict {
+        name: "slow-readers".to_owned(),
+        little: Some(law),
+        ..GroupVerdict::default()
+    }];
+    assert!(notes(&record)[1].starts_with("slow-readers: MEASURING FAULT"));
+    let text = text(&[record], Style::Summary, Page::default());
+    for line in [
+        "    slow-readers: 150 of 200 offered were sent\n",
+        "    slow-readers: 7 were given up because the run ended\n",
+        "    slow-readers: MEASURING FAULT: Little's law does not hold",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
 }
 
 /// An example in the documentation is the block below `<!-- golden: NAME -->`.

@@ -5,11 +5,13 @@ use loadline_record::{GroupRecord, PhaseRecord, Tally};
 
 use crate::ThreadReport;
 
-/// Requests of the plain clients, of whom the tally is, whose connections the server did not accept, or
-/// ended first: in time, or before the end.
-pub(super) fn not_accepted(tally: &Tally, threads: &[ThreadReport]) -> u64 {
-    let plain = threads.iter().filter(|report| report.group == 0);
-    let at_end = plain.map(|report| report.connecting);
+/// Requests of the clients of these threads, of whom the tally is, whose connections the server did not
+/// accept, or ended first: in time, or before the end.
+pub(super) fn not_accepted<'a>(
+    tally: &Tally,
+    threads: impl Iterator<Item = &'a ThreadReport>,
+) -> u64 {
+    let at_end = threads.map(|report| report.connecting);
     tally.not_accepted + at_end.sum::<u64>()
 }
 
