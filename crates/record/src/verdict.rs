@@ -17,6 +17,10 @@ pub const BUSY_SHARE_LIMIT: f64 = 0.95;
 /// hundred.
 pub const LAG_SHARE_MAX: f64 = 0.1;
 
+/// The part of p99.9 of the reported latency by which the client may have delayed one request in a
+/// thousand before a note says that these times are its own as much as the server's.
+pub const LAG_TAIL_SHARE_NOTED: f64 = 0.5;
+
 /// Lag below this is not worth a word, however quick the server: it is the error that is stated for
 /// every percentile (docs/measuring.md: 2 % or 50 us).
 pub const LAG_FLOOR_US: u64 = 50;
@@ -67,10 +71,14 @@ pub struct Evidence {
     pub lag_p99_us: Option<u64>,
     /// The same for 90 %, which fewer samples say.
     pub lag_p90_us: Option<u64>,
+    /// The same for 99.9 %.
+    pub lag_p99_9_us: Option<u64>,
     /// Lag of reading of all threads together below which 99 % were; `None`: not enough samples.
     pub read_lag_p99_us: Option<u64>,
     /// Median of the reported latency; `None`: not enough samples.
     pub latency_p50_us: Option<u64>,
+    /// p99.9 of it; `None`: not enough samples.
+    pub latency_p99_9_us: Option<u64>,
     /// The plan, where there was one: not in a closed loop.
     pub plan: Option<PlanEvidence>,
     /// For how long the control group held the client; `None`: not known.
@@ -254,6 +262,23 @@ fn judge_lags(evidence: &Evidence, verdict: &mut Verdict) {
     let is_open = evidence.plan.is_some();
     let read_late = judge(evidence.read_lag_p99_us, is_open, read, "after it had come");
     (verdict.late, verdict.read_late) = (late, read_late);
+    if verdict.late.is_none() {
+        verdict.notes.extend(late_tail(evidence));
+    }
+}
+
+/// Lag that is in the largest times alone.
+fn late_tail(evidence: &Evidence) -> Option<String> {
+    let (lag_us, latency_us) = evidence.lag_p99_9_us.zip(evidence.latency_p99_9_us)?;
+    let is_small = lag_us <= LAG_FLOOR_US
+        || lag_us as f64 <= latency_us as f64 * LAG_TAIL_SHARE_NOTED;
+    (!is_small).then(|| {
+        format!(
+            "One request in a thousand was sent at least {lag_us} us later than due though a connection \
+             was free, more than half of p99.9 of latency ({latency_us} us): from there on, times are in \
+             part the client's."
+        )
+    })
 }
 
 /// A lag that is a noticeable part of the median, and that median.

@@ -10,8 +10,10 @@ fn sound() -> Evidence {
         spins: false,
         lag_p99_us: Some(60),
         lag_p90_us: Some(30),
+        lag_p99_9_us: Some(80),
         read_lag_p99_us: None,
         latency_p50_us: Some(1_000),
+        latency_p99_9_us: Some(4_000),
         plan: Some(PlanEvidence {
             offered: 10_000,
             sent: 9_990,
@@ -148,6 +150,23 @@ fn lag_is_noted_before_the_client_is_the_limit() {
     assert_eq!(reading(101, true), (true, false));
     assert_eq!(reading(1_001, true), (true, true));
     assert_eq!(reading(1_001, false), (true, false));
+}
+
+/// Nothing was said where fewer than one request in a hundred were late.
+#[test]
+fn lag_that_is_half_of_the_largest_times_is_noted() {
+    let noted = |lag_us, latency_us| {
+        let verdict = judged(|e| (e.lag_p99_9_us, e.latency_p99_9_us) = (lag_us, latency_us));
+        assert!(!verdict.client_limited);
+        verdict.notes.len()
+    };
+    assert_eq!(noted(Some(2_000), Some(4_000)), 0);
+    assert_eq!(noted(Some(2_001), Some(4_000)), 1);
+    assert_eq!(noted(Some(50), Some(60)), 0); // the error that is stated anyway
+    assert_eq!(noted(None, Some(4_000)), 0);
+    assert_eq!(noted(Some(90_000), None), 0);
+    let verdict = judged(|e| (e.lag_p99_9_us, e.lag_p99_us) = (Some(9_000), Some(900)));
+    assert!(verdict.late.is_some() && verdict.notes.is_empty()); // said already
 }
 
 #[test]

@@ -26,6 +26,7 @@ impl Merger {
         }
         let lag = Distribution::new(lag);
         let headline = groups.iter().find(|group| group.total.tally.offered > 0);
+        let latency_us = |percent| headline?.total.latency.percentile_us(percent);
         let beside = (0..).zip(groups).skip(1);
         let beside = beside.filter(|(_, group)| group.name == HTTP2_GROUP);
         Evidence {
@@ -33,8 +34,10 @@ impl Merger {
             spins: self.run.spins,
             lag_p99_us: lag.percentile_us(99.0),
             lag_p90_us: lag.percentile_us(90.0),
+            lag_p99_9_us: lag.percentile_us(99.9),
             read_lag_p99_us: Distribution::new(read_lag).percentile_us(99.0),
-            latency_p50_us: headline.and_then(|group| group.total.latency.percentile_us(50.0)),
+            latency_p50_us: latency_us(50.0),
+            latency_p99_9_us: latency_us(99.9),
             plan: self.plan(0, plain, phases),
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,
