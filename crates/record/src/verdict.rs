@@ -1,6 +1,7 @@
 //! Whether a trial is to be trusted: was the client the limit, and does Little's law hold? A pure
 //! function of what was measured; every bound has its source beside it.
 
+use crate::histogram::LATENCY_US_MAX;
 use crate::{GroupVerdict, LittleRecord, ThreadRecord, Verdict};
 
 /// A client thread that is busier than this was, or soon would have been, the limit. Usual in
@@ -79,6 +80,8 @@ pub struct Evidence {
     pub latency_p50_us: Option<u64>,
     /// p99.9 of it; `None`: not enough samples.
     pub latency_p99_9_us: Option<u64>,
+    /// The largest latency of all groups; `None`: there is none.
+    pub latency_max_us: Option<u64>,
     /// The plan, where there was one: not in a closed loop.
     pub plan: Option<PlanEvidence>,
     /// For how long the control group held the client; `None`: not known.
@@ -182,6 +185,7 @@ pub fn judge(evidence: &Evidence) -> Verdict {
         judge_group(group, &mut verdict);
     }
     judge_throttling(evidence, &mut verdict);
+    verdict.notes.extend(beyond_histogram(evidence));
     verdict.client_limited = !verdict.reasons.is_empty();
     verdict.little = evidence.little.as_ref().map(check_little);
     if let Some(closed) = &evidence.closed {
@@ -356,6 +360,18 @@ fn judge_throttling(evidence: &Evidence, verdict: &mut Verdict) {
             evidence.seconds
         ));
     }
+}
+
+/// In an open loop, requests may wait for longer than any timeout.
+fn beyond_histogram(evidence: &Evidence) -> Option<String> {
+    let is_beyond = evidence.latency_max_us? >= LATENCY_US_MAX;
+    is_beyond.then(|| {
+        let minutes = LATENCY_US_MAX / 60_000_000;
+        format!(
+            "Some latencies were {minutes} minutes or more. Histograms end there: such times count as \
+             {minutes} minutes at least, and means, percentiles and the largest may be too small."
+        )
+    })
 }
 
 /// Each client of a closed loop is answered once a cycle, which by Little's law takes as long as all

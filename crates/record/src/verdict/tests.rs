@@ -14,6 +14,7 @@ fn sound() -> Evidence {
         read_lag_p99_us: None,
         latency_p50_us: Some(1_000),
         latency_p99_9_us: Some(4_000),
+        latency_max_us: Some(9_000),
         plan: Some(PlanEvidence {
             offered: 10_000,
             sent: 9_990,
@@ -167,6 +168,16 @@ fn lag_that_is_half_of_the_largest_times_is_noted() {
     assert_eq!(noted(Some(90_000), None), 0);
     let verdict = judged(|e| (e.lag_p99_9_us, e.lag_p99_us) = (Some(9_000), Some(900)));
     assert!(verdict.late.is_some() && verdict.notes.is_empty()); // said already
+}
+
+/// They were taken for shorter ones, and nothing said so.
+#[test]
+fn latencies_beyond_the_histograms_are_noted() {
+    for (max_us, notes) in [(None, 0), (Some(599_999_999), 0), (Some(600_000_000), 1)] {
+        let verdict = judged(|e| e.latency_max_us = max_us);
+        assert_eq!(verdict.notes.len(), notes, "{:?}", verdict.notes);
+        assert!(!verdict.client_limited);
+    }
 }
 
 #[test]

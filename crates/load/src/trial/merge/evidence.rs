@@ -27,6 +27,7 @@ impl Merger {
         let lag = Distribution::new(lag);
         let headline = groups.iter().find(|group| group.total.tally.offered > 0);
         let latency_us = |percent| headline?.total.latency.percentile_us(percent);
+        let max_us = |group: &GroupRecord| group.total.latency.max_us();
         let beside = (0..).zip(groups).skip(1);
         let beside = beside.filter(|(_, group)| group.name == HTTP2_GROUP);
         Evidence {
@@ -38,6 +39,7 @@ impl Merger {
             read_lag_p99_us: Distribution::new(read_lag).percentile_us(99.0),
             latency_p50_us: latency_us(50.0),
             latency_p99_9_us: latency_us(99.9),
+            latency_max_us: groups.iter().filter_map(max_us).max(),
             plan: self.plan(0, plain, phases),
             throttled_s: ending.machine.throttled_s,
             seconds: counted_s,

@@ -145,6 +145,13 @@ fn littles_law_knows_of_requests_from_before_that_are_answered_later() {
 }
 
 #[test]
+fn a_latency_of_an_hour_is_noted_since_it_counts_as_less() {
+    let record = merged([boxed(interval(1, (1, 1), 1, 3_600_000_000))]);
+    let notes = record.verdict.notes;
+    assert!(notes[0].contains("10 minutes or more"), "{notes:?}");
+}
+
+#[test]
 fn a_plan_held_back_by_the_connections_is_not_the_clients_fault() {
     let short = |in_flight: u64| {
         let mut interval = interval(2, (1, 1), 100, 1000);
