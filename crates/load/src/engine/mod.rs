@@ -35,9 +35,9 @@
 //!
 //! # Connections
 //!
-//! - All are opened before the start, at most 256 at once, except with one request per connection:
-//!   then one is opened for each request. What fails before the start is counted as an error of the
-//!   first phase; the client tries again with its first request.
+//! - All are opened before the start, at most 256 at once by all threads together, except with one
+//!   request per connection: then one is opened for each request. What fails before the start is
+//!   counted as an error of the first phase; the client tries again with its first request.
 //! - The client closes a connection that has carried as many requests as it may, right after the
 //!   complete answer, whatever the server does; the next one is opened when a request needs it.
 //! - A connection that the server closes after an answer, or while it is idle, is no error. It is
@@ -232,7 +232,7 @@ impl<'p> Engine<'p> {
             clients,
             driver: driver(plan, share, count),
             choices: Choices::new(plan, share),
-            opener: Opener::new(count),
+            opener: Opener::new(count, share),
             coalescing: Coalescing::new(coalesces && !plan.spins),
             wheel: TimerWheel::new(Millis(time.now_ns / 1_000_000)),
             recorder: GroupRecorder::new(group),

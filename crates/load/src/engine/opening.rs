@@ -10,11 +10,11 @@ use loadline_sys::{Interest, arrival, connect};
 use super::client::Stage;
 use super::exchange::is_stamped;
 use super::{Driver, Engine};
-use crate::judge;
+use crate::{Share, judge};
 
-/// Connections in the making at once without a request that waits for them. Listeners have room for
-/// at least 128, mostly 511 or 4096; one that is full drops what comes, and the kernel tries again
-/// after a second.
+/// Connections in the making at once without a request that waits for them, of all threads and
+/// processes of a group together. Listeners have room for at least 128, mostly 511 or 4096; one that
+/// is full drops what comes, and the kernel tries again after a second.
 const OPENING_MAX: u32 = 256;
 
 /// Opens connections that no request waits for yet: all of them before the start, and later those
@@ -23,14 +23,18 @@ const OPENING_MAX: u32 = 256;
 pub(super) struct Opener {
     queue: VecDeque<u32>,
     pub(super) in_progress: u32,
+    /// This thread's part of [`OPENING_MAX`], at least 1.
+    in_progress_max: u32,
 }
 
 impl Opener {
-    /// With room for `clients`.
-    pub(super) fn new(clients: usize) -> Self {
+    /// With room for `clients`, of a thread that has this share of the load.
+    pub(super) fn new(clients: usize, share: Share) -> Self {
+        let in_progress_max = share.count(u64::from(OPENING_MAX)).max(1);
         Self {
             queue: VecDeque::with_capacity(clients),
             in_progress: 0,
+            in_progress_max: in_progress_max as u32,
         }
     }
 
@@ -66,7 +70,7 @@ impl Engine<'_> {
 
     /// Goes on opening, within the bound.
     pub(super) fn open_more(&mut self) {
-        while self.opener.in_progress < OPENING_MAX
+        while self.opener.in_progress < self.opener.in_progress_max
             && let Some(index) = self.opener.queue.pop_front()
         {
             if let Some(number) = self.link_at(index) {
@@ -243,5 +247,21 @@ impl Engine<'_> {
             }
             self.timed_out(index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each thread had the whole bound: with 16 of them, 4,096 connections came to a listener at once.
+    #[test]
+    fn threads_share_the_bound_of_connections_in_the_making() {
+        let most = |index, of| Opener::new(0, Share { index, of }).in_progress_max;
+        for of in [1, 3, 16, 256] {
+            let all: u32 = (0..of).map(|index| most(index, of)).sum();
+            assert_eq!(all, OPENING_MAX, "{of}");
+        }
+        assert_eq!(most(999, 1000), 1);
     }
 }
