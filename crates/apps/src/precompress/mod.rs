@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::SystemTime;
 
 pub use loadline_codings::Coding;
 use loadline_codings::is_text_like;
@@ -108,7 +109,7 @@ pub fn precompress(
     options: &PrecompressOptions,
     report: Report<'_>,
 ) -> io::Result<Summary> {
-    // Temporary files have the same name each time.
+    // Two runs would compress the same files twice.
     let lock = std::fs::File::open(directory)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Err(io::ErrorKind::WouldBlock.into()); // a file system without locks has none to wait for
@@ -133,7 +134,7 @@ pub fn precompress(
             })
             .collect();
         drop(waiting); // it ends with the threads
-        let walked = walk::files(directory, &mut |path, looked| match looked {
+        let walked = walk::files(directory, SystemTime::now(), &mut |path, looked| match looked {
             Ok(()) if is_wanted(&path) => {
                 let _ = found.send(path); // if they have all panicked, nobody takes it
             }

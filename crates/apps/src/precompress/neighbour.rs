@@ -1,7 +1,6 @@
 //! One file and one of its neighbours, which is written under another name and then takes its place: a
 //! server never sees a part of it.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -16,6 +15,10 @@ use crate::static_files::version::{FileVersion, is_stale};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 128 << 10;
+
+/// How the name of a file ends that is being written. It begins with a dot, so it is hidden, and is new each
+/// time: another run may be writing the same neighbour, on another machine for instance.
+pub(super) const TEMPORARY_SUFFIX: &str = ".loadline-tmp";
 
 /// What came of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,9 @@ impl Source {
         coding: Coding,
         bytes_min: u64,
     ) -> Result<NeighbourOutcome, (PathBuf, io::Error)> {
-        let place = self.beside("", coding.suffix());
+        let mut place = self.path.clone().into_os_string();
+        place.push(coding.suffix());
+        let place = PathBuf::from(place);
         let of_place = |error: io::Error| (place.clone(), error);
         let there = file_at(&place).map_err(of_place)?;
         // The rule of the static files: so what is left alone here is served there.
@@ -76,18 +81,7 @@ impl Source {
             let removed = remove_stale()?;
             return Ok(NeighbourOutcome::TooShort { removed });
         }
-        let temporary = self.beside(".", &format!("{}.loadline-tmp", coding.suffix()));
-        let written = self.write(coding, &temporary);
-        let finished = written.and_then(|bytes| {
-            if bytes.is_some() {
-                fs::rename(&temporary, &place)?;
-            }
-            Ok(bytes)
-        });
-        if !matches!(finished, Ok(Some(_))) {
-            let _ = fs::remove_file(&temporary); // it may not have come into being
-        }
-        match finished {
+        match self.write(coding, &place) {
             Ok(Some(bytes)) => Ok(NeighbourOutcome::Written { bytes }),
             Ok(None) => {
                 let removed = remove_stale()?;
@@ -98,21 +92,15 @@ impl Source {
     }
 
     /// Writes the file in a coding; its length, or `None` if it is no smaller so.
-    fn write(&self, coding: Coding, temporary: &Path) -> io::Result<Option<u64>> {
+    fn write(&self, coding: Coding, place: &Path) -> io::Result<Option<u64>> {
         let source = open(&self.path)?;
-        // A run that was killed may have left one, which cannot be opened if its file is read-only.
-        if let Err(error) = fs::remove_file(temporary)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
-        }
-        let output = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(self.mode)
-            .open(temporary)?;
+        let directory = self.path.parent().unwrap_or_else(|| Path::new(""));
+        let mut named = tempfile::Builder::new();
+        named.prefix(".").suffix(TEMPORARY_SUFFIX);
+        let temporary = named.tempfile_in(directory)?; // removed unless it gets its place
+        let output = io::BufWriter::with_capacity(PIECE_BYTES, temporary.as_file());
         let len = self.len();
-        let smaller = Smaller::new(io::BufWriter::with_capacity(PIECE_BYTES, output), len);
+        let smaller = Smaller::new(output, len);
         let level = Effort::Ahead.level(coding);
         let mut encoder = Encoder::new(coding, level, len, smaller)?;
         let mut pieces = io::BufReader::with_capacity(PIECE_BYTES, (&source).take(len));
@@ -126,10 +114,10 @@ impl Source {
         let output = output
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        // The mode of a new file is cut by the umask.
         output.set_permissions(fs::Permissions::from_mode(self.mode))?;
         output.set_modified(self.modified())?;
         output.sync_all()?; // before it has its name: a crash leaves no empty file that looks new
+        temporary.persist(place)?;
         Ok(Some(bytes))
     }
 
@@ -141,14 +129,6 @@ impl Source {
             true => UNIX_EPOCH - distance,
             false => UNIX_EPOCH + distance,
         }
-    }
-
-    /// A name in the same directory.
-    fn beside(&self, before: &str, behind: &str) -> PathBuf {
-        let mut name = OsString::from(before);
-        name.push(self.path.file_name().unwrap_or_default());
-        name.push(behind);
-        self.path.with_file_name(name)
     }
 }
 
