@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -249,6 +249,63 @@ fn what_another_run_is_writing_stays_as_it_is() {
     let left = names(root);
     let left = left.iter().filter(|name| name.ends_with("tmp")).count();
     assert_eq!(left, 2, "of the other run, and none of this one");
+}
+
+/// Owner, group and permissions.
+fn access(path: &Path) -> (u32, u32, u32) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.uid(), metadata.gid(), metadata.mode() & 0o777)
+}
+
+const NOBODY: u32 = 65_534;
+
+/// They had those of whoever ran it: the server could not read them, or another group could.
+#[test]
+fn variants_have_the_owner_and_the_group_of_their_originals() {
+    let site = site();
+    let original = site.path().join("a.js");
+    if rustix::process::geteuid().is_root() {
+        chown(&original, Some(NOBODY), Some(NOBODY)).unwrap();
+    } else {
+        // Another one of this user's groups, if there is one.
+        let own = rustix::process::getegid();
+        let groups = rustix::process::getgroups().unwrap();
+        let mut others = groups.iter().filter(|group| **group != own);
+        others.any(|group| chown(&original, None, Some(group.as_raw())).is_ok());
+    }
+    let (summary, reported) = run(site.path(), &options());
+    assert_eq!((reported, summary.written), (vec![], 9));
+    for suffix in ["gz", "zst", "br"] {
+        let variant = site.path().join(format!("a.js.{suffix}"));
+        assert_eq!(access(&variant), access(&original), "{suffix}");
+    }
+}
+
+/// The group of whoever ran it could read what others may not.
+#[test]
+fn a_group_that_cannot_be_given_is_no_other_groups_right() {
+    if !rustix::process::geteuid().is_root() {
+        return; // it takes a file of a group that its owner is not in
+    }
+    let site = tempfile::tempdir().unwrap();
+    let original = site.path().join("a.js");
+    fs::write(&original, text()).unwrap();
+    fs::set_permissions(&original, fs::Permissions::from_mode(0o640)).unwrap();
+    chown(&original, Some(NOBODY), Some(NOBODY - 1)).unwrap();
+    chown(site.path(), Some(NOBODY), None).unwrap();
+    let root = site.path().to_owned();
+    let (summary, reported) = std::thread::spawn(move || {
+        rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(NOBODY)).unwrap();
+        run(&root, &options())
+    })
+    .join()
+    .unwrap();
+    assert_eq!((reported, summary.written), (vec![], 3));
+    for suffix in ["gz", "zst", "br"] {
+        let (owner, group, mode) = access(&site.path().join(format!("a.js.{suffix}")));
+        assert_eq!((owner, mode), (NOBODY, 0o600), "{suffix}");
+        assert_ne!(group, NOBODY - 1);
+    }
 }
 
 #[test]

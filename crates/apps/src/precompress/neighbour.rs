@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -40,16 +40,20 @@ pub(super) struct Source {
     version: FileVersion,
     /// Permissions.
     mode: u32,
+    owner: u32,
+    group: u32,
 }
 
 impl Source {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
-        let mode = file.metadata()?.permissions().mode() & 0o777;
+        let metadata = file.metadata()?;
         Ok(Self {
             path: path.to_owned(),
             version: FileVersion::of(&fstat(&file)?),
-            mode,
+            mode: metadata.mode() & 0o777,
+            owner: metadata.uid(),
+            group: metadata.gid(),
         })
     }
 
@@ -114,11 +118,22 @@ impl Source {
         let output = output
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        output.set_permissions(fs::Permissions::from_mode(self.mode))?;
         output.set_modified(self.modified())?;
+        self.set_access(output)?;
         output.sync_all()?; // before it has its name: a crash leaves no empty file that looks new
         temporary.persist(place)?;
         Ok(Some(bytes))
+    }
+
+    /// Gives a variant, which is its writer's alone so far, the group, permissions and owner of the file.
+    fn set_access(&self, output: &File) -> io::Result<()> {
+        let mode = match fchown(output, None, Some(self.group)) {
+            Ok(()) => self.mode,
+            Err(_) => mode_in_other_group(self.mode),
+        };
+        output.set_permissions(fs::Permissions::from_mode(mode))?;
+        let _ = fchown(output, Some(self.owner), None); // only root may
+        Ok(())
     }
 
     /// When the file was modified last, to the nanosecond.
@@ -130,6 +145,13 @@ impl Source {
             false => UNIX_EPOCH + distance,
         }
     }
+}
+
+/// Permissions of a variant in another group than its file: this group and others may do only what the file's group
+/// and others both may.
+fn mode_in_other_group(mode: u32) -> u32 {
+    let both = (mode >> 3) & mode & 0o7;
+    (mode & 0o700) | (both << 3) | both
 }
 
 /// The file in a neighbour's place. A link is none: it is written over, since a server follows it only
@@ -160,4 +182,23 @@ fn open(path: &Path) -> io::Result<File> {
 
 fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_group_may_do_no_more_than_everybody() {
+        for (mode, expected) in [
+            (0o644, 0o644),
+            (0o640, 0o600),
+            (0o664, 0o644),
+            (0o604, 0o600),
+            (0o751, 0o711),
+            (0o400, 0o400),
+        ] {
+            assert_eq!(mode_in_other_group(mode), expected, "{mode:o}");
+        }
+    }
 }
