@@ -86,11 +86,13 @@ impl Asked {
     }
 
     /// A 304: it says what the response with content would have said (RFC 9110 section 15.4.5), and to a client
-    /// that has that compressed, what it has said. Whether it would have been text may not be known.
+    /// that has that compressed, what it has said. Whether it would have been text may not be known. A length would
+    /// have to be that of the 200 (section 8.6), which nobody knows.
     pub(super) fn not_modified(&self, headers: &mut HeaderMap) {
         let is_text = !headers.contains_key(header::CONTENT_TYPE) || has_text(headers);
         if is_text && may_be_changed(headers) {
             vary_by_coding(headers);
+            headers.remove(header::CONTENT_LENGTH);
         }
         if self.has_weak_tag {
             weaken_tag(headers);
@@ -344,9 +346,11 @@ mod tests {
             (("cache-control", "no-transform"), false),
             (("accept-ranges", "bytes"), false),
         ] {
-            let mut headers = fields(&[line]);
+            let mut headers = fields(&[line, ("content-length", "5000")]);
             asked(&[("if-none-match", "\"1\"")]).not_modified(&mut headers);
             assert_eq!(headers.contains_key("vary"), varies, "{line:?}");
+            // That of the content as it is was stated.
+            assert_eq!(headers.contains_key("content-length"), !varies, "{line:?}");
         }
     }
 
