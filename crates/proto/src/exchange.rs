@@ -35,9 +35,9 @@ pub struct Exchange {
     /// The address that the client has connected to. There for an app's task (`Handler::start`)
     /// alone, since it costs a system call for each connection; `None` over a Unix socket.
     pub local: Option<SocketAddr>,
-    /// An event loop polls the app's task, since there are no workers: what takes long has no place in it.
-    /// There for `Handler::start` alone.
-    pub is_polled_by_loop: bool,
+    /// An event loop polls the app's task or carries out the blocking step, since there are no workers: what
+    /// computes for long has no place there. There for `Handler::start` and `Handler::handle_blocking` alone.
+    pub is_done_by_loop: bool,
     /// What is known of the connection if its bytes are encrypted; `None`: they are not.
     pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
@@ -155,7 +155,7 @@ impl Exchange {
         self.mount = 0;
         self.peer = None;
         self.local = None;
-        self.is_polled_by_loop = false;
+        self.is_done_by_loop = false;
         self.security = None;
         self.handler = None;
         self.handshake_us = 0;

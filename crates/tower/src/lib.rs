@@ -245,7 +245,7 @@ where
 
     fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
         let service = Arc::clone(&self.service);
-        let says_loop = self.is_compressed && exchange.is_polled_by_loop;
+        let says_loop = self.is_compressed && exchange.is_done_by_loop;
         let task = serve(service, self.map_request.clone(), says_loop, exchange, port);
         Box::pin(context::Within::new(self.runtime.clone(), task))
     }

@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 
 use loadline_base::{MemoryAccount, MemoryBudget, MemoryPressure};
 use loadline_codings::{Coding, Effort, compress};
-use loadline_proto::Request;
+use loadline_proto::Exchange;
 
 use super::StaticFiles;
 use super::entry::{Entry, Resource, Target};
@@ -81,17 +81,20 @@ impl Makers {
 
 impl StaticFiles {
     /// The entry that is known by `key`, with the variant that the client wants if it is for this thread to
-    /// make it. Computes for long.
+    /// make it. Computes for long, so a loop makes none.
     pub(super) fn with_variant(
         &self,
         entry: Arc<Entry>,
         key: &[u8],
-        request: &Request,
+        exchange: &Exchange,
     ) -> Arc<Entry> {
+        if exchange.is_done_by_loop {
+            return entry;
+        }
         let Target::File(resource) = &entry.target else {
             return entry;
         };
-        let (_, missing) = resource.choose(|| accepted(request));
+        let (_, missing) = resource.choose(|| accepted(&exchange.request));
         let (Some(coding), Some(making)) = (missing, &resource.making) else {
             return entry;
         };

@@ -42,9 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use loadline_base::Millis;
-use loadline_proto::{
-    Context, Exchange, FieldName, Handler, Method, Outcome, Request, Status, TargetForm,
-};
+use loadline_proto::{Context, Exchange, FieldName, Handler, Method, Outcome, Status, TargetForm};
 
 use crate::content::media_type::MediaTypes;
 use crate::content::path::{self, SitePath};
@@ -374,7 +372,7 @@ impl StaticFiles {
                     ServeMode::NonBlocking(cx) => cx.now,
                     ServeMode::Blocking => self.time_at_least(exchange),
                 };
-                match self.fallback(path, &exchange.request, mode.access(), now) {
+                match self.fallback(path, exchange, mode.access(), now) {
                     Some(Err(Failure::WouldBlock)) => return Outcome::Blocking,
                     Some(Ok(entry)) => {
                         if let Target::File(resource) = &entry.target {
@@ -397,7 +395,7 @@ impl StaticFiles {
     fn fallback(
         &self,
         path: &SitePath<'_>,
-        request: &Request,
+        exchange: &Exchange,
         access: Access,
         now: Millis,
     ) -> Option<Result<Arc<Entry>, Failure>> {
@@ -408,7 +406,7 @@ impl StaticFiles {
         let mut key = Vec::new();
         let entry = self.look_up_fallback(fallback, &mut key, access, now);
         Some(match access {
-            Access::Any => entry.map(|entry| self.with_variant(entry, &key, request)),
+            Access::Any => entry.map(|entry| self.with_variant(entry, &key, exchange)),
             Access::Cached => entry,
         })
     }
@@ -476,7 +474,7 @@ impl Handler for StaticFiles {
         let (now, mut key) = (self.time_at_least(exchange), Vec::new());
         let outcome = match self.look_up(&path, &mut key, Access::Any, now) {
             Ok(entry) => {
-                let entry = self.with_variant(entry, &key, &exchange.request);
+                let entry = self.with_variant(entry, &key, exchange);
                 self.serve(&entry, &path, exchange, ServeMode::Blocking)
             }
             Err(failure) => self.fail(failure, &path, exchange, ServeMode::Blocking),

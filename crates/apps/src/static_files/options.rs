@@ -29,7 +29,8 @@ pub struct StaticOptions {
     /// neighbour older than its file (in whole seconds if its time is in those) is stale and is left alone.
     pub precompressed: bool,
     /// Whether text is compressed on the fly for clients that accept it, by a blocking step, and kept in
-    /// the cache. To be turned off where blocking steps run on event loops.
+    /// the cache. Where event loops carry out blocking steps, nothing is compressed: to be turned off there, since
+    /// it costs such steps.
     pub compress: bool,
     /// Media types by extension.
     pub media_types: MediaTypes,

@@ -136,6 +136,27 @@ fn who_asks_for_it_where_no_worker_has_time_gets_what_there_is() {
     }
 }
 
+/// Loops without workers compressed for milliseconds, unless the options said not to.
+#[test]
+fn no_loop_makes_one() {
+    let content = text(5_000);
+    let options = StaticOptions {
+        spa_fallback: Some("index.html".to_owned()),
+        ..settled()
+    };
+    let mut site = Site::new(&[("index.html", &content)], options);
+    for (is_without_workers, coding) in [(true, ""), (true, ""), (false, "br"), (true, "br")] {
+        site.is_without_workers = is_without_workers;
+        site.pass(1000);
+        for target in ["/index.html", "/some/route"] {
+            let answer = accepting(&mut site, target, BROWSER);
+            assert_eq!(answer.status, 200);
+            assert_eq!(answer.field("Content-Encoding"), coding, "{target}");
+            assert!(decoded(&answer) == content.as_bytes(), "{target}");
+        }
+    }
+}
+
 #[test]
 fn what_is_short_or_compressed_already_stays_as_it_is() {
     let (mut site, content) = site(5_000);

@@ -11,7 +11,7 @@ use loadline_apps::static_files::LocalFiles;
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_base::{Chunk, Millis};
 use loadline_proto::{
-    Action, Context, Counters, Handler, HttpDate, Pool, ServerSession, SessionConfig,
+    Action, Context, Counters, Exchange, Handler, HttpDate, Pool, ServerSession, SessionConfig,
 };
 use tempfile::TempDir;
 
@@ -35,6 +35,8 @@ pub(crate) struct Site {
     pub(crate) blocked: usize,
     /// Blocking steps are refused, as where too much is asked of workers.
     pub(crate) refuses: bool,
+    /// A loop carries blocking steps out, as where there are no workers.
+    pub(crate) is_without_workers: bool,
     directory: TempDir,
 }
 
@@ -110,6 +112,7 @@ impl Site {
             now: Millis(5_000),
             blocked: 0,
             refuses: false,
+            is_without_workers: false,
             directory,
         }
     }
@@ -162,7 +165,14 @@ impl Site {
     /// Runs one request through a session and the handler; returns the answer's bytes.
     pub(crate) fn exchange(&mut self, head: Vec<u8>) -> Vec<u8> {
         let (handler, local) = (&self.handler, &mut self.local);
-        let (bytes, blocked) = run(handler, local, self.now, head, self.refuses);
+        let block = |exchange: &mut Exchange| {
+            exchange.is_done_by_loop = self.is_without_workers;
+            match self.refuses {
+                true => exchange.refuse(1),
+                false => handler.handle_blocking(exchange),
+            }
+        };
+        let (bytes, blocked) = run(handler, local, self.now, head, block);
         self.blocked += blocked;
         bytes
     }
@@ -175,7 +185,8 @@ pub(crate) fn answer_of(
     now: Millis,
     head: Vec<u8>,
 ) -> (Answer, usize) {
-    let (bytes, blocked) = run(handler, local, now, head, false);
+    let block = |exchange: &mut Exchange| handler.handle_blocking(exchange);
+    let (bytes, blocked) = run(handler, local, now, head, block);
     (parse(&bytes, false), blocked)
 }
 
@@ -184,7 +195,7 @@ fn run(
     local: &mut LocalFiles,
     now: Millis,
     mut head: Vec<u8>,
-    refuses: bool,
+    block: impl Fn(&mut Exchange),
 ) -> (Vec<u8>, usize) {
     let (mut pool, counters) = (Pool::new(), Counters::default());
     let since = wall_clock().duration_since(SystemTime::UNIX_EPOCH);
@@ -207,10 +218,7 @@ fn run(
             }
             Action::Block(mut exchange) => {
                 blocked += 1;
-                match refuses {
-                    true => exchange.refuse(1),
-                    false => handler.handle_blocking(&mut exchange),
-                }
+                block(&mut exchange);
                 session.completed(exchange, &mut cx);
             }
             Action::Send { mut transmit, .. } => {

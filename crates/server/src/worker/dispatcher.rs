@@ -182,6 +182,7 @@ impl<'l> OnLoop<'l> {
                 Blocked::Refused(exchange)
             }
             _ => {
+                exchange.is_done_by_loop = true;
                 let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
                 self.dispatcher.do_here(thread, block);
                 Blocked::Done(exchange)
@@ -202,7 +203,7 @@ impl<'l> OnLoop<'l> {
             token: self.token,
         };
         if self.dispatcher.workers.is_none() {
-            exchange.is_polled_by_loop = true;
+            exchange.is_done_by_loop = true;
             return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps));
         }
         let (handle, task) = thread.tasks.for_worker(exchange, notify, steps);

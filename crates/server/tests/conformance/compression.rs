@@ -2,8 +2,10 @@
 
 use std::io::Read;
 
+use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_server::ServerOptions;
 
+use crate::client::Client;
 use crate::fixture::{Model, Server, eventually, limits};
 
 every_model! {
@@ -99,6 +101,31 @@ pub fn files_are_compressed_for_those_who_accept_it(model: Model) {
     let total = server.control.snapshot().total;
     if !options.blocks_on_loops() {
         assert_eq!(total.blocked_in_place, 0, "no loop compresses");
+    }
+}
+
+/// In a program of its author's own, who has not turned it off.
+#[test]
+fn no_loop_compresses() {
+    for model in [Model::Reactor1x0, Model::Proactor1x0] {
+        if !model.is_offered() {
+            continue;
+        }
+        let (root, content) = (tempfile::tempdir().unwrap(), text(20_000));
+        std::fs::write(root.path().join("page.html"), &content).unwrap();
+        let files = StaticFiles::new(root.path(), StaticOptions::default()).unwrap();
+        let server = loadline_server::Server::new(files).options(model.options());
+        let server = server.listen(([127, 0, 0, 1], 0)).start().unwrap();
+        let mut client = Client::connect(server.tcp_address().unwrap());
+        for _ in 0..2 {
+            let answer = client.get("/page.html", "Accept-Encoding: gzip\r\n");
+            assert_eq!(answer.status, 200, "{model:?}");
+            assert_eq!(answer.field("content-encoding"), None, "{model:?}");
+            assert!(answer.body == content);
+        }
+        drop(client);
+        server.drain();
+        assert!(server.wait().unwrap().is_clean());
     }
 }
 
