@@ -223,12 +223,21 @@ impl Loader<'_> {
         path: &[u8],
         version: &FileVersion,
     ) -> Result<(Option<Content>, Option<FileVersion>), Failure> {
-        let content = match self.open(directory, path) {
+        let (mut opened, mut seen) = (self.open(directory, path), None);
+        if let Ok(Opened::Directory) | Err(Failure::Refused(Status::FORBIDDEN)) = opened {
+            // Tried again after the look: if it becomes a neighbour later, another look shows that.
+            let absolute = self.root.absolute(path);
+            seen = absolute.and_then(|it| self.root.version_at(&it).ok().flatten());
+            opened = self.open(directory, path);
+        }
+        let content = match opened {
             Ok(Opened::File(_, found)) if is_stale(&found, version) => {
                 return Ok((None, Some(found)));
             }
             Ok(Opened::File(fd, found)) => self.content(fd, found),
-            Ok(Opened::Directory) => return Ok((None, None)),
+            Ok(Opened::Directory) | Err(Failure::Refused(Status::FORBIDDEN)) => {
+                return Ok((None, seen));
+            }
             Err(failure) => Err(failure),
         };
         match content {

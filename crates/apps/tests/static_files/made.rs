@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use loadline_apps::{CacheLimits, StaticOptions};
 use loadline_base::MemoryBudget;
 
-use crate::site::{Answer, Site, set_ahead, settled};
+use crate::site::{Answer, Site, noise, set_ahead, settled};
 
 const BROWSER: &str = "gzip, deflate, br, zstd";
 
@@ -160,15 +160,7 @@ fn no_loop_makes_one() {
 #[test]
 fn what_is_short_or_compressed_already_stays_as_it_is() {
     let (mut site, content) = site(5_000);
-    let next = |state: &u64| {
-        Some(
-            state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1),
-        )
-    };
-    let noise = std::iter::successors(Some(1), next).map(|state| (state >> 56) as u8);
-    site.write("noise.txt", noise.take(5000).collect::<Vec<u8>>());
+    site.write("noise.txt", noise(5000));
     site.write("large.txt", " ".repeat((4 << 20) + 1));
     for (target, vary, blocked) in [
         ("/short.js", "", 0),

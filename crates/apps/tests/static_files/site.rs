@@ -281,6 +281,19 @@ pub(crate) fn parse(bytes: &[u8], is_head: bool) -> Answer {
     answer
 }
 
+/// Bytes that no coding makes fewer.
+pub(crate) fn noise(len: usize) -> Vec<u8> {
+    let next = |state: &u64| {
+        Some(
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1),
+        )
+    };
+    let states = std::iter::successors(Some(1), next);
+    states.map(|state| (state >> 56) as u8).take(len).collect()
+}
+
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();

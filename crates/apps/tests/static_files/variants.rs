@@ -1,10 +1,12 @@
 //! Precompressed neighbours.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 use loadline_apps::StaticOptions;
 
-use crate::site::{Answer, Site, settled};
+use crate::site::{Answer, Site, noise, set_ahead, settled};
 
 fn accepting(site: &mut Site, codings: &str) -> Answer {
     site.request("GET", "/a.js", &[("Accept-Encoding", codings)])
@@ -119,6 +121,52 @@ fn neighbours_that_cannot_be_had_are_none() {
     for _ in 0..2 {
         let answer = accepting(&mut site, "br, gzip");
         assert_eq!((answer.status, answer.text()), (200, "plain"));
+    }
+}
+
+/// Its file was read, and compressed in vain, each second.
+#[test]
+fn what_cannot_be_had_is_looked_at_again_and_its_file_is_not_read_again() {
+    let kinds: [(&str, fn(&Site)); 3] = [
+        ("a directory", |site| {
+            std::fs::create_dir(site.path("a.txt.br")).unwrap();
+        }),
+        ("a link out of the root", |site| {
+            std::fs::write(site.path("../outside"), "secret").unwrap();
+            std::os::unix::fs::symlink("../outside", site.path("a.txt.br")).unwrap();
+        }),
+        ("for somebody else", |site| {
+            site.write("a.txt.br", "brotlied");
+            std::fs::set_permissions(site.path("a.txt.br"), Permissions::from_mode(0o000)).unwrap();
+        }),
+    ];
+    for (kind, put) in kinds {
+        let mut site = Site::new(&[], settled());
+        site.write("a.txt", noise(5000));
+        put(&site);
+        std::fs::set_permissions(site.path(".."), Permissions::from_mode(0o755)).unwrap();
+        // On a thread that is nobody, since the superuser may read anything.
+        let thread = std::thread::spawn(move || {
+            if rustix::process::geteuid().is_root() {
+                rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65_534)).unwrap();
+            }
+            set_ahead(60);
+            for _ in 0..3 {
+                let answer = site.request("GET", "/a.txt", &[("Accept-Encoding", "br")]);
+                assert_eq!((answer.status, answer.content), (200, noise(5000)), "{kind}");
+                site.pass(1000);
+            }
+            assert_eq!(site.blocked, 1, "{kind}");
+            site
+        });
+        let mut site = thread.join().unwrap();
+        // One that can be had is sent.
+        let path = site.path("a.txt.br");
+        let removed = std::fs::remove_dir(&path).or_else(|_| std::fs::remove_file(&path));
+        removed.unwrap();
+        site.write("a.txt.br", "brotlied");
+        let answer = site.request("GET", "/a.txt", &[("Accept-Encoding", "br")]);
+        assert_eq!(answer.text(), "brotlied", "{kind}");
     }
 }
 
