@@ -157,6 +157,15 @@ impl Entry {
             .collect()
     }
 
+    /// Whether there is a neighbour in this coding.
+    pub(super) fn has_file_in(&self, coding: Coding) -> bool {
+        let Target::File(resource) = &self.target else {
+            return false;
+        };
+        let mut variants = resource.variants.iter();
+        variants.any(|it| it.coding == coding && it.origin == Origin::File)
+    }
+
     /// Whether it is about the same state of the same file.
     pub(super) fn is_of_same(&self, other: &Self) -> bool {
         match (&self.target, &other.target) {

@@ -137,6 +137,10 @@ impl StaticFiles {
             Some(known) if known.is_of_same(entry) => known,
             _ => entry,
         };
+        if base.has_file_in(made.coding) {
+            attempt.succeed();
+            return Some(Arc::clone(base)); // its owner has put one beside the file meanwhile
+        }
         let with = Arc::new(base.with_made(made, limits)?);
         // Of a file that has changed meanwhile it is for this client alone, and so is what is too heavy.
         let has_changed = known.as_ref().is_some_and(|known| !known.is_of_same(entry));

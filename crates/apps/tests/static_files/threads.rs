@@ -179,13 +179,14 @@ impl Gate {
 static MAKING: Gate = Gate::new();
 
 thread_local! {
-    static IS_MAKER: Cell<bool> = const { Cell::new(false) };
+    /// Where the maker of a variant waits.
+    static WAITS_AT: Cell<Option<&'static Gate>> = const { Cell::new(None) };
 }
 
 /// The time of day, for which the maker of a variant asks once it has compressed.
 fn held_clock() -> SystemTime {
-    if IS_MAKER.get() {
-        MAKING.hold();
+    if let Some(gate) = WAITS_AT.get() {
+        gate.hold();
     }
     wall_clock()
 }
@@ -208,7 +209,7 @@ fn a_browser_has_no_other_coding_made_while_one_is_being_made() {
     };
     let (meanwhile, made) = std::thread::scope(|scope| {
         let maker = scope.spawn(|| {
-            IS_MAKER.set(true);
+            WAITS_AT.set(Some(&MAKING));
             ask()
         });
         MAKING.wait_until_held();
@@ -221,6 +222,40 @@ fn a_browser_has_no_other_coding_made_while_one_is_being_made() {
         assert_eq!(answer, (String::new(), 0));
     }
     assert_eq!(ask(), ("br".to_owned(), 0));
+}
+
+static MAKING_LATE: Gate = Gate::new();
+
+/// It did, and was sent in place of the owner's until the file changed.
+#[test]
+fn what_is_made_does_not_replace_a_neighbour_that_came_meanwhile() {
+    let options = StaticOptions {
+        wall_clock: held_clock,
+        ..settled()
+    };
+    let mut site = Site::new(&[("f.txt", &content(0, 20_000))], options);
+    site.get("/f.txt");
+    let handler = &site.handler;
+    let ask = |at: Millis| {
+        set_ahead(60);
+        let head = b"GET /f.txt HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n".to_vec();
+        answer_of(handler, &mut handler.local(), at, head).0.content
+    };
+    let (now, later) = (site.now, Millis(site.now.0 + 1000));
+    let (meanwhile, late) = std::thread::scope(|scope| {
+        let maker = scope.spawn(|| {
+            WAITS_AT.set(Some(&MAKING_LATE));
+            ask(now)
+        });
+        MAKING_LATE.wait_until_held();
+        site.write("f.txt.gz", "of its owner");
+        let meanwhile = ask(later);
+        MAKING_LATE.open();
+        (meanwhile, maker.join().unwrap())
+    });
+    for content in [meanwhile, late, ask(later)] {
+        assert_eq!(String::from_utf8_lossy(&content), "of its owner");
+    }
 }
 
 /// Of `slow.txt`: it has read the file, and waits before it looks for the neighbour.
