@@ -12,7 +12,7 @@ use loadline_codings::{Coding, Effort, compress};
 use loadline_proto::Exchange;
 
 use super::StaticFiles;
-use super::entry::{Entry, Resource, Target};
+use super::entry::{Entry, Target};
 use super::load::read_whole;
 use super::making::Attempt;
 use super::representation::{Facts, Origin, Representation};
@@ -105,7 +105,11 @@ impl StaticFiles {
         let Some(mut attempt) = making.claim(coding) else {
             return entry;
         };
-        let Some(bytes) = compressed(resource, coding) else {
+        let Some(content) = whole(&resource.identity) else {
+            attempt.put_off();
+            return entry;
+        };
+        let Some(bytes) = compress(&content, coding, Effort::OnTheFly) else {
             attempt.give_up();
             return entry;
         };
@@ -156,15 +160,13 @@ impl StaticFiles {
     }
 }
 
-/// A file in a coding; `None` if it is no smaller so, or cannot be read as it was.
-fn compressed(resource: &Resource, coding: Coding) -> Option<Vec<u8>> {
-    let identity = &resource.identity;
+/// The content of a file; `None` if it cannot be read as it was.
+fn whole(identity: &Representation) -> Option<Arc<[u8]>> {
     match &identity.content {
-        Content::Shared(bytes) => compress(bytes, coding, Effort::OnTheFly),
+        Content::Shared(bytes) => Some(Arc::clone(bytes)),
         Content::File(file) => {
-            let bytes = read_whole(&file.fd, file.version.size, Access::Any).ok()??;
-            let is_as_it_was = identity.file_holds();
-            is_as_it_was.then(|| compress(&bytes, coding, Effort::OnTheFly))?
+            let bytes = read_whole(&file.fd, file.version.size, Access::Any).ok()?;
+            bytes.filter(|_| identity.file_holds())
         }
     }
 }

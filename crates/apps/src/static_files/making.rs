@@ -50,6 +50,13 @@ impl Attempt {
         self.failing = 0;
     }
 
+    /// It cannot be made now: another thread may try.
+    pub(super) fn put_off(&mut self) {
+        let begun = &self.attempts.begun;
+        begun.fetch_and(!self.failing, Ordering::Relaxed);
+        self.failing = 0;
+    }
+
     /// What one coding does not make smaller, others do not.
     pub(super) fn give_up(&mut self) {
         self.failing = u8::MAX;
@@ -128,4 +135,33 @@ impl Making {
 
 fn bit(coding: Coding) -> u8 {
     1 << coding as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_attempt_comes_to() {
+        type End = fn(&mut Attempt);
+        let ends: [(End, bool, bool, bool); 4] = [
+            (Attempt::succeed, true, true, false),
+            (Attempt::give_up, false, false, false),
+            (Attempt::put_off, true, true, true),
+            (|_| (), false, true, false), // a panic
+        ];
+        for (end, may_be, may_be_in_others, is_tried_again) in ends {
+            let making = Making {
+                path: Box::from(&b"a.txt"[..]),
+                attempts: Arc::default(),
+            };
+            let mut attempt = making.claim(Coding::Gzip).unwrap();
+            assert!(making.claim(Coding::Gzip).is_none());
+            end(&mut attempt);
+            drop(attempt);
+            assert_eq!(making.may_be(Coding::Gzip), may_be);
+            assert_eq!(making.may_be(Coding::Brotli), may_be_in_others);
+            assert_eq!(making.claim(Coding::Gzip).is_some(), is_tried_again);
+        }
+    }
 }

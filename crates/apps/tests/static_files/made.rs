@@ -180,6 +180,24 @@ fn what_is_short_or_compressed_already_stays_as_it_is() {
     assert_eq!(site.get("/a.png").content, content.as_bytes());
 }
 
+/// That counted as no smaller, in no coding: the file was sent as it is until it changed.
+#[test]
+fn of_a_file_that_could_not_be_read_it_is_tried_again() {
+    let options = StaticOptions {
+        follow_symlinks: true,
+        memory_bytes_max: 0,
+        ..settled()
+    };
+    let mut site = Site::new(&[], options);
+    // It claims to be longer than it is, so there is no reading all of it.
+    std::os::unix::fs::symlink("/sys/kernel/fscaps", site.path("a.txt")).unwrap();
+    for (blocked, coding) in (1..).zip(["gzip", "zstd", "br"]) {
+        let head = site.request("HEAD", "/a.txt", &[("Accept-Encoding", coding)]);
+        assert_eq!((head.status, head.field("Content-Encoding")), (200, ""));
+        assert_eq!(site.blocked, blocked, "{coding}");
+    }
+}
+
 #[test]
 fn it_can_be_turned_off_and_is_off_without_a_cache() {
     let uncached = CacheLimits {
