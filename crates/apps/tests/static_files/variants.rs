@@ -127,7 +127,8 @@ fn neighbours_that_cannot_be_had_are_none() {
 /// Its file was read, and compressed in vain, each second.
 #[test]
 fn what_cannot_be_had_is_looked_at_again_and_its_file_is_not_read_again() {
-    let kinds: [(&str, fn(&Site)); 3] = [
+    type Put = fn(&Site);
+    let kinds: [(&str, Put); 3] = [
         ("a directory", |site| {
             std::fs::create_dir(site.path("a.txt.br")).unwrap();
         }),
