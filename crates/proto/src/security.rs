@@ -13,8 +13,10 @@ pub struct Security {
     pub server_name: Option<Arc<str>>,
     /// The names that the server's certificates are for, wildcards included.
     pub names: Arc<[String]>,
-    /// Who the client's certificate says it is, by RFC 4514: "CN=ada,O=Example". `None`: it has shown
-    /// none. One that was shown is signed by an authority that the server trusts.
+    /// The client has shown a certificate, signed by an authority that the server trusts.
+    pub has_client_certificate: bool,
+    /// Who that says the client is, by RFC 4514: "CN=ada,O=Example". `None`: it has shown none, or one that
+    /// is not as RFC 5280 has it, with a serial number of more than 20 bytes for instance.
     pub client_subject: Option<Arc<str>>,
     /// What was received has come before the handshake was done: somebody may have recorded it and send
     /// it again.

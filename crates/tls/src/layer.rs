@@ -307,14 +307,14 @@ impl TlsLayer {
         let certificates = connection
             .peer_certificates()
             .filter(|_| self.server.is_some());
-        let client_subject = certificates
-            .and_then(<[_]>::first)
-            .and_then(|certificate| x509::subject(certificate));
+        let shown = certificates.and_then(<[_]>::first);
+        let client_subject = shown.and_then(|certificate| x509::subject(certificate));
         Security {
             version,
             is_http2: connection.alpn_protocol() == Some(HTTP_2_ALPN),
             server_name,
             names,
+            has_client_certificate: shown.is_some(),
             client_subject: client_subject.map(Arc::from),
             is_early: self.is_early,
             response_lines,

@@ -14,6 +14,7 @@ use loadline_tls::{
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    SerialNumber,
 };
 
 use rustls::client::{ResolvesClientCert, Resumption, Tls12Resumption};
@@ -68,7 +69,11 @@ fn pem_and_client() -> (String, Certificate) {
 
 fn whoami(exchange: &mut Exchange, _: &mut Context<'_>) -> Outcome {
     let security = exchange.security.as_deref().unwrap();
-    let subject = security.client_subject.as_deref().unwrap_or("nobody");
+    let subject = match security.client_subject.as_deref() {
+        Some(subject) => subject,
+        None if security.has_client_certificate => "somebody",
+        None => "nobody",
+    };
     exchange.response.body = Body::Bytes(subject.as_bytes().to_vec());
     Outcome::Ready
 }
@@ -311,6 +316,14 @@ fn signed(
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let since_1970 = ends.duration_since(UNIX_EPOCH).unwrap();
     params.not_after = rcgen::date_time_ymd(1970, 1, 1) + since_1970;
+    certified(&params, issuer, key)
+}
+
+fn certified(
+    params: &CertificateParams,
+    issuer: &Issuer<'_, KeyPair>,
+    key: &KeyPair,
+) -> Arc<CertifiedKey> {
     let signed = params.signed_by(key, issuer).unwrap();
     let chain = vec![CertificateDer::from(signed.der().to_vec())];
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
@@ -393,6 +406,34 @@ fn showing(
         now: AtomicUsize::new(0),
     });
     client
+}
+
+/// Such a client was taken for one without, so that an app compressed what may have secrets of it.
+#[test]
+fn a_certificate_whose_subject_cannot_be_read_is_one() {
+    let (ca_pem, issuer) = issuer();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new([]).unwrap();
+    params.serial_number = Some(SerialNumber::from(vec![1; 30])); // RFC 5280 has 20 at most
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let shown = certified(&params, &issuer, &key);
+    let own = certificate(&["localhost"]);
+    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes()).unwrap();
+    let options = TlsOptions {
+        client_certificates: ClientCertificates::Optional(authority),
+        ..TlsOptions::default()
+    };
+    let server = TlsServer::new(&certificates, &options).unwrap();
+    for version in [&TLS12, &TLS13] {
+        for (shown, seen) in [(Some(&shown), "somebody"), (None, "nobody")] {
+            let client = Arc::new(showing(shown, &own, version));
+            // The second time by a ticket.
+            for _ in 0..2 {
+                assert_eq!(ask_by(&server, &client).as_deref(), Some(seen));
+            }
+        }
+    }
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn an_app_sees_that_the_connection_is_secure() {
         assert_eq!(security.version, "TLSv1.3");
         assert_eq!(security.server_name.as_deref(), Some("localhost"));
         assert_eq!(security.client_subject, None);
+        assert!(!security.has_client_certificate);
         exchange.response.body = Body::Bytes(b"seen".to_vec());
         Outcome::Ready
     };

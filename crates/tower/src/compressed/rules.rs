@@ -43,7 +43,7 @@ impl Asked {
             accepted: AcceptedCodings::parse(values(header::ACCEPT_ENCODING)),
             has_credentials: headers.contains_key(header::COOKIE)
                 || headers.contains_key(header::AUTHORIZATION)
-                || security.is_some_and(|security| security.client_subject.is_some()),
+                || security.is_some_and(|security| security.has_client_certificate),
             has_weak_tag: values(header::IF_NONE_MATCH)
                 .any(|value| value.windows(2).any(|part| part == b"W/")),
         }
@@ -302,7 +302,7 @@ mod tests {
         let mut request = Request::new(());
         *request.headers_mut() = fields(&[gzip]);
         let security = Security {
-            client_subject: Some("CN=ada".into()),
+            has_client_certificate: true, // its subject may be unknown
             ..Security::default()
         };
         request.extensions_mut().insert(Arc::new(security));
