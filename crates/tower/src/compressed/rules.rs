@@ -146,9 +146,11 @@ pub(super) fn vary_by_coding(headers: &mut HeaderMap) {
 }
 
 /// Says that the content is in this coding, and no longer what holds for other bytes: its length and its
-/// strong entity tag (RFC 9110 section 8.8.3.3).
+/// strong entity tag (RFC 9110 section 8.8.3.3). An app may know ranges without saying so: a client that asked for
+/// the rest would join bytes of the content as it is to bytes of this coding.
 pub(super) fn say_coding(headers: &mut HeaderMap, token: &'static str) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(token));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("none"));
     headers.remove(header::CONTENT_LENGTH);
     weaken_tag(headers);
 }
@@ -322,6 +324,7 @@ mod tests {
             let value = |name| headers.get(name).map(|value| value.to_str().unwrap());
             assert_eq!(value("etag"), weak, "{tag}");
             assert_eq!(value("content-encoding"), Some("gzip"));
+            assert_eq!(value("accept-ranges"), Some("none"));
             assert_eq!(value("content-length"), None);
         }
         for (known, is_weak) in [

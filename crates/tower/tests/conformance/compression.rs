@@ -206,6 +206,8 @@ pub fn codings_are_negotiated(model: Model) {
             );
             let vary = is_on(model).then_some("Accept-Encoding");
             assert_eq!(answer.field("vary"), vary, "{target}: {accept}");
+            let ranges = coding.map(|_| "none");
+            assert_eq!(answer.field("accept-ranges"), ranges, "{target}: {accept}");
             assert!(
                 decoded_body(&answer) == text(5000).as_bytes(),
                 "{target}: {accept}"
@@ -213,7 +215,7 @@ pub fn codings_are_negotiated(model: Model) {
             let head = client.head(target, &lines);
             assert_eq!(head.status, answer.status);
             assert!(head.body.is_empty());
-            for name in ["content-encoding", "content-type", "vary"] {
+            for name in ["content-encoding", "content-type", "vary", "accept-ranges"] {
                 assert_eq!(head.field(name), answer.field(name), "{name} of {target}");
             }
             // It is not known before the content is made.
