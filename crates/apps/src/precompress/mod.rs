@@ -124,7 +124,7 @@ pub fn precompress(
     };
     let (found, waiting) = sync_channel::<PathBuf>(WAITING_MAX);
     let waiting = Arc::new(Mutex::new(waiting));
-    let mut summary = Summary::default();
+    let (mut summary, now) = (Summary::default(), SystemTime::now());
     thread::scope(|scope| {
         let jobs = 0..options.jobs.get();
         let threads: Vec<_> = jobs
@@ -134,7 +134,7 @@ pub fn precompress(
             })
             .collect();
         drop(waiting); // it ends with the threads
-        let walked = walk::files(directory, SystemTime::now(), &mut |path, looked| match looked {
+        let walked = walk::files(directory, now, &mut |path, looked| match looked {
             Ok(()) if is_wanted(&path) => {
                 let _ = found.send(path); // if they have all panicked, nobody takes it
             }

@@ -239,7 +239,8 @@ fn what_is_made_does_not_replace_a_neighbour_that_came_meanwhile() {
     let ask = |at: Millis| {
         set_ahead(60);
         let head = b"GET /f.txt HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\n\r\n".to_vec();
-        answer_of(handler, &mut handler.local(), at, head).0.content
+        let (answer, _) = answer_of(handler, &mut handler.local(), at, head);
+        answer.content
     };
     let (now, later) = (site.now, Millis(site.now.0 + 1000));
     let (meanwhile, late) = std::thread::scope(|scope| {

@@ -154,7 +154,8 @@ fn what_cannot_be_had_is_looked_at_again_and_its_file_is_not_read_again() {
             set_ahead(60);
             for _ in 0..3 {
                 let answer = site.request("GET", "/a.txt", &[("Accept-Encoding", "br")]);
-                assert_eq!((answer.status, answer.content), (200, noise(5000)), "{kind}");
+                assert_eq!(answer.status, 200, "{kind}");
+                assert!(answer.content == noise(5000), "{kind}");
                 site.pass(1000);
             }
             assert_eq!(site.blocked, 1, "{kind}");
