@@ -274,8 +274,8 @@ fn judge_lags(evidence: &Evidence, verdict: &mut Verdict) {
 /// Lag that is in the largest times alone.
 fn late_tail(evidence: &Evidence) -> Option<String> {
     let (lag_us, latency_us) = evidence.lag_p99_9_us.zip(evidence.latency_p99_9_us)?;
-    let is_small = lag_us <= LAG_FLOOR_US
-        || lag_us as f64 <= latency_us as f64 * LAG_TAIL_SHARE_NOTED;
+    let is_small =
+        lag_us <= LAG_FLOOR_US || lag_us as f64 <= latency_us as f64 * LAG_TAIL_SHARE_NOTED;
     (!is_small).then(|| {
         format!(
             "One request in a thousand was sent at least {lag_us} us later than due though a connection \

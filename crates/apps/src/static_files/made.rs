@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use loadline_base::{MemoryAccount, MemoryBudget, MemoryPressure};
-use loadline_codings::{Coding, Effort, compress};
+use loadline_codings::{Effort, compress};
 use loadline_proto::Exchange;
 
 use super::StaticFiles;

@@ -153,7 +153,10 @@ impl Engine<'_> {
     pub(super) fn begun(&mut self, index: u32) {
         let client = &mut self.clients[index as usize];
         let tally = self.recorder.tally(client.phase);
-        match (std::mem::replace(&mut client.was_sent, true), client.retries) {
+        match (
+            std::mem::replace(&mut client.was_sent, true),
+            client.retries,
+        ) {
             (false, _) => tally.sent += 1,
             (true, 0) => {} // it was put back: the same attempt
             (true, _) => tally.retries += 1,

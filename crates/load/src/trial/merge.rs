@@ -216,9 +216,8 @@ impl Merger {
     /// The same of one group, of a run of `ran_s`: where its own requests ended it, others may have
     /// taken longer.
     fn group_ran_s(&self, group: usize, ran_s: f64) -> f64 {
-        let is_of = |report: &ThreadReport| {
-            usize::from(report.group) == group && report.in_flight_max > 0
-        };
+        let is_of =
+            |report: &ThreadReport| usize::from(report.group) == group && report.in_flight_max > 0;
         let by_requests = self.run.requests_max.is_some();
         let longest_ns = by_requests.then(|| self.longest_ns(is_of));
         let longest_s = longest_ns.flatten().map(seconds);

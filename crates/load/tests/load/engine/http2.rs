@@ -378,7 +378,9 @@ fn serve_two_at_a_time(mut stream: TcpStream, out_most: &AtomicU64) -> Option<()
 }
 
 /// A server that does this with each connection, which is given with its number.
-pub(super) fn serving(serve: impl Fn(usize, TcpStream) -> Option<()> + Send + Sync + 'static) -> SocketAddr {
+pub(super) fn serving(
+    serve: impl Fn(usize, TcpStream) -> Option<()> + Send + Sync + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let serve = Arc::new(serve);
