@@ -144,6 +144,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     refused: usize,
     /// The last new connection had to wait until another one made room, or was refused.
     is_room_short: bool,
+    /// More connections were there to be accepted than the last batch took.
+    has_backlog: bool,
     stage: Stage,
     /// When this turn began, when its events were taken from the kernel (for an earlier turn, if that
     /// has left some), and when the last turn ended, in microseconds.
@@ -219,6 +221,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             served: 0,
             refused: 0,
             is_room_short: false,
+            has_backlog: false,
             stage: Stage::Up,
             began_us: 0,
             taken_us: 0,

@@ -1,13 +1,15 @@
 //! How a loop takes connections in: accepting, making room, turning away.
 
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
+use loadline_sys::socket::received_ago_ms;
 
 use super::loop_group::New;
-use super::{Acceptance, EventLoop, Slot, connection_at, connection_at_mut};
+use super::{Acceptance, EventLoop, LONG_TURN_US, Slot, connection_at, connection_at_mut};
 use crate::accept::acceptor::{ACCEPT_BATCH, NewConnection};
 use crate::admission::{Admission, EVICTION_TRIES_MAX, Handoff, Verdict};
 use crate::connection::{Connection, Origin};
@@ -68,9 +70,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 None if count == 0 && listeners.resumes_at().is_some() => {
                     return self.find_descriptor();
                 }
-                None => return Ok(()),
+                None => {
+                    self.has_backlog = false;
+                    return Ok(());
+                }
             }
         }
+        self.has_backlog = true;
         // What is left has its requests, perhaps: those have waited since then.
         if let Some(turn) = &mut self.thread.turn {
             turn.has_left_some();
@@ -165,6 +171,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let record = self.thread.log_accepted(accepted.peer);
         let copies_files = copies_for(self.site.options.file_io, accepted.peer);
+        let came_us = self.came_us(accepted.socket.as_fd());
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);
@@ -182,11 +189,33 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 } else if self.site.options.socket_io == SocketIo::Worker {
                     self.await_request(token);
                 } else {
+                    self.judge_by(came_us);
                     self.drive_here(token); // the first read needs no event
+                    self.judge_by(None);
                 }
             }
             Acceptance::OverCapacity => self.settle(token),
             Acceptance::Refused => self.refuse_connection(token),
+        }
+    }
+
+    /// When the request of a new connection came, if the loop is behind: it may have waited in the backlog, of
+    /// which turns say nothing. `None`: at about this time, or the kernel does not say.
+    fn came_us(&mut self, socket: BorrowedFd<'_>) -> Option<u64> {
+        self.thread.tick_in_long_turn();
+        let turn = self.thread.turn.as_ref()?;
+        let now_us = self.thread.now_us();
+        if !self.has_backlog && turn.lasts_us(now_us) <= LONG_TURN_US {
+            return None;
+        }
+        let ago_ms = received_ago_ms(socket)?;
+        Some(now_us.saturating_sub(u64::from(ago_ms) * 1000))
+    }
+
+    /// What is driven now is judged by when it came.
+    fn judge_by(&mut self, came_us: Option<u64>) {
+        if let Some(turn) = &mut self.thread.turn {
+            turn.judge_by(came_us);
         }
     }
 

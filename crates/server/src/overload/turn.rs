@@ -35,6 +35,10 @@ pub(crate) struct TurnControl {
     refused_us: Option<u64>,
     /// What an answer takes.
     answer_us: f64,
+    /// When the request came that is judged now, where the kernel says.
+    came_us: Option<u64>,
+    /// Some of this turn were judged by that: turns know nothing of the backlog.
+    is_by_arrival: bool,
 }
 
 /// A turn that begins.
@@ -69,6 +73,8 @@ impl TurnControl {
             answered: 0,
             refused_us: None,
             answer_us: 0.0,
+            came_us: None,
+            is_by_arrival: false,
         }
     }
 
@@ -80,6 +86,9 @@ impl TurnControl {
         let has_refused = self.refused_us.is_some();
         self.learn(turn.ended_us);
         self.began_us = turn.now_us;
+        if std::mem::take(&mut self.is_by_arrival) {
+            return; // what has come says how old it is
+        }
         // A turn that refuses is short for that reason.
         if !has_refused || turn.has_waited {
             self.delay.waited(self.began_us - self.oldest_us);
@@ -135,10 +144,19 @@ impl TurnControl {
         now_us.saturating_sub(self.taken_us)
     }
 
+    /// What is checked until this is called again came then. `None`: as its turn says.
+    pub(crate) fn judge_by(&mut self, came_us: Option<u64>) {
+        self.came_us = came_us;
+        self.is_by_arrival |= came_us.is_some();
+    }
+
     /// A request is about to be answered. `Err`: it is too old for that, and its client is to come
     /// back after this many seconds.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64) -> Result<(), u32> {
+        if let Some(came_us) = self.came_us {
+            return self.check_arrived(now_us, now_us.saturating_sub(came_us));
+        }
         // On average an event came in the middle of the time; the oldest are reported first.
         let came_us = match self.is_full {
             true => self.oldest_us,
@@ -150,6 +168,17 @@ impl TurnControl {
             return Ok(());
         }
         Err(self.refuse(now_us))
+    }
+
+    /// The same of one that has waited for so long, as the kernel says.
+    fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
+        let done_us = wait_us.saturating_add(self.answer_us as u64);
+        if done_us > self.delay.accepted_us() {
+            return Err(self.refuse(now_us));
+        }
+        self.delay.waited_in_no_order(wait_us, now_us);
+        self.answered += u32::from(self.refused_us.is_none()); // until then its time is known
+        Ok(())
     }
 
     #[cold]
@@ -190,6 +219,39 @@ mod tests {
         assert!(turn.check(6_700_000).is_err());
         turn.begin(at(6_700_000, true, false));
         assert_eq!(turn.check(7_000_000), Ok(()));
+    }
+
+    /// Each new connection had just come, however long it had waited to be accepted: at twice the capacity of a
+    /// loop that computes all answers were late, and none was refused.
+    #[test]
+    fn what_waited_in_the_backlog_is_judged_by_when_it_came() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        let few = |now_us| TurnBegin {
+            connections: 2,
+            events: 1,
+            ..at(now_us, false, false)
+        };
+        turn.begin(few(4_000_000));
+        turn.begin(few(4_900_000));
+        for now_us in (5_000_000..5_300_000).step_by(10_000) {
+            turn.begin(few(now_us));
+            turn.has_left_some();
+            turn.judge_by(Some(now_us - 1_500_000));
+            assert!(turn.check(now_us).is_err());
+            turn.judge_by(None);
+            assert_eq!(turn.check(now_us), Ok(()));
+        }
+        // Overload lasts, though it has few connections at one time.
+        turn.begin(few(5_300_000));
+        turn.judge_by(Some(5_190_000));
+        assert!(turn.check(5_300_000).is_err());
+        turn.judge_by(Some(5_250_000));
+        assert_eq!(turn.check(5_300_000), Ok(()));
+        // Until hardly any waits, and none was refused for some time.
+        turn.judge_by(Some(5_599_000));
+        assert_eq!(turn.check(5_600_000), Ok(()));
+        turn.judge_by(Some(5_100_000));
+        assert_eq!(turn.check(5_600_000), Ok(()));
     }
 
     #[test]
