@@ -98,18 +98,16 @@ impl StateDir {
     pub(crate) fn set_aside(&self, name: &str) -> Result<Option<PathBuf>, AcmeError> {
         let path = self.path(name);
         let set_aside = || {
+            if !path.try_exists()? {
+                return Ok(None);
+            }
             for aside in asides(&path) {
-                match fs::hard_link(&path, &aside) {
-                    Ok(()) => {
-                        self.sync()?;
-                        fs::remove_file(&path)?;
-                        self.sync()?;
-                        return Ok(Some(aside));
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                    Err(error) => return Err(error),
+                if fs::symlink_metadata(&aside).is_ok() {
+                    continue; // whoever holds the lock is alone here
                 }
+                fs::rename(&path, &aside)?;
+                self.sync()?;
+                return Ok(Some(aside));
             }
             Err(io::Error::other(format!(
                 "it cannot be set aside, since {ASIDES_MAX} files are already, up to {name}.old.{ASIDES_MAX}; \

@@ -65,6 +65,8 @@ pub(super) struct Client {
     pub(super) retries: u8,
     /// Whether the first byte of the request in hand has left, in this attempt or in one before.
     pub(super) was_sent: bool,
+    /// Whether it was sent in this attempt, and waits to be sent again (`put_back`): it counts as in flight.
+    pub(super) is_put_back: bool,
     pub(super) stage: Stage,
     pub(super) has_request: bool,
     /// Whether this connection is opened without a request: the opener counts it.

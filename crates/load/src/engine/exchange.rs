@@ -64,6 +64,7 @@ impl Engine<'_> {
         client.attempt_due_ns = attempt.attempt_due_ns;
         client.retries = attempt.retries;
         client.was_sent = attempt.was_sent;
+        client.is_put_back = false;
         client.retry_after_s = 0; // of the request before
         client.phase = attempt.phase;
         client.sent_bytes = 0;
@@ -152,18 +153,17 @@ impl Engine<'_> {
     #[inline]
     pub(super) fn begun(&mut self, index: u32) {
         let client = &mut self.clients[index as usize];
-        let tally = self.recorder.tally(client.phase);
-        match (
-            std::mem::replace(&mut client.was_sent, true),
-            client.retries,
-        ) {
-            (false, _) => tally.sent += 1,
-            (true, 0) => {} // it was put back: the same attempt
-            (true, _) => tally.retries += 1,
+        // One that was put back has been in flight all the time.
+        if !std::mem::take(&mut client.is_put_back) {
+            let tally = self.recorder.tally(client.phase);
+            match std::mem::replace(&mut client.was_sent, true) {
+                false => tally.sent += 1,
+                true => tally.retries += 1,
+            }
+            self.in_flight += 1;
+            client.stamps.sent_ns = self.time.now_ns;
         }
-        self.in_flight += 1;
         client.retry_after_s = 0;
-        client.stamps.sent_ns = self.time.now_ns;
         client.stamps.first_ns = 0;
         let request = &self.plan.mix.requests[client.request as usize];
         let expected = &self.plan.mix.expectations[request.expectation as usize];
@@ -498,7 +498,7 @@ impl Engine<'_> {
         }
         client.has_request = false;
         self.in_hand -= 1;
-        self.in_flight -= u64::from(client.sent_bytes > 0);
+        self.in_flight -= u64::from(client.sent_bytes > 0 || client.is_put_back);
         if self.http2.has(index) {
             self.vacate(index);
         }

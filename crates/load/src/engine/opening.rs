@@ -23,7 +23,7 @@ const OPENING_MAX: u32 = 256;
 pub(super) struct Opener {
     queue: VecDeque<u32>,
     pub(super) in_progress: u32,
-    /// This thread's part of [`OPENING_MAX`], at least 1.
+    /// Before the start: this thread's part of [`OPENING_MAX`], at least 1.
     in_progress_max: u32,
 }
 
@@ -70,7 +70,12 @@ impl Engine<'_> {
 
     /// Goes on opening, within the bound.
     pub(super) fn open_more(&mut self) {
-        while self.opener.in_progress < self.opener.in_progress_max
+        // Requests may wait for what is opened later.
+        let most = match self.time.is_started {
+            true => OPENING_MAX,
+            false => self.opener.in_progress_max,
+        };
+        while self.opener.in_progress < most
             && let Some(index) = self.opener.queue.pop_front()
         {
             if let Some(number) = self.link_at(index) {

@@ -9,6 +9,10 @@ use super::retry_after::RetryAfter;
 /// no overload is to be seen in them: half, since what an answer costs is known roughly.
 const ALL_DIVISOR: u64 = 2;
 
+/// So much of the goal is kept in reserve where it is known when a request came: the kernel counts in ticks of up to
+/// 10 ms.
+const RESERVE_DIVISOR: u64 = 128;
+
 /// A turn counts for so much of what is known of the cost of an answer.
 const WEIGHT: f64 = 1.0 / 8.0;
 
@@ -37,8 +41,9 @@ pub(crate) struct TurnControl {
     answer_us: f64,
     /// When the request came that is judged now, where the kernel says.
     came_us: Option<u64>,
-    /// Some of this turn were judged by that: turns know nothing of the backlog.
-    is_by_arrival: bool,
+    /// Some of this turn were refused by that: more connections come than can be served, however few there are
+    /// at one time.
+    has_refused_new: bool,
 }
 
 /// A turn that begins.
@@ -74,7 +79,7 @@ impl TurnControl {
             refused_us: None,
             answer_us: 0.0,
             came_us: None,
-            is_by_arrival: false,
+            has_refused_new: false,
         }
     }
 
@@ -86,8 +91,8 @@ impl TurnControl {
         let has_refused = self.refused_us.is_some();
         self.learn(turn.ended_us);
         self.began_us = turn.now_us;
-        if std::mem::take(&mut self.is_by_arrival) {
-            return; // what has come says how old it is
+        if std::mem::take(&mut self.has_refused_new) {
+            return;
         }
         // A turn that refuses is short for that reason.
         if !has_refused || turn.has_waited {
@@ -147,7 +152,6 @@ impl TurnControl {
     /// What is checked until this is called again came then. `None`: as its turn says.
     pub(crate) fn judge_by(&mut self, came_us: Option<u64>) {
         self.came_us = came_us;
-        self.is_by_arrival |= came_us.is_some();
     }
 
     /// A request is about to be answered. `Err`: it is too old for that, and its client is to come
@@ -164,7 +168,7 @@ impl TurnControl {
         };
         let age_us = now_us.saturating_sub(came_us);
         if age_us <= self.delay.accepted_us() {
-            self.answered += 1;
+            self.answers();
             return Ok(());
         }
         Err(self.refuse(now_us))
@@ -173,12 +177,19 @@ impl TurnControl {
     /// The same of one that has waited for so long, as the kernel says.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
         let done_us = wait_us.saturating_add(self.answer_us as u64);
-        if done_us > self.delay.accepted_us() {
+        let reserve_us = self.delay.goal_us() / RESERVE_DIVISOR;
+        if done_us.saturating_add(reserve_us) > self.delay.accepted_us() {
+            self.has_refused_new = true;
             return Err(self.refuse(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
-        self.answered += u32::from(self.refused_us.is_none()); // until then its time is known
+        self.answers();
         Ok(())
+    }
+
+    /// What is answered behind a refusal is not in the time that is learned from.
+    fn answers(&mut self) {
+        self.answered += u32::from(self.refused_us.is_none());
     }
 
     #[cold]
@@ -252,6 +263,32 @@ mod tests {
         assert_eq!(turn.check(5_600_000), Ok(()));
         turn.judge_by(Some(5_100_000));
         assert_eq!(turn.check(5_600_000), Ok(()));
+    }
+
+    /// A new connection in each turn kept a loop in lasting overload for good.
+    #[test]
+    fn new_connections_that_are_in_time_change_nothing_for_others() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        let begin = |now_us| TurnBegin {
+            connections: 500,
+            ..at(now_us, false, false)
+        };
+        turn.begin(begin(0));
+        turn.begin(begin(1_000));
+        for _ in 0..64 {
+            assert_eq!(turn.check(1_000), Ok(()));
+        }
+        turn.begin(begin(13_800)); // 0.2 ms each
+        turn.begin(begin(1_500_000));
+        for now_us in (2_600_000..2_900_000).step_by(20_000) {
+            assert!(turn.check(now_us).is_err());
+        }
+        turn.begin(begin(2_900_000));
+        turn.judge_by(Some(2_880_000));
+        assert_eq!(turn.check(2_900_000), Ok(()));
+        turn.judge_by(None);
+        turn.begin(begin(2_967_000));
+        assert_eq!(turn.check(3_060_000), Ok(()), "160 ms are no overload");
     }
 
     #[test]

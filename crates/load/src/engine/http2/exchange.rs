@@ -203,12 +203,12 @@ impl Engine<'_> {
         }
     }
 
-    /// Has a request wait for the next connection as if it had not been sent.
+    /// Has a request wait for the next connection. It stays in flight: it was sent, and has no response.
     fn put_back(&mut self, index: u32) {
         let (number, _) = self.http2.place(index);
         let client = &mut self.clients[index as usize];
         client.stage = Stage::Closed;
-        self.in_flight -= u64::from(client.sent_bytes > 0);
+        client.is_put_back |= client.sent_bytes > 0;
         client.sent_bytes = 0;
         if let Some(hasher) = client.hasher.take() {
             let _ = self.sampler.end(hasher); // of a response that does not count
