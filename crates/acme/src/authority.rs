@@ -110,8 +110,8 @@ impl Authority {
         Ok(self.keep_account(kept, &contact)?)
     }
 
-    /// When the authority was last to be told that the account has this address, which is long ago if it never was.
-    /// `None`: it knows it, or there is no account.
+    /// When the account was last to be updated with this address, which is long ago if it never was.
+    /// `None`: it has it, or there is no account.
     pub(crate) fn contact_tried_at(&self, email: &str) -> Result<Option<UnixTime>, AcmeError> {
         let contact = contact(email);
         let account = self.kept_account()?;

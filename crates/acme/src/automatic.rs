@@ -69,7 +69,7 @@ pub struct Automatic {
     shown: BTreeMap<String, Vec<Shown>>,
     /// The ends of certificates that end before others may be ordered, by name.
     late: BTreeMap<String, UnixTime>,
-    /// When the authority was last to be told that the address is another one now; `None`: it knows it.
+    /// When the account was last to be updated with the present address; `None`: it has it.
     contact_tried_at: Option<UnixTime>,
     report: Arc<Mutex<Report>>,
     /// What panics.

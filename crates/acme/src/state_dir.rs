@@ -208,7 +208,7 @@ fn folder_name(directory_url: &str) -> String {
     }
 }
 
-/// Whether host, port and path can be told from each other with a `-` between them: the path has none, and the
+/// Whether host, port and path can be distinguished with a `-` between them: the path has none, and the
 /// last label of the host has none either.
 fn has_plain_name(host: &str, path: &str) -> bool {
     let is_plain = |it: char| matches!(it, 'a'..='z' | '0'..='9' | '.');
@@ -236,7 +236,7 @@ fn escaped(text: &str) -> String {
     name
 }
 
-/// Names were not told apart once: `/a-b` and `/a/b` had the same folder. It goes to the authority of its account. It
+/// Names were ambiguous before: `/a-b` and `/a/b` had the same folder. It goes to the authority of its account. It
 /// stays if that is unknown: the name may be the present one of another URL.
 fn rename_folder_of_before(path: &Path, directory_url: &str) -> Result<(), AcmeError> {
     let before = path.join(folder_name_of_before(directory_url));
