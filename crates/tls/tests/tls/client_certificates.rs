@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -131,13 +132,9 @@ fn the_subject_reaches_apps() {
     }
 }
 
-#[test]
-fn authorities_of_clients_are_taken_up_again_and_stay_if_the_new_ones_are_broken() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("ca.pem");
-    let [(first, of_ada), (second, of_eve)] = [(), ()].map(|()| pem_and_client());
-    fs::write(&path, &first).unwrap();
-    let mut file = ClientAuthorityFile::load(path.clone(), false).unwrap();
+/// A file of authorities, a server that asks for their certificates, and who trusts the server.
+fn asking_by(path: &Path) -> (ClientAuthorityFile, TlsServer, Authorities) {
+    let file = ClientAuthorityFile::load(path.to_owned(), false).unwrap();
     let own = certificate(&["localhost"]);
     let certificates = Arc::new(Certificates::new(vec![own.clone()]));
     let options = TlsOptions {
@@ -146,6 +143,16 @@ fn authorities_of_clients_are_taken_up_again_and_stay_if_the_new_ones_are_broken
     };
     let server = TlsServer::new(&certificates, &options).unwrap();
     let trusted = Authorities::one(own.der()).unwrap();
+    (file, server, trusted)
+}
+
+#[test]
+fn authorities_of_clients_are_taken_up_again_and_stay_if_the_new_ones_are_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    let [(first, of_ada), (second, of_eve)] = [(), ()].map(|()| pem_and_client());
+    fs::write(&path, &first).unwrap();
+    let (mut file, server, trusted) = asking_by(&path);
     let clients = [&of_ada, &of_eve].map(|certificate| {
         TlsClient::with_certificate(&trusted, Profile::Intermediate, certificate).unwrap()
     });
@@ -175,15 +182,7 @@ fn a_file_of_authorities_that_is_half_written_is_not_taken_up() {
     let path = folder.path().join("ca.pem");
     let [(first, of_ada), (second, of_eve)] = [(), ()].map(|()| pem_and_client());
     fs::write(&path, &second).unwrap();
-    let mut file = ClientAuthorityFile::load(path.clone(), false).unwrap();
-    let own = certificate(&["localhost"]);
-    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
-    let options = TlsOptions {
-        client_certificates: file.certificates().clone(),
-        ..TlsOptions::default()
-    };
-    let server = TlsServer::new(&certificates, &options).unwrap();
-    let trusted = Authorities::one(own.der()).unwrap();
+    let (mut file, server, trusted) = asking_by(&path);
     let are_let_in = || {
         [&of_ada, &of_eve].map(|certificate| {
             let profile = Profile::Intermediate;
