@@ -509,6 +509,45 @@ mod tests {
         in_progress.end(460_000, &alone);
     }
 
+    /// A burst over some connections of HTTP/2 left a server in lasting overload that had none.
+    #[test]
+    fn what_its_connection_had_kept_is_no_overload_when_its_turn_comes_too_late_either() {
+        let mut state = State::new(GOAL, Some(1.0));
+        let begin = |state: &mut State, in_all_us, now_us| {
+            let waited = Waited {
+                in_all_us,
+                ..Waited::default()
+            };
+            state.begin(FlowKey::default(), waited, now_us)
+        };
+        let now = |begun| match begun {
+            Begin::Now(permit) => permit,
+            _ => panic!("it begins"),
+        };
+        let later = |begun| match begun {
+            Begin::Later(ticket) => ticket,
+            _ => panic!("it waits"),
+        };
+        let one = now(begin(&mut state, 0, 0));
+        state.end(&one, None, 10_000);
+        let first = now(begin(&mut state, 0, 20_000));
+        let mut held = now(begin(&mut state, 0, 20_000));
+        for now_us in (30_000..630_000).step_by(60_000) {
+            let both = [0, 1].map(|_| later(begin(&mut state, 950_000, now_us)));
+            state.give_back(&held, now_us + 60_000);
+            let [late, last] = both.map(|it| it.wait(Duration::ZERO).unwrap());
+            assert!(late.is_err());
+            held = last.unwrap();
+        }
+        let ticket = later(begin(&mut state, 970_000, 630_000));
+        state.give_up(FlowKey::default(), &ticket, 661_000);
+        assert!(!state.all.delay.is_lasting());
+        [first, held]
+            .iter()
+            .for_each(|permit| state.give_back(permit, 670_000));
+        assert_eq!((state.clients(), state.waiting()), (0, 0));
+    }
+
     /// While nothing is known, two begin for each CPU. The others wait instead of being refused.
     #[test]
     fn who_waits_begins_when_one_has_ended() {

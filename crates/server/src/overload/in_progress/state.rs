@@ -78,6 +78,18 @@ struct Waiter {
     waited: Waited,
 }
 
+impl Waiter {
+    /// For a CPU.
+    fn waited_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.since_us) + self.waited.for_cpu_us
+    }
+
+    /// The same, and for others of its connection.
+    fn waited_in_all_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.since_us) + self.waited.in_all_us
+    }
+}
+
 /// What is expected of a request.
 struct Expected {
     /// Its client has no other one, beside those of others.
@@ -184,9 +196,8 @@ impl State {
         }
         let is_late = waited.in_all_us.saturating_add(takes_us) > control.delay.goal_us();
         if is_late && takes_us > 0 {
-            // For others of its connection, which is no overload of the CPUs.
-            let each_us = control.each_us as u64;
-            return Begin::Never(self.retry_after.next_s(now_us, each_us));
+            let would_take_us = waited_us.saturating_add(takes_us);
+            return Begin::Never(self.refuse_late(is_single, would_take_us, now_us));
         }
         *self.clients.entry(client).or_default() += 1;
         self.singles += u32::from(is_single);
@@ -261,7 +272,9 @@ impl State {
         let removed = self.waiting.remove_if(flow.lane, is_mine);
         let is_single = removed.iter().any(|waiter| waiter.is_single);
         self.forget(flow.client, is_single);
-        self.refuse(is_single, now_us)
+        let waiter = removed.into_iter().next();
+        let waited_us = waiter.map_or(0, |waiter| waiter.waited_us(now_us));
+        self.refuse_late(is_single, waited_us, now_us)
     }
 
     /// How long the last of those that wait is to wait until it looks for all of them: so one in
@@ -311,8 +324,7 @@ impl State {
             let Some((waiter, charge)) = self.waiting.pop(now_us) else {
                 return;
             };
-            let here_us = now_us.saturating_sub(waiter.since_us);
-            let waited_us = here_us + waiter.waited.for_cpu_us;
+            let waited_us = waiter.waited_us(now_us);
             let client = charge.flow.client;
             let is_single = waiter.is_single;
             let is_only_single = is_single && self.singles == 1;
@@ -321,13 +333,14 @@ impl State {
                 true => 0,
                 false => control.each_us as u64,
             };
-            let in_all_us = here_us + waiter.waited.in_all_us;
+            let in_all_us = waiter.waited_in_all_us(now_us);
             let is_late = in_all_us.saturating_add(takes_us) > control.delay.goal_us();
             let decided = match is_late && self.waiting.len() > 0 {
                 true => {
                     self.waiting.not_done(charge);
                     self.forget(client, is_single);
-                    Err(self.refuse(is_single, now_us))
+                    let would_take_us = waited_us.saturating_add(takes_us);
+                    Err(self.refuse_late(is_single, would_take_us, now_us))
                 }
                 false => {
                     self.all.delay.waited_in_no_order(waited_us, now_us);
@@ -395,6 +408,17 @@ impl State {
                 own.remove();
             }
         }
+    }
+
+    /// It would come too late for the goal. If for others of its connection alone, that is no overload of the CPUs:
+    /// waiting for these, it would have been in time.
+    fn refuse_late(&mut self, is_single: bool, for_cpu_us: u64, now_us: u64) -> u32 {
+        let control = self.control(is_single);
+        if for_cpu_us > control.delay.goal_us() {
+            return self.refuse(is_single, now_us);
+        }
+        let each_us = control.each_us as u64;
+        self.retry_after.next_s(now_us, each_us)
     }
 
     fn refuse(&mut self, is_single: bool, now_us: u64) -> u32 {
