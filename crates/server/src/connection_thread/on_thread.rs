@@ -7,7 +7,7 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{Computation, Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
-use super::stream_queue::{RESERVE_DIVISOR, StreamQueue};
+use super::stream_queue::StreamQueue;
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
@@ -20,6 +20,9 @@ use crate::thread::context::ThreadContext;
 
 /// A request that is read so soon after its thread was woken has waited for nothing but a CPU.
 pub(super) const JUST_WOKEN_US: u64 = 500;
+
+/// A thread of a pool begins apps of streams itself that would together take less than this part of the latency goal.
+const BEGINS_HERE_DIVISOR: u32 = 16;
 
 /// What is to be done for a request of a stream, by the handler whose quick step came before.
 #[derive(Debug)]
@@ -283,7 +286,7 @@ fn begins_here<H: Handler>(exchange: &Exchange, thread: &ThreadContext<H>) -> bo
     };
     let streams_max = thread.config().streams_max(exchange.listener);
     let all_us = thread.app_us().saturating_mul(u64::from(streams_max));
-    u128::from(all_us) <= (goal / RESERVE_DIVISOR).as_micros()
+    u128::from(all_us) <= (goal / BEGINS_HERE_DIVISOR).as_micros()
 }
 
 /// Puts a request into the queue of its connection. `Err`: it could not be answered in time, and has its 503.
