@@ -399,7 +399,37 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
+    use loadline_load::Prepared;
+
     use super::*;
+    use crate::Order;
+
+    struct Waiting;
+
+    impl VirtualUser for Waiting {
+        fn next_order(&mut self, _: &mut UserContext<'_>) -> Order {
+            Order::Receive { bytes_max: 1 }
+        }
+        fn on_event(&mut self, _: Event<'_>, _: &mut UserContext<'_>) {}
+    }
+
+    /// Unlike the deadlines of plain clients, which are exact to 16 ms.
+    #[test]
+    fn a_wait_ends_at_the_earliest_moment_for_all_who_wait_for_it() {
+        let server = ([127, 0, 0, 1], 9).into();
+        let plan = Plan::new(server, Prepared::get("here", "/"), Vec::new());
+        let groups = [UserGroup::new(Arc::new(|_, _| Box::new(Waiting))).of(0, 3)];
+        let mut executor = Executor::new(&plan, &groups, Share::WHOLE).unwrap();
+        let (now_ns, until_ns) = (5_000_000_000, 5_003_300_001);
+        for (index, ns) in [(0, until_ns), (1, until_ns + 1), (2, until_ns)] {
+            executor.timers.set(index, ns);
+        }
+        assert_eq!(executor.wait_ns(now_ns, u64::MAX), 3_300_001);
+        assert_eq!(executor.timers.expired(until_ns - 1), None);
+        let woken = std::iter::from_fn(|| executor.timers.expired(until_ns));
+        assert_eq!(woken.collect::<Vec<u32>>(), [0, 2]);
+        assert_eq!(executor.wait_ns(until_ns, u64::MAX), 1);
+    }
 
     #[test]
     fn a_user_that_waits_takes_little_memory() {
