@@ -293,19 +293,105 @@ fn a_group_that_cannot_be_given_is_no_other_groups_right() {
     fs::set_permissions(&original, fs::Permissions::from_mode(0o640)).unwrap();
     chown(&original, Some(NOBODY), Some(NOBODY - 1)).unwrap();
     chown(site.path(), Some(NOBODY), None).unwrap();
-    let root = site.path().to_owned();
-    let (summary, reported) = std::thread::spawn(move || {
-        rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(NOBODY)).unwrap();
-        run(&root, &options())
-    })
-    .join()
-    .unwrap();
+    let (summary, reported) = run_as_nobody(site.path());
     assert_eq!((reported, summary.written), (vec![], 3));
     for suffix in ["gz", "zst", "br"] {
         let (owner, group, mode) = access(&site.path().join(format!("a.js.{suffix}")));
         assert_eq!((owner, mode), (NOBODY, 0o600), "{suffix}");
         assert_ne!(group, NOBODY - 1);
     }
+    let (summary, reported) = run_as_nobody(site.path());
+    assert_eq!((reported, summary.up_to_date), (vec![], 3), "again");
+}
+
+/// On a thread of its own, of a user who may do little.
+fn run_as_nobody(root: &Path) -> (Summary, Vec<PathBuf>) {
+    let root = root.to_owned();
+    let thread = std::thread::spawn(move || {
+        rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(NOBODY)).unwrap();
+        run(&root, &options())
+    });
+    thread.join().unwrap()
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// They kept those of when they were written: others could read what only the owner may by now.
+#[test]
+fn variants_of_an_earlier_run_get_what_has_changed_of_their_originals_access() {
+    let site = site();
+    let (root, original) = (site.path(), site.path().join("a.js"));
+    run(root, &options());
+    let other = root.join("a.js.zst");
+    fs::write(&other, "somebody's, and newer").unwrap();
+    let of_other = access(&other);
+    for mode in [0o600, 0o644] {
+        set_mode(&original, mode);
+        if rustix::process::geteuid().is_root() {
+            chown(&original, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let (summary, reported) = run(root, &options());
+        assert_eq!(reported, Vec::<PathBuf>::new());
+        assert_eq!((summary.written, summary.up_to_date), (0, 9), "{summary}");
+        for suffix in ["gz", "br"] {
+            let variant = root.join(format!("a.js.{suffix}"));
+            assert_eq!(access(&variant), access(&original), "{suffix}, {mode:o}");
+        }
+        assert_eq!(access(&other), of_other);
+    }
+}
+
+/// A file with variants of the superuser, in a directory of somebody else; `None`, without the rights for that.
+fn variants_in_the_directory_of_another() -> Option<TempDir> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let site = tempfile::tempdir().unwrap();
+    let original = site.path().join("a.js");
+    fs::write(&original, text()).unwrap();
+    set_mode(&original, 0o644);
+    let (summary, _) = run(site.path(), &options());
+    assert_eq!(summary.written, 3);
+    for path in [site.path(), original.as_path()] {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    Some(site)
+}
+
+/// Whoever owns a directory can move any file in it, and give one of their own the same time.
+#[test]
+fn nobody_is_given_a_file_of_somebody_else() {
+    let Some(site) = variants_in_the_directory_of_another() else {
+        return;
+    };
+    let table = [
+        ("gz", 0o600, 0o600),
+        ("zst", 0o666, 0o644),
+        ("br", 0o640, 0o640),
+    ];
+    for (suffix, before, _) in table {
+        set_mode(&site.path().join(format!("a.js.{suffix}")), before);
+    }
+    let (summary, reported) = run(site.path(), &options());
+    assert_eq!((reported, summary.up_to_date), (vec![], 3));
+    for (suffix, _, expected) in table {
+        let (owner, group, mode) = access(&site.path().join(format!("a.js.{suffix}")));
+        assert_eq!((owner, mode), (0, expected), "{suffix}");
+        assert_ne!(group, NOBODY, "{suffix}");
+    }
+}
+
+#[test]
+fn access_that_cannot_be_given_is_a_warning_and_no_failure() {
+    let Some(site) = variants_in_the_directory_of_another() else {
+        return;
+    };
+    set_mode(&site.path().join("a.js"), 0o600);
+    let (summary, reported) = run_as_nobody(site.path());
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    assert_eq!((summary.up_to_date, summary.failed), (3, 0), "{summary}");
 }
 
 #[test]

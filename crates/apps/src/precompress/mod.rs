@@ -1,8 +1,9 @@
 //! Precompressed neighbours of the files of a directory, as the static files take them: `app.js.gz`,
 //! `app.js.zst` and `app.js.br` beside `app.js`.
 //!
-//! Files that a server would not serve (hidden ones, symbolic links) have none. What is up to date is left
-//! alone, what gets no smaller is not kept. A file is read in pieces, so its length does not matter.
+//! Files that a server would not serve (hidden ones, symbolic links) have none. What is up to date is not made
+//! again, but gets the permissions that its file has now; what gets no smaller is not kept. A file is read in
+//! pieces, so its length does not matter.
 
 mod neighbour;
 mod walk;
@@ -103,7 +104,8 @@ pub type Report<'r> = &'r (dyn Fn(&Path, &io::Error) + Sync);
 ///
 /// # Errors
 /// The directory cannot be read, or another process does the same there (`ErrorKind::WouldBlock`). What
-/// goes wrong with a file is reported, and counted.
+/// goes wrong with a file is reported, and counted. A variant that is up to date and cannot be given the
+/// permissions of its file is reported alone.
 pub fn precompress(
     directory: &Path,
     options: &PrecompressOptions,
@@ -188,7 +190,12 @@ fn work(
                     summary.bytes_before += source.len();
                     summary.bytes_after += bytes;
                 }
-                Ok(NeighbourOutcome::UpToDate) => summary.up_to_date += 1,
+                Ok(NeighbourOutcome::UpToDate { unset }) => {
+                    summary.up_to_date += 1;
+                    if let Some((path, error)) = unset {
+                        report(&path, &error);
+                    }
+                }
                 Ok(NeighbourOutcome::TooShort { removed }) => summary.removed += u64::from(removed),
                 Ok(NeighbourOutcome::NotSmaller { removed }) => {
                     summary.not_smaller += 1;
