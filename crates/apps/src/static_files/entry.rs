@@ -72,7 +72,36 @@ pub(super) enum Target {
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     pub(super) path: CString,
-    pub(super) expected: Option<FileVersion>,
+    pub(super) expected: Seen,
+}
+
+/// What a look at a place shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seen {
+    /// What its path leads to; `None`: nothing.
+    Target(Option<FileVersion>),
+    /// A link that leads out of the root: the link itself. What is behind it may be another machine's, and cannot be
+    /// had anyway. Where it is another link on the way that leads out, a change of that one does not show.
+    LinkOut(FileVersion),
+}
+
+impl Seen {
+    /// What is there.
+    pub(super) fn version(&self) -> Option<&FileVersion> {
+        match self {
+            Self::Target(version) => version.as_ref(),
+            Self::LinkOut(version) => Some(version),
+        }
+    }
+}
+
+impl Probe {
+    fn holds(&self, root: &Root) -> bool {
+        match self.expected {
+            Seen::Target(version) => root.version_at(&self.path) == Ok(version),
+            Seen::LinkOut(version) => root.link_at(&self.path) == Ok(Some(version)),
+        }
+    }
 }
 
 impl Entry {
@@ -231,8 +260,7 @@ impl Entry {
 
     /// Looks whether everything is as it was. Blocks only as far as `stat` does.
     pub(super) fn holds(&self, root: &Root) -> bool {
-        let holds = |probe: &Probe| root.version_at(&probe.path) == Ok(probe.expected);
-        !self.probes.is_empty() && self.probes.iter().all(holds)
+        !self.probes.is_empty() && self.probes.iter().all(|probe| probe.holds(root))
     }
 
     /// Whether the files that it holds open are as they were. While it is fresh, content in memory

@@ -12,7 +12,7 @@ use loadline_proto::Status;
 use rustix::fs::{FileType, OFlags, fstat, fstatfs};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
-use super::entry::{Entry, Probe, Resource, Target};
+use super::entry::{Entry, Probe, Resource, Seen, Target};
 use super::making::Making;
 use super::options::StaticOptions;
 use super::representation::{Facts, Origin, Representation};
@@ -86,7 +86,7 @@ enum Opened {
 }
 
 /// A name beside the one that was found, and what is there: it decides with it.
-type Beside = (Vec<u8>, Option<FileVersion>);
+type Beside = (Vec<u8>, Seen);
 
 impl Loader<'_> {
     /// The entry for `path` as things are now.
@@ -109,8 +109,10 @@ impl Loader<'_> {
                     return self.file(&directory, &path, fd, version, beside);
                 }
                 // Something is there that cannot be an index: it may change, so look each time.
-                Ok(Opened::Directory) => beside.push((path, Some(FileVersion::default()))),
-                Err(Failure::Missing) => beside.push((path, None)),
+                Ok(Opened::Directory) => {
+                    beside.push((path, Seen::Target(Some(FileVersion::default()))));
+                }
+                Err(Failure::Missing) => beside.push((path, Seen::Target(None))),
                 Err(failure) => return Err(failure),
             }
         }
@@ -174,11 +176,11 @@ impl Loader<'_> {
         let codings = Coding::COMPRESSED.into_iter();
         for coding in codings.filter(|_| self.options.precompressed) {
             let neighbour = [path, coding.suffix().as_bytes()].concat();
-            let (content, found) = self.neighbour(directory, &neighbour, &version)?;
-            if let Some((content, found)) = content.zip(found) {
-                variants.push((coding, content, found));
+            let (content, seen) = self.neighbour(directory, &neighbour, &version)?;
+            if let (Some(content), Some(found)) = (content, seen.version()) {
+                variants.push((coding, content, *found));
             }
-            watched.push((neighbour, found));
+            watched.push((neighbour, seen));
         }
         let making = Making::of(path, &identity, &version, self.options);
         let made = match (&making, &self.before) {
@@ -211,7 +213,7 @@ impl Loader<'_> {
             identity: represent(Coding::Identity, identity, version, Origin::File),
             making,
         };
-        watched.push((path.to_vec(), Some(version)));
+        watched.push((path.to_vec(), Seen::Target(Some(version))));
         let probes = self.probes(&watched);
         Ok(self.entry(Target::File(resource), probes))
     }
@@ -222,17 +224,16 @@ impl Loader<'_> {
         directory: &RootDirectory,
         path: &[u8],
         version: &FileVersion,
-    ) -> Result<(Option<Content>, Option<FileVersion>), Failure> {
-        let (mut opened, mut seen) = (self.open(directory, path), None);
+    ) -> Result<(Option<Content>, Seen), Failure> {
+        let (mut opened, mut seen) = (self.open(directory, path), Seen::Target(None));
         if let Ok(Opened::Directory) | Err(Failure::Refused(Status::FORBIDDEN)) = opened {
             // Tried again after the look: if it becomes a neighbour later, another look shows that.
-            let absolute = self.root.absolute(path);
-            seen = absolute.and_then(|it| self.root.version_at(&it).ok().flatten());
+            seen = self.seen(directory, path);
             opened = self.open(directory, path);
         }
         let content = match opened {
             Ok(Opened::File(_, found)) if is_stale(&found, version) => {
-                return Ok((None, Some(found)));
+                return Ok((None, Seen::Target(Some(found))));
             }
             Ok(Opened::File(fd, found)) => self.content(fd, found),
             Ok(Opened::Directory) | Err(Failure::Refused(Status::FORBIDDEN)) => {
@@ -241,16 +242,31 @@ impl Loader<'_> {
             Err(failure) => Err(failure),
         };
         match content {
-            Ok((content, found)) => Ok((Some(content), Some(found))),
+            Ok((content, found)) => Ok((Some(content), Seen::Target(Some(found)))),
             Err(Failure::WouldBlock) => Err(Failure::WouldBlock),
             // A neighbour that cannot be had is none: the file itself can.
-            Err(Failure::Missing | Failure::Refused(_)) => Ok((None, None)),
+            Err(Failure::Missing | Failure::Refused(_)) => Ok((None, Seen::Target(None))),
+        }
+    }
+
+    /// What there is in the place of a neighbour that cannot be had.
+    fn seen(&self, directory: &RootDirectory, path: &[u8]) -> Seen {
+        let Some(absolute) = self.root.absolute(path) else {
+            return Seen::Target(None);
+        };
+        let resolved = self.root.resolve(directory, path, LOOK, self.access);
+        match resolved.err() {
+            Some(Errno::XDEV) => {
+                let link = self.root.link_at(&absolute).ok().flatten();
+                link.map_or(Seen::Target(None), Seen::LinkOut)
+            }
+            _ => Seen::Target(self.root.version_at(&absolute).ok().flatten()),
         }
     }
 
     /// What to look at to know that all of `watched` is as it was; nothing if looking cannot show it.
     fn probes(&self, watched: &[Beside]) -> Vec<Probe> {
-        let mut versions = watched.iter().filter_map(|(_, version)| version.as_ref());
+        let mut versions = watched.iter().filter_map(|(_, seen)| seen.version());
         if versions.any(|version| is_young(version, self.wall)) {
             return Vec::new();
         }

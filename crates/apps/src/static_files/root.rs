@@ -149,6 +149,12 @@ impl Root {
         FileVersion::at(path)
     }
 
+    /// The same, but of a link the link itself.
+    pub(super) fn link_at(&self, path: &CString) -> Result<Option<FileVersion>, Errno> {
+        (self.before)(path.as_bytes());
+        FileVersion::of_link_at(path)
+    }
+
     /// The absolute path of something below the root, for a later look at its version.
     pub(super) fn absolute(&self, relative: &[u8]) -> Option<CString> {
         let root = self.path.as_os_str().as_bytes();

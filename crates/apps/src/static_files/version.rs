@@ -68,7 +68,16 @@ impl FileVersion {
 
     /// What is at an absolute path, links followed; `None` if nothing is there.
     pub(crate) fn at(path: &CString) -> Result<Option<Self>, Errno> {
-        match statat(CWD, path, AtFlags::empty()) {
+        Self::looked_up(path, AtFlags::empty())
+    }
+
+    /// The same, but of a link the link itself.
+    pub(crate) fn of_link_at(path: &CString) -> Result<Option<Self>, Errno> {
+        Self::looked_up(path, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn looked_up(path: &CString, flags: AtFlags) -> Result<Option<Self>, Errno> {
+        match statat(CWD, path, flags) {
             Ok(stat) => Ok(Some(Self::of(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(errno),

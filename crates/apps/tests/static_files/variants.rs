@@ -1,7 +1,7 @@
 //! Precompressed neighbours.
 
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
 
 use loadline_apps::StaticOptions;
@@ -117,7 +117,7 @@ fn neighbours_that_cannot_be_had_are_none() {
     }
     std::fs::create_dir(site.path("a.js.br")).unwrap();
     std::fs::write(site.path("../outside"), "secret").unwrap();
-    std::os::unix::fs::symlink("../outside", site.path("a.js.gz")).unwrap();
+    symlink("../outside", site.path("a.js.gz")).unwrap();
     for _ in 0..2 {
         let answer = accepting(&mut site, "br, gzip");
         assert_eq!((answer.status, answer.text()), (200, "plain"));
@@ -134,7 +134,7 @@ fn what_cannot_be_had_is_looked_at_again_and_its_file_is_not_read_again() {
         }),
         ("a link out of the root", |site| {
             std::fs::write(site.path("../outside"), "secret").unwrap();
-            std::os::unix::fs::symlink("../outside", site.path("a.txt.br")).unwrap();
+            symlink("../outside", site.path("a.txt.br")).unwrap();
         }),
         ("for somebody else", |site| {
             site.write("a.txt.br", "brotlied");
@@ -172,6 +172,33 @@ fn what_cannot_be_had_is_looked_at_again_and_its_file_is_not_read_again() {
     }
 }
 
+/// A loop looked at it each second, which may wait for another machine, and when it changed the file was read again.
+#[test]
+fn what_is_behind_a_link_out_of_the_root_is_not_looked_at() {
+    for is_absolute in [false, true] {
+        let mut site = Site::new(&[], settled());
+        site.write("a.txt", noise(5000));
+        let (outside, link) = (site.path("../outside"), site.path("a.txt.br"));
+        match is_absolute {
+            true => symlink(&outside, &link).unwrap(),
+            false => symlink("../outside", &link).unwrap(),
+        }
+        for content in ["", "secret", "another secret"] {
+            std::fs::write(&outside, content).unwrap();
+            let answer = site.request("GET", "/a.txt", &[("Accept-Encoding", "br")]);
+            assert!(answer.content == noise(5000), "{content}");
+            site.pass(1000);
+        }
+        assert_eq!(site.blocked, 1, "one load");
+        // The link itself is looked at.
+        std::fs::remove_file(&link).unwrap();
+        site.write("inside", "brotlied");
+        symlink("inside", &link).unwrap();
+        let answer = site.request("GET", "/a.txt", &[("Accept-Encoding", "br")]);
+        assert_eq!(answer.text(), "brotlied");
+    }
+}
+
 #[test]
 fn a_neighbour_that_can_be_opened_and_not_read_is_none() {
     let options = StaticOptions {
@@ -184,7 +211,7 @@ fn a_neighbour_that_can_be_opened_and_not_read_is_none() {
     file.unwrap().set_modified(long_ago).unwrap();
     // It claims to be longer than it is, so there is no state of it to send.
     let endless = "/sys/kernel/fscaps";
-    std::os::unix::fs::symlink(endless, site.path("a.js.br")).unwrap();
+    symlink(endless, site.path("a.js.br")).unwrap();
     for _ in 0..2 {
         let answer = accepting(&mut site, "br, gzip");
         assert_eq!((answer.status, answer.text()), (200, "gzipped"));
