@@ -366,7 +366,7 @@ impl Automatic {
             }
         }
         let what = name.unwrap_or(&self.options.directory);
-        let text = format!("{what}: {}", failed.message);
+        let mut text = format!("{what}: {}", failed.message);
         let reason = match failed.why {
             Why::Failed(reason) => reason,
             Why::OrderLost if is_forgotten => {
@@ -375,7 +375,9 @@ impl Automatic {
             }
             Why::OrderLost => Reason::Refused, // without a pause it would be lost again at once
             Why::AccountLost => {
-                self.account_lost();
+                if let Err(error) = self.account_lost() {
+                    text.push_str(&format!("; no other account is made: {error}"));
+                }
                 Reason::Unreachable
             }
         };
@@ -391,14 +393,8 @@ impl Automatic {
 
     /// Another account is made, once this one is kept elsewhere: the authority may be in error about it, and the key
     /// is nowhere else.
-    fn account_lost(&mut self) {
-        let aside = match self.authority.set_account_aside() {
-            Ok(aside) => aside,
-            Err(error) => {
-                tracing::error!("acme: {error}");
-                return;
-            }
-        };
+    fn account_lost(&mut self) -> Result<(), AcmeError> {
+        let aside = self.authority.set_account_aside()?;
         self.schedule.registered(false);
         self.contact_tried_at = None; // the other one is made with the address
         if let Some(aside) = aside {
@@ -408,6 +404,7 @@ impl Automatic {
                 aside.display()
             );
         }
+        Ok(())
     }
 
     /// Whether the order of a name is gone on with after a failure: for a while at most. One whose certificate may

@@ -15,7 +15,7 @@
 //! Each file has mode 0600 and is replaced as a whole: whatever happens, there is the old one or the new
 //! one. Key and certificates are in one file for the same reason.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::iter;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -102,7 +102,7 @@ impl StateDir {
                 return Ok(None);
             }
             for aside in asides(&path) {
-                if fs::symlink_metadata(&aside).is_ok() {
+                if !is_free(fs::symlink_metadata(&aside))? {
                     continue; // whoever holds the lock is alone here
                 }
                 fs::rename(&path, &aside)?;
@@ -130,6 +130,15 @@ impl StateDir {
     /// What has happened to the names of files outlasts a power failure from now on.
     fn sync(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
+    }
+}
+
+/// Whether nothing has a name. If that cannot be found out, a rename could replace something.
+fn is_free(looked: io::Result<Metadata>) -> io::Result<bool> {
+    match looked {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
     }
 }
 
@@ -446,6 +455,16 @@ mod tests {
         for (aside, content) in asides(&state.path(ACCOUNT)).zip(["1", "2", "3"]) {
             assert_eq!(fs::read_to_string(aside).unwrap(), content);
         }
+    }
+
+    /// It counted as free, and what had it would have been replaced.
+    #[test]
+    fn a_name_that_cannot_be_looked_at_is_not_free() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_free(fs::symlink_metadata(folder.path())).unwrap());
+        assert!(is_free(fs::symlink_metadata(folder.path().join("none"))).unwrap());
+        let error = is_free(Err(io::ErrorKind::TimedOut.into())).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     /// `--acme-domain` takes names of up to 240 bytes.

@@ -108,6 +108,8 @@ fn an_account_that_cannot_be_set_aside_is_not_replaced() {
     let now = it.turn(UnixTime::now());
     let error = report(&it).last_error;
     assert!(error.contains("the account's file"), "{error}");
+    assert!(error.contains("no other account is made: "), "{error}");
+    assert!(error.contains("up to account.json.old.100"), "{error}");
     let next = it.turn(now);
     assert!(next > now, "a pause");
     let order = Step::Order("example.org".into());
