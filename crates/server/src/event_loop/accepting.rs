@@ -141,6 +141,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             verdict,
             client: new.client,
             tries: 0,
+            came_after_us: None,
         };
         self.hand_off(index, handoff);
         verdict
@@ -152,7 +153,22 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.load().connections.fetch_add(1, Relaxed);
             self.take_in(handoff);
         } else {
-            self.group.send(index, handoff);
+            self.pass_on(index, handoff);
+        }
+    }
+
+    /// Sends a new connection to another loop, whose turns say nothing of how long it has waited here.
+    fn pass_on(&self, index: usize, mut handoff: Handoff) {
+        let came_after_us = self.came_after_us();
+        handoff.came_after_us.get_or_insert(came_after_us);
+        self.group.send(index, handoff);
+    }
+
+    /// Requests of connections that are accepted now came after this.
+    fn came_after_us(&self) -> u64 {
+        match &self.thread.turn {
+            Some(turn) if !self.has_backlog => turn.oldest_us(),
+            _ => 0, // not known
         }
     }
 
@@ -162,7 +178,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return; // another loop does, and takes it
         };
         let Handoff {
-            accepted, client, ..
+            accepted,
+            client,
+            came_after_us,
+            ..
         } = handoff;
         let full = |capacity| self.served >= capacity;
         if acceptance == Acceptance::Served && self.site.options.capacity_per_loop.is_some_and(full)
@@ -171,7 +190,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let record = self.thread.log_accepted(accepted.peer);
         let copies_files = copies_for(self.site.options.file_io, accepted.peer);
-        let came_us = self.came_us(accepted.socket.as_fd());
+        let came_us = self.came_us(accepted.socket.as_fd(), came_after_us);
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);
@@ -199,13 +218,20 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// When the request of a new connection came, if the loop is behind: it may have waited in the backlog, of
-    /// which turns say nothing. `None`: at about this time, or the kernel does not say.
-    fn came_us(&mut self, socket: BorrowedFd<'_>) -> Option<u64> {
+    /// When the request of a connection came that is new to this loop, if the loop is behind, or if it came through
+    /// another thread long after `came_after_us`: it may have waited in the backlog or on its way, of which turns
+    /// say nothing. `None`: at about this time, or the kernel does not say.
+    pub(super) fn came_us(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        came_after_us: Option<u64>,
+    ) -> Option<u64> {
         self.thread.tick_in_long_turn();
         let turn = self.thread.turn.as_ref()?;
         let now_us = self.thread.now_us();
-        if !self.has_backlog && turn.lasts_us(now_us) <= LONG_TURN_US {
+        let is_long_ago = |since_us| now_us.saturating_sub(since_us) > LONG_TURN_US;
+        let may_have_waited = self.has_backlog || came_after_us.is_some_and(is_long_ago);
+        if !may_have_waited && turn.lasts_us(now_us) <= LONG_TURN_US {
             return None;
         }
         let ago_ms = received_ago_ms(socket)?;
@@ -213,7 +239,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     /// What is driven now is judged by when it came.
-    fn judge_by(&mut self, came_us: Option<u64>) {
+    pub(super) fn judge_by(&mut self, came_us: Option<u64>) {
         if let Some(turn) = &mut self.thread.turn {
             turn.judge_by(came_us);
         }
@@ -255,7 +281,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 let is_last_try = handoff.tries == EVICTION_TRIES_MAX;
                 if let Some(other) = self.group.oldest_idle().filter(|_| !is_last_try) {
                     self.load().connections.fetch_sub(1, Relaxed);
-                    self.group.send(other, handoff);
+                    self.pass_on(other, handoff);
                     return None;
                 }
                 self.group.leave(handoff.client);

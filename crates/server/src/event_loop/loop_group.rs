@@ -317,6 +317,7 @@ mod tests {
                 verdict,
                 client: ClientKey::NOBODY,
                 tries: 0,
+                came_after_us: None,
             };
             group.send(index, handoff);
         }

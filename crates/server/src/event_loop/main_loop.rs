@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use loadline_base::Millis;
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::{Accepted, Interest};
 
@@ -26,6 +27,8 @@ pub(super) struct MainLoop<H: Handler> {
     group: Arc<LoopGroup>,
     driver: Epoll,
     listeners: ListenerSet,
+    /// More connections were there to be accepted than were accepted last.
+    has_backlog: bool,
     balancer: Balancer,
     stats: Arc<ThreadStats>,
 }
@@ -46,6 +49,7 @@ impl<H: Handler> MainLoop<H> {
                 &site.descriptor_log_after,
             )?,
             driver,
+            has_backlog: false,
             balancer: Balancer::new(site.options.balance),
             stats: site.registry.thread_stats(Role::Acceptor),
             site: Arc::clone(site),
@@ -105,10 +109,12 @@ impl<H: Handler> MainLoop<H> {
                     {
                         self.group.ask_for_room(index);
                     }
-                    break;
+                    self.has_backlog = self.listeners.resumes_at().is_some();
+                    return Ok(());
                 }
             }
         }
+        self.has_backlog = true;
         Ok(())
     }
 
@@ -131,12 +137,13 @@ impl<H: Handler> MainLoop<H> {
     fn place(&mut self, accepted: Accepted, is_last_descriptor: bool) -> (usize, Handoff) {
         let config = self.site.config.current();
         let client = config.client(accepted.listener, accepted.peer);
+        let now_us = self.site.clock.now_us();
         let new = New {
             preferred: self.choose(),
             client,
             is_last_descriptor,
             is_draining: !is_last_descriptor && self.site.shutdown.is_draining(),
-            now: self.site.clock.now(),
+            now: Millis(now_us / 1000),
         };
         let (index, verdict) = self.group.place(new);
         let handoff = Handoff {
@@ -144,6 +151,7 @@ impl<H: Handler> MainLoop<H> {
             verdict,
             client,
             tries: 0,
+            came_after_us: Some(if self.has_backlog { 0 } else { now_us }),
         };
         (index, handoff)
     }

@@ -1,5 +1,6 @@
 //! Connections that move to another loop: between two requests, when nothing of them is in progress.
 
+use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering::Relaxed;
 
 use loadline_base::{Millis, Token};
@@ -109,11 +110,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.thread.stats.connections.sub(1);
         self.thread.stats.connections_moved.add(1);
         self.load().connections.fetch_sub(1, Relaxed);
-        self.group.send_moving(one.to, Moving { connection, name });
+        let moving = Moving {
+            connection,
+            name,
+            sent_us: self.site.clock.now_us(),
+        };
+        self.group.send_moving(one.to, moving);
     }
 
     /// Takes in a connection of another loop.
     pub(super) fn take_in_moving(&mut self, moving: Moving) {
+        let socket = moving.connection.transport().fd.as_fd();
+        let came_us = self.came_us(socket, Some(moving.sent_us));
         let attach = |detached| Ok::<_, Detached>(D::Transport::attach(detached));
         let Ok(connection) = moving.connection.over(attach) else {
             return; // attaching does not fail
@@ -121,7 +129,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let token = self.insert(connection, Acceptance::Served, Some(moving.name));
         self.served += 1;
         match self.stage {
-            Stage::Up => self.drive(token), // something may have come on the way
+            Stage::Up => {
+                self.judge_by(came_us);
+                self.drive(token); // something may have come on the way
+                self.judge_by(None);
+            }
             _ => self.begin_connection_drain(token),
         }
     }

@@ -1,9 +1,10 @@
 //! Whole turns over a socket pair: what they allocate, and that events of the past miss.
 
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
 use loadline_sys::{Accepted, wait_readable};
@@ -134,6 +135,7 @@ fn take_in_as<H: Handler, D: Driver>(
         client: ClientKey::NOBODY,
         verdict,
         tries: 0,
+        came_after_us: None,
     });
 }
 
@@ -422,5 +424,115 @@ fn a_turn_of_a_proactor_is_bounded_without_a_latency_goal() {
         let requests = event_loop.thread.stats.core.requests();
         assert!(requests - answered <= u64::from(EVENTS_PER_TICK));
         answered = requests;
+    }
+}
+
+/// Two loops of a server with a latency goal of 30 ms, each after a turn. The test moves their clock.
+fn two_loops(now_us: &'static AtomicU64) -> [EventLoop<Hello, Epoll>; 2] {
+    now_us.store(1_000_000, Relaxed);
+    let options = ServerOptions {
+        loops: 2,
+        latency_goal: Some(Duration::from_millis(30)),
+        ..ServerOptions::default()
+    };
+    let site = Arc::new(site_at(now_us, Hello(Fields::default()), options));
+    let group = LoopGroup::new(&site.options, 2, &site.memory).unwrap();
+    [0, 1].map(|index| {
+        let mut event_loop = EventLoop::new(index, &site, &group, None, Vec::new()).unwrap();
+        turn_without_wait(&mut event_loop);
+        event_loop
+    })
+}
+
+fn turn_without_wait(event_loop: &mut EventLoop<Hello, Epoll>) {
+    event_loop.begin_wait();
+    assert!(!event_loop.wake_and_work().unwrap());
+}
+
+/// Over TCP: of other sockets the kernel does not say when something came.
+fn accepted_over_tcp() -> (TcpStream, Accepted) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, peer) = listener.accept().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let accepted = Accepted {
+        socket: server.into(),
+        peer: Some(peer),
+        listener: 0,
+    };
+    (client, accepted)
+}
+
+/// Sends a request that is 60 ms old when this returns: by the kernel's clock, which no test moves.
+fn send_and_wait(client: &mut TcpStream) {
+    client.write_all(GET).unwrap();
+    let sent = Instant::now();
+    while sent.elapsed() < Duration::from_millis(60) {
+        std::thread::yield_now();
+    }
+}
+
+fn status_of_response(client: &mut TcpStream) -> String {
+    let timeout = Some(Duration::from_secs(60));
+    client.set_read_timeout(timeout).unwrap();
+    let mut answer = [0; 4096];
+    let count = client.read(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[..count.min(12)]).into_owned()
+}
+
+/// By the turns of the loop that it was sent to it had just come.
+#[test]
+fn a_new_connection_that_another_loop_has_accepted_has_waited_since_its_request_came() {
+    for (before_us, on_its_way_us, expected) in [
+        (0, 0, "HTTP/1.1 200"),
+        (60_000, 0, "HTTP/1.1 503"),
+        (0, 60_000, "HTTP/1.1 503"),
+    ] {
+        let now_us = clock();
+        let [mut first, mut second] = two_loops(now_us);
+        let (mut client, accepted) = accepted_over_tcp();
+        send_and_wait(&mut client);
+        now_us.fetch_add(before_us, Relaxed);
+        first.load().connections.store(3, Relaxed); // so many more than the other one
+        first.assign(accepted);
+        assert!(first.slots.is_empty());
+        now_us.fetch_add(on_its_way_us, Relaxed);
+        turn_without_wait(&mut second);
+        let status = status_of_response(&mut client);
+        assert_eq!(status, expected, "{before_us} and {on_its_way_us} us");
+    }
+}
+
+/// The loop that accepts does not come to all of the backlog in one turn, and its turns are short.
+#[test]
+fn a_new_connection_from_a_backlog_has_waited_there_also_at_another_loop() {
+    for (has_backlog, expected) in [(false, "HTTP/1.1 200"), (true, "HTTP/1.1 503")] {
+        let [mut first, mut second] = two_loops(clock());
+        let (mut client, accepted) = accepted_over_tcp();
+        send_and_wait(&mut client);
+        first.has_backlog = has_backlog;
+        first.load().connections.store(3, Relaxed);
+        first.assign(accepted);
+        turn_without_wait(&mut second);
+        assert_eq!(status_of_response(&mut client), expected);
+    }
+}
+
+/// It had just come, however long its connection was on its way to a busy loop.
+#[test]
+fn a_request_has_waited_while_its_connection_moved() {
+    for (on_its_way_us, expected) in [(0, "HTTP/1.1 200"), (60_000, "HTTP/1.1 503")] {
+        let now_us = clock();
+        let [mut first, mut second] = two_loops(now_us);
+        let (mut client, accepted) = accepted_over_tcp();
+        first.assign(accepted);
+        let token = first.slots.token_at(0).unwrap();
+        first.begin_move(token, 1);
+        turn_without_wait(&mut first);
+        assert!(first.slots.is_empty(), "it has left");
+        send_and_wait(&mut client);
+        now_us.fetch_add(on_its_way_us, Relaxed);
+        turn_without_wait(&mut second);
+        assert_eq!(status_of_response(&mut client), expected);
     }
 }

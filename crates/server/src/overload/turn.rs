@@ -149,6 +149,11 @@ impl TurnControl {
         now_us.saturating_sub(self.taken_us)
     }
 
+    /// Its events came after this.
+    pub(crate) fn oldest_us(&self) -> u64 {
+        self.oldest_us
+    }
+
     /// What is checked until this is called again came then. `None`: as its turn says.
     pub(crate) fn judge_by(&mut self, came_us: Option<u64>) {
         self.came_us = came_us;
