@@ -397,6 +397,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
             return self.lose();
         }
         self.streams.rest();
+        self.busy.rests();
         let result = self.wait_for_events(has_tasks);
         self.thread.begin_busy();
         self.thread.refusing = None; // what comes now has not waited before

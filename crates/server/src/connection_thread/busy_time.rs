@@ -9,6 +9,8 @@ pub(crate) struct BusyTime {
     /// Times that it had something to do.
     pub(crate) periods: u64,
     pub(crate) us: u64,
+    /// It has waited for its client since the last one, and nothing else was to be done.
+    pub(crate) has_rested: bool,
     /// Of them, those that began before a handshake.
     handshake_periods: u64,
     pub(crate) handshake_us: u64,
@@ -19,10 +21,16 @@ impl BusyTime {
     pub(super) fn add(&mut self, us: u64, is_before_handshake: bool) {
         self.periods += 1;
         self.us += us;
+        self.has_rested = false;
         if is_before_handshake {
             self.handshake_periods += 1;
             self.handshake_us += us;
         }
+    }
+
+    /// It has nothing to do, and nothing else waits for the thread.
+    pub(super) fn rests(&mut self) {
+        self.has_rested = true;
     }
 
     /// Of a connection that was taken from this lane: what counts for that.

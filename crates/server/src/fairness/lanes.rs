@@ -231,9 +231,7 @@ impl<J> Default for Lanes<J> {
 impl<J> Lanes<J> {
     pub(crate) fn push(&mut self, flow: FlowKey, job: J) {
         if self.is_idle() {
-            // Nothing was short: what a lane's last jobs have taken is not held against it.
-            let used_us = self.lanes.iter().map(|lane| lane.used_us);
-            self.time_us = used_us.fold(self.time_us, u64::max);
+            self.begin_equal();
         }
         let time_us = self.time_us;
         let lane = &mut self.lanes[flow.lane as usize];
@@ -241,6 +239,15 @@ impl<J> Lanes<J> {
             lane.used_us = lane.used_us.max(time_us);
         }
         lane.push(flow.client, job);
+    }
+
+    /// Nothing was short until now: what a lane's jobs have taken is not held against it.
+    pub(crate) fn begin_equal(&mut self) {
+        let used_us = self.lanes.iter().map(|lane| lane.used_us);
+        self.time_us = used_us.fold(self.time_us, u64::max);
+        for lane in &mut self.lanes {
+            lane.used_us = self.time_us;
+        }
     }
 
     /// The next job, and what it is charged for. `now_us`: 0 if jobs that run are not to be charged for

@@ -233,6 +233,9 @@ impl<J> JobQueue<J> {
                 if state.jobs.len() >= bound || state.closed {
                     return Err(job);
                 }
+                if state.asleep > state.jobs.len() {
+                    state.jobs.begin_equal(); // a worker is free for it
+                }
                 state.jobs.push(flow, job);
                 self.depth.store(state.jobs.len(), Relaxed);
                 self.note_peaks(state.asleep, state.jobs.len());

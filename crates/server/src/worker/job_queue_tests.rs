@@ -162,3 +162,46 @@ fn what_a_lane_had_before_nothing_waited_is_not_held_against_it() {
         assert!((20..=30).contains(&apps), "{kind:?}: {apps}");
     }
 }
+
+/// A connection that a worker keeps counts as a job that runs: while there was one, lanes never began equal.
+#[test]
+fn what_a_lane_had_before_its_worker_rested_is_not_held_against_it() {
+    for kind in Queue::ALL {
+        let (queue, sources) = JobQueue::with_workers(*kind, 2, 1000);
+        let take = |worker: usize| {
+            push(&queue, Lane::Apps, 1);
+            sources[worker].take(|| 0).unwrap()
+        };
+        let _kept = take(1);
+        let long = take(0);
+        sources[0].done(long.charge, 60_000_000);
+        sources[0].rested();
+        push(&queue, Lane::Files, 50);
+        push(&queue, Lane::Apps, 50);
+        let apps = count_done(&sources[0], 50, Lane::Apps);
+        assert!((20..=30).contains(&apps), "{kind:?}: {apps}");
+    }
+}
+
+/// One worker that was busy all the time kept them from that, though another had nothing to do.
+#[test]
+fn lanes_begin_equal_while_a_worker_is_free() {
+    let (queue, mut sources) = JobQueue::with_workers(Queue::Shared, 3, 1000);
+    let (free, busy) = (sources.pop().unwrap(), sources.pop().unwrap());
+    push(&queue, Lane::Apps, 2);
+    let _never_done = busy.take(|| 0).unwrap();
+    let long = sources[0].take(|| 0).unwrap();
+    sources[0].done(long.charge, 60_000_000);
+    assert_eq!(sources[0].try_take(0), None);
+    let free = thread::spawn(move || (free.take(|| 0).map(|taken| taken.job), free));
+    while !queue.has_more_free_workers() {
+        thread::yield_now();
+    }
+    push(&queue, Lane::Files, 1);
+    let (job, _free) = free.join().unwrap();
+    assert_eq!(job, Some(Lane::Files));
+    push(&queue, Lane::Files, 50);
+    push(&queue, Lane::Apps, 50);
+    let apps = count_done(&sources[0], 50, Lane::Apps);
+    assert!((20..=30).contains(&apps), "{apps}");
+}

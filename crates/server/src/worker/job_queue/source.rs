@@ -22,6 +22,8 @@ pub(crate) struct JobSource<J> {
     index: usize,
     /// What the last job was charged for, and took; `None`: it was not done.
     done: Cell<Option<(Charge, Option<u64>)>>,
+    /// Until now the worker has waited with its last job, and no other job was there.
+    has_rested: Cell<bool>,
     /// Time that it has spent for each lane, where it has a deque.
     used_us: Cell<[u64; LANES]>,
 }
@@ -42,6 +44,7 @@ impl<J> JobSource<J> {
             own: end.own,
             index: end.index,
             done: Cell::default(),
+            has_rested: Cell::default(),
             used_us: Cell::default(),
         }
     }
@@ -56,11 +59,19 @@ impl<J> JobSource<J> {
         self.done.set(Some((charge, None)));
     }
 
+    /// The worker was as good as free until now: it kept a connection that waited for its client.
+    pub(crate) fn rested(&self) {
+        self.has_rested.set(true);
+    }
+
     fn give_back(&self, jobs: &mut Lanes<J>) {
         match self.done.take() {
             Some((charge, Some(took_us))) => jobs.done(charge, took_us),
             Some((charge, None)) => jobs.not_done(charge),
             None => {}
+        }
+        if self.has_rested.take() {
+            jobs.begin_equal();
         }
     }
 
@@ -199,6 +210,9 @@ impl<J> JobSource<J> {
         let mut used_us = self.used_us.get();
         if let Some((charge, Some(took_us))) = self.done.take() {
             used_us[charge.flow.lane as usize] += took_us * charge.flow.lane.cost();
+        }
+        if self.has_rested.take() {
+            used_us = [used_us.into_iter().fold(0, u64::max); LANES];
         }
         let mut lanes = Lane::ALL;
         lanes.sort_unstable_by_key(|lane| used_us[*lane as usize]);

@@ -195,6 +195,9 @@ impl<H: Handler> WorkerThread<H> {
                 0 => self.source.not_done(charge),
                 _ => self.source.done(charge, busy.of(charge.flow.lane)),
             }
+            if busy.has_rested {
+                self.source.rested();
+            }
             return reply.post(Message::Done { token, work });
         }
         self.stats.job_began_us.set(began_us);
@@ -406,6 +409,7 @@ mod tests {
     use crate::admission::Refusing;
     use crate::connection::tests::GET;
     use crate::connection::{Connection, Origin};
+    use crate::fairness::ClientKey;
     use crate::options::Architecture;
     use crate::site::tests::{clock, site_at};
     use crate::transport::socket::Socket;
@@ -445,9 +449,13 @@ mod tests {
         }
     }
 
-    /// None of it was counted, however long its thread kept it.
-    #[test]
-    fn a_connection_whose_first_request_was_refused_counts_when_it_goes_on() {
+    const TOKEN: Token = Token {
+        index: 0,
+        generation: 0,
+    };
+
+    /// A pool of one thread.
+    fn one_thread() -> (Arc<Workers>, WorkerThread<Takes>) {
         let now_us = clock();
         let options = ServerOptions {
             architecture: Architecture::ThreadPool,
@@ -455,8 +463,12 @@ mod tests {
             ..ServerOptions::default()
         };
         let site = Arc::new(site_at(now_us, Takes(now_us), options.with_parts()));
-        let (_workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
-        let mut worker = threads.pop().unwrap();
+        let (workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
+        (workers, threads.pop().unwrap())
+    }
+
+    /// A connection for it, whose client has sent a request.
+    fn asking(worker: &mut WorkerThread<Takes>) -> (UnixStream, Served) {
         let (mut client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         client
@@ -468,12 +480,20 @@ mod tests {
         };
         let thread = worker.thread.as_mut().unwrap();
         let socket: Socket = Socket::of_loop(server.into(), true);
-        let mut served = Served {
+        let served = Served {
             connection: Some(Connection::new(socket, origin, None, thread)),
-            refusing: Some(Refusing::late(1)),
             ..Served::default()
         };
         client.write_all(GET).unwrap();
+        (client, served)
+    }
+
+    /// None of it was counted, however long its thread kept it.
+    #[test]
+    fn a_connection_whose_first_request_was_refused_counts_when_it_goes_on() {
+        let (_workers, mut worker) = one_thread();
+        let (mut client, mut served) = asking(&mut worker);
+        served.refusing = Some(Refusing::late(1));
         let client = std::thread::spawn(move || {
             await_response(&client, "HTTP/1.1 503");
             client.write_all(GET).unwrap();
@@ -481,13 +501,36 @@ mod tests {
         });
         let holders = worker.holders.clone().unwrap();
         let mailbox = Mailbox::new().unwrap();
-        let token = Token {
-            index: 0,
-            generation: 0,
-        };
-        let busy = worker.keep(&mut served, token, &holders, &mailbox);
+        let busy = worker.keep(&mut served, TOKEN, &holders, &mailbox);
         client.join().unwrap();
         assert!(matches!(served.after, After::Close), "{served:?}");
         assert_eq!(busy.us, TAKES_US);
+    }
+
+    #[test]
+    fn a_thread_rests_with_a_connection_only_while_no_job_waits() {
+        for has_job in [false, true] {
+            let (workers, mut worker) = one_thread();
+            let (client, mut served) = asking(&mut worker);
+            let mailbox = Arc::new(Mailbox::new().unwrap());
+            if has_job {
+                let work = Work::Serve(Box::default());
+                let job = Job::of(ClientKey::NOBODY, work, &mailbox);
+                assert!(workers.submit(job).is_ok());
+            }
+            let holders = worker.holders.clone().unwrap();
+            let others = Arc::clone(&holders);
+            let client = std::thread::spawn(move || {
+                await_response(&client, "HTTP/1.1 200");
+                while !has_job && !others.free_one() {
+                    std::thread::yield_now(); // it does not rest yet
+                }
+                client
+            });
+            let busy = worker.keep(&mut served, TOKEN, &holders, &mailbox);
+            let _client = client.join().unwrap();
+            assert!(matches!(served.after, After::Wait), "{served:?}");
+            assert_eq!(busy.has_rested, !has_job);
+        }
     }
 }
