@@ -68,6 +68,8 @@ pub(crate) struct Charge {
     us: u64,
     /// When the job was taken out.
     taken_us: u64,
+    /// `Lanes::equal_begins` then.
+    equal_begins: u64,
     /// Its client began with it.
     is_first: bool,
     /// No other job of its client waited.
@@ -82,6 +84,7 @@ impl Charge {
             flow: FlowKey { lane, client },
             us: 0,
             taken_us: 0,
+            equal_begins: 0,
             is_first: false,
             is_only: false,
         }
@@ -125,6 +128,8 @@ pub(crate) struct Lanes<J> {
     lanes: [LaneOfJobs<J>; LANES],
     /// How far the lane was that came last.
     time_us: u64,
+    /// How often the lanes have begun equal.
+    equal_begins: u64,
 }
 
 /// One lane.
@@ -224,6 +229,7 @@ impl<J> Default for Lanes<J> {
         Self {
             lanes: Default::default(),
             time_us: 0,
+            equal_begins: 0,
         }
     }
 }
@@ -243,6 +249,7 @@ impl<J> Lanes<J> {
 
     /// Nothing was short until now: what a lane's jobs have taken is not held against it.
     pub(crate) fn begin_equal(&mut self) {
+        self.equal_begins += 1;
         let used_us = self.lanes.iter().map(|lane| lane.used_us);
         self.time_us = used_us.fold(self.time_us, u64::max);
         for lane in &mut self.lanes {
@@ -268,6 +275,7 @@ impl<J> Lanes<J> {
             flow: FlowKey { lane, client },
             us,
             taken_us: now_us,
+            equal_begins: self.equal_begins,
             is_first,
             is_only,
         };
@@ -293,8 +301,13 @@ impl<J> Lanes<J> {
 
     fn give_back(&mut self, charge: Charge, took_us: u64) {
         let cost = charge.flow.lane.cost();
+        // The others have made up since for what it was charged for: of that it saves nothing up.
+        let charged_us = match charge.equal_begins == self.equal_begins {
+            true => charge.us,
+            false => charge.us.min(took_us),
+        };
         let lane = &mut self.lanes[charge.flow.lane as usize];
-        lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charge.us * cost);
+        lane.used_us = (lane.used_us + took_us * cost).saturating_sub(charged_us * cost);
         lane.done(charge, took_us);
     }
 

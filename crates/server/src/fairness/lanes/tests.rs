@@ -374,3 +374,22 @@ fn a_job_that_waits_alone_is_known_as_such_where_needless_ones_are_taken_out() {
     assert_eq!(removed, [1, 3]);
     assert_eq!(lanes.len(), 2);
 }
+
+/// What it was charged for was taken off from its lane alone, which then had all workers for as long.
+#[test]
+fn a_job_that_is_short_after_all_saves_nothing_up_once_lanes_have_begun_equal() {
+    let mut lanes = Lanes::default();
+    let push = |lanes: &mut Lanes<FlowKey>, flow| lanes.push(flow, flow);
+    push(&mut lanes, of(APPS, 1));
+    serve(&mut lanes, 1, |_| 80_000_000);
+    push(&mut lanes, of(APPS, 1));
+    let (_, short) = lanes.pop(0).unwrap();
+    lanes.begin_equal();
+    for flow in [of(APPS, 2), of(FILES, 2)] {
+        (0..20).for_each(|_| push(&mut lanes, flow));
+    }
+    lanes.done(short, 1_000);
+    let served = serve(&mut lanes, 20, |_| 10_000);
+    let files = count(&served, of(FILES, 2));
+    assert!((8..=12).contains(&files), "{served:?}");
+}
