@@ -84,6 +84,11 @@ impl Waiter {
         now_us.saturating_sub(self.since_us) + self.waited.for_cpu_us
     }
 
+    /// The same with its connection's handshake, which has waited for a CPU and used one.
+    fn waited_with_handshake_us(&self, now_us: u64) -> u64 {
+        self.waited_us(now_us) + self.waited.handshake_us
+    }
+
     /// The same, and for others of its connection.
     fn waited_in_all_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.since_us) + self.waited.in_all_us
@@ -273,7 +278,7 @@ impl State {
         let is_single = removed.iter().any(|waiter| waiter.is_single);
         self.forget(flow.client, is_single);
         let waiter = removed.into_iter().next();
-        let waited_us = waiter.map_or(0, |waiter| waiter.waited_us(now_us));
+        let waited_us = waiter.map_or(0, |waiter| waiter.waited_with_handshake_us(now_us));
         self.refuse_late(is_single, waited_us, now_us)
     }
 
@@ -339,7 +344,8 @@ impl State {
                 true => {
                     self.waiting.not_done(charge);
                     self.forget(client, is_single);
-                    let would_take_us = waited_us.saturating_add(takes_us);
+                    let with_handshake_us = waiter.waited_with_handshake_us(now_us);
+                    let would_take_us = with_handshake_us.saturating_add(takes_us);
                     Err(self.refuse_late(is_single, would_take_us, now_us))
                 }
                 false => {
@@ -426,5 +432,54 @@ impl State {
         control.delay.refused(now_us);
         let each_us = control.each_us as u64;
         self.retry_after.next_s(now_us, each_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It counted as if it had waited for others of its connection.
+    #[test]
+    fn what_comes_too_late_for_its_handshake_is_overload() {
+        let behind_handshake = Waited::for_cpu(100_000).behind_handshake(800_000);
+        let behind_others = Waited {
+            in_all_us: 900_000,
+            for_cpu_us: 100_000,
+            handshake_us: 0,
+        };
+        for (waited, gives_up, is_overload) in [
+            (behind_handshake, false, true),
+            (behind_handshake, true, true),
+            (behind_others, false, false),
+            (behind_others, true, false),
+        ] {
+            let mut state = State::new(Duration::from_secs(1), Some(1.0));
+            let begin =
+                |state: &mut State, waited, now_us| state.begin(FlowKey::default(), waited, now_us);
+            let later = |begun| match begun {
+                Begin::Later(ticket) => ticket,
+                _ => panic!("it waits"),
+            };
+            let (Begin::Now(_other), Begin::Now(mut held)) = (
+                begin(&mut state, Waited::default(), 0),
+                begin(&mut state, Waited::default(), 0),
+            ) else {
+                panic!("two begin");
+            };
+            for now_us in (200_000..800_000).step_by(120_000) {
+                let end_us = now_us + 100_001;
+                let first = later(begin(&mut state, waited, now_us));
+                if gives_up {
+                    state.give_up(FlowKey::default(), &first, end_us);
+                    continue;
+                }
+                let last = later(begin(&mut state, waited, now_us));
+                state.give_back(&held, end_us);
+                assert!(first.wait(Duration::ZERO).unwrap().is_err());
+                held = last.wait(Duration::ZERO).unwrap().unwrap();
+            }
+            assert_eq!(state.all.delay.is_lasting(), is_overload, "{waited:?}");
+        }
     }
 }
