@@ -9,6 +9,7 @@ use loadline_proto::Handler;
 use super::{Acceptance, EventLoop, connection_at_mut};
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
+use crate::overload::TurnControl;
 use crate::shutdown::Stage;
 use crate::transport::{Detached, Driver, LoopTransport};
 use crate::worker::job::Moving;
@@ -110,10 +111,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.thread.stats.connections.sub(1);
         self.thread.stats.connections_moved.add(1);
         self.load().connections.fetch_sub(1, Relaxed);
+        let turn = self.thread.turn.as_ref();
         let moving = Moving {
             connection,
             name,
-            sent_us: self.site.clock.now_us(),
+            came_after_us: turn.map_or(0, TurnControl::oldest_us),
         };
         self.group.send_moving(one.to, moving);
     }
@@ -121,7 +123,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Takes in a connection of another loop.
     pub(super) fn take_in_moving(&mut self, moving: Moving) {
         let socket = moving.connection.transport().fd.as_fd();
-        let came_us = self.came_us(socket, Some(moving.sent_us));
+        let came_after_us = moving.came_after_us;
+        // At the earliest then: until another request comes, the kernel says when the last one did.
+        let came_us = self.came_us(socket, Some(came_after_us));
+        let came_us = came_us.map(|came_us| came_us.max(came_after_us));
         let attach = |detached| Ok::<_, Detached>(D::Transport::attach(detached));
         let Ok(connection) = moving.connection.over(attach) else {
             return; // attaching does not fail

@@ -518,10 +518,15 @@ fn a_new_connection_from_a_backlog_has_waited_there_also_at_another_loop() {
     }
 }
 
-/// It had just come, however long its connection was on its way to a busy loop.
+/// It had just come, however long its connection was on its way to a busy loop. Nor has it waited for longer than
+/// that, whenever the kernel says that something came.
 #[test]
 fn a_request_has_waited_while_its_connection_moved() {
-    for (on_its_way_us, expected) in [(0, "HTTP/1.1 200"), (60_000, "HTTP/1.1 503")] {
+    for (on_its_way_us, expected) in [
+        (0, "HTTP/1.1 200"),
+        (10_000, "HTTP/1.1 200"),
+        (60_000, "HTTP/1.1 503"),
+    ] {
         let now_us = clock();
         let [mut first, mut second] = two_loops(now_us);
         let (mut client, accepted) = accepted_over_tcp();
@@ -535,4 +540,22 @@ fn a_request_has_waited_while_its_connection_moved() {
         turn_without_wait(&mut second);
         assert_eq!(status_of_response(&mut client), expected);
     }
+}
+
+/// When its connection left it had just come.
+#[test]
+fn a_request_has_waited_in_the_turn_after_which_its_connection_moved() {
+    let now_us = clock();
+    let [mut first, mut second] = two_loops(now_us);
+    let (mut client, accepted) = accepted_over_tcp();
+    first.assign(accepted);
+    let token = first.slots.token_at(0).unwrap();
+    first.begin_move(token, 1);
+    let began_us = first.begin_turn();
+    send_and_wait(&mut client);
+    now_us.fetch_add(60_000, Relaxed);
+    first.end_turn(began_us);
+    assert!(first.slots.is_empty(), "it has left");
+    turn_without_wait(&mut second);
+    assert_eq!(status_of_response(&mut client), "HTTP/1.1 503");
 }

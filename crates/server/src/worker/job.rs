@@ -207,8 +207,8 @@ pub(crate) struct Moving {
     pub(crate) connection: Connection<Detached>,
     /// Its name among those whose cost is known.
     pub(crate) name: u64,
-    /// When it was sent, in microseconds of the server's clock.
-    pub(crate) sent_us: u64,
+    /// What its old loop has not read of it came after this, in microseconds of the server's clock.
+    pub(crate) came_after_us: u64,
 }
 
 impl Moving {
