@@ -144,7 +144,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     refused: usize,
     /// The last new connection had to wait until another one made room, or was refused.
     is_room_short: bool,
-    /// More connections were there to be accepted than the last batch took.
+    /// More connections were there to be accepted than the last batch took, or may have been: accepting pauses.
     has_backlog: bool,
     stage: Stage,
     /// When this turn began, when its events were taken from the kernel (for an earlier turn, if that

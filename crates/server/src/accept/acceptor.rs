@@ -211,6 +211,12 @@ impl Acceptor {
         self.paused_until
     }
 
+    /// As if descriptors had run out.
+    #[cfg(test)]
+    pub(crate) fn pause(&mut self, until: Millis) {
+        self.paused_until = Some(until);
+    }
+
     /// Forgets the pause: something has been closed to make room.
     pub(crate) fn resume(&mut self) {
         self.paused_until = None;

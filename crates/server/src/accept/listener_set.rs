@@ -80,6 +80,12 @@ impl ListenerSet {
         self.acceptor.accepted();
     }
 
+    /// As if descriptors had run out.
+    #[cfg(test)]
+    pub(crate) fn pause(&mut self, until: Millis) {
+        self.acceptor.pause(until);
+    }
+
     /// Something is closed to make room: no pause.
     pub(crate) fn resume(&mut self, driver: &mut impl Watch) -> io::Result<()> {
         self.acceptor.resume();

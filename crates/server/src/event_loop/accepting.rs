@@ -67,12 +67,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                         listeners.resume(&mut self.driver)?;
                     }
                 }
-                None if count == 0 && listeners.resumes_at().is_some() => {
-                    return self.find_descriptor();
-                }
                 None => {
-                    self.has_backlog = false;
-                    return Ok(());
+                    let pauses = listeners.resumes_at().is_some();
+                    self.has_backlog = pauses;
+                    return match count == 0 && pauses {
+                        true => self.find_descriptor(),
+                        false => Ok(()),
+                    };
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use loadline_proto::{Context, Exchange, Fields, Outcome, Status};
-use loadline_sys::{Accepted, wait_readable};
+use loadline_sys::{Accepted, ListenAddr, wait_readable};
 use rand::RngExt;
 
 use super::*;
@@ -558,4 +558,27 @@ fn a_request_has_waited_in_the_turn_after_which_its_connection_moved() {
     assert!(first.slots.is_empty(), "it has left");
     turn_without_wait(&mut second);
     assert_eq!(status_of_response(&mut client), "HTTP/1.1 503");
+}
+
+/// It had just come, however long it had waited for a descriptor.
+#[test]
+fn what_waits_while_accepting_pauses_is_a_backlog() {
+    let now_us = clock();
+    let options = ServerOptions {
+        loops: 1,
+        ..ServerOptions::default()
+    };
+    let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+    let listeners = Listener::bind_all(&[any_port], &options, None).unwrap();
+    let site = Arc::new(site_at(now_us, Hello(Fields::default()), options));
+    let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+    let mut event_loop: EventLoop<_, Epoll> =
+        EventLoop::new(0, &site, &group, None, listeners).unwrap();
+    event_loop.listeners.as_mut().unwrap().pause(Millis(10));
+    event_loop.accept_batch().unwrap();
+    assert!(event_loop.has_backlog);
+    now_us.store(10_000, Relaxed);
+    event_loop.thread.tick();
+    event_loop.accept_batch().unwrap();
+    assert!(!event_loop.has_backlog, "nothing is left");
 }
