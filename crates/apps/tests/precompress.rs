@@ -304,11 +304,13 @@ fn a_group_that_cannot_be_given_is_no_other_groups_right() {
     assert_eq!((reported, summary.up_to_date), (vec![], 3), "again");
 }
 
-/// On a thread of its own, of a user who may do little.
+/// On a thread of its own, of a user who may do little: of nobody, if this one may do anything.
 fn run_as_nobody(root: &Path) -> (Summary, Vec<PathBuf>) {
     let root = root.to_owned();
     let thread = std::thread::spawn(move || {
-        rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(NOBODY)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(NOBODY)).unwrap();
+        }
         run(&root, &options())
     });
     thread.join().unwrap()
@@ -320,7 +322,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// They kept those of when they were written: others could read what only the owner may by now.
 #[test]
-fn variants_of_an_earlier_run_get_what_has_changed_of_their_originals_access() {
+fn variants_of_an_earlier_run_are_written_anew_if_the_access_of_their_originals_has_changed() {
     let site = site();
     let (root, original) = (site.path(), site.path().join("a.js"));
     run(root, &options());
@@ -332,66 +334,61 @@ fn variants_of_an_earlier_run_get_what_has_changed_of_their_originals_access() {
         if rustix::process::geteuid().is_root() {
             chown(&original, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        let (summary, reported) = run(root, &options());
-        assert_eq!(reported, Vec::<PathBuf>::new());
-        assert_eq!((summary.written, summary.up_to_date), (0, 9), "{summary}");
+        for (written, up_to_date) in [(2, 7), (0, 9)] {
+            let (summary, reported) = run(root, &options());
+            assert_eq!(reported, Vec::<PathBuf>::new());
+            let counts = (summary.written, summary.up_to_date);
+            assert_eq!(counts, (written, up_to_date), "{mode:o}: {summary}");
+        }
         for suffix in ["gz", "br"] {
             let variant = root.join(format!("a.js.{suffix}"));
             assert_eq!(access(&variant), access(&original), "{suffix}, {mode:o}");
+            assert!(decoded(&variant) == text().as_bytes(), "{suffix}");
         }
         assert_eq!(access(&other), of_other);
     }
 }
 
-/// A file with variants of the superuser, in a directory of somebody else; `None`, without the rights for that.
-fn variants_in_the_directory_of_another() -> Option<TempDir> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
+/// Whoever may write to a directory can move a file of somebody else to a variant's place, and give a file of their own
+/// the same time.
+#[test]
+fn what_is_in_a_variants_place_is_given_to_nobody() {
     let site = tempfile::tempdir().unwrap();
-    let original = site.path().join("a.js");
+    let (root, original) = (site.path(), site.path().join("a.js"));
     fs::write(&original, text()).unwrap();
     set_mode(&original, 0o644);
-    let (summary, _) = run(site.path(), &options());
-    assert_eq!(summary.written, 3);
-    for path in [site.path(), original.as_path()] {
-        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    let (place, kept) = (root.join("a.js.gz"), root.join("kept"));
+    fs::write(&place, "secret").unwrap();
+    set_mode(&place, 0o600);
+    set_modified(&place, modified(&original));
+    fs::hard_link(&place, &kept).unwrap();
+    let before = access(&kept);
+    if rustix::process::geteuid().is_root() {
+        chown(&original, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    Some(site)
-}
-
-/// Whoever owns a directory can move any file in it, and give one of their own the same time.
-#[test]
-fn nobody_is_given_a_file_of_somebody_else() {
-    let Some(site) = variants_in_the_directory_of_another() else {
-        return;
-    };
-    let table = [
-        ("gz", 0o600, 0o600),
-        ("zst", 0o666, 0o644),
-        ("br", 0o640, 0o640),
-    ];
-    for (suffix, before, _) in table {
-        set_mode(&site.path().join(format!("a.js.{suffix}")), before);
-    }
-    let (summary, reported) = run(site.path(), &options());
-    assert_eq!((reported, summary.up_to_date), (vec![], 3));
-    for (suffix, _, expected) in table {
-        let (owner, group, mode) = access(&site.path().join(format!("a.js.{suffix}")));
-        assert_eq!((owner, mode), (0, expected), "{suffix}");
-        assert_ne!(group, NOBODY, "{suffix}");
-    }
+    let (summary, reported) = run(root, &options());
+    assert_eq!((reported, summary.written), (vec![], 3));
+    assert_eq!(access(&kept), before);
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "secret");
+    assert_eq!(access(&place), access(&original));
+    assert!(decoded(&place) == text().as_bytes());
 }
 
 #[test]
 fn access_that_cannot_be_given_is_a_warning_and_no_failure() {
-    let Some(site) = variants_in_the_directory_of_another() else {
-        return;
-    };
-    set_mode(&site.path().join("a.js"), 0o600);
-    let (summary, reported) = run_as_nobody(site.path());
+    let site = tempfile::tempdir().unwrap();
+    let (root, original) = (site.path(), site.path().join("a.js"));
+    fs::write(&original, text()).unwrap();
+    set_mode(&original, 0o644);
+    let (summary, _) = run(root, &options());
+    assert_eq!(summary.written, 3);
+    set_mode(&original, 0o444);
+    set_mode(root, 0o555);
+    let (summary, reported) = run_as_nobody(root);
+    set_mode(root, 0o755); // so that it can be removed
     assert_eq!(reported.len(), 3, "{reported:?}");
     assert_eq!((summary.up_to_date, summary.failed), (3, 0), "{summary}");
+    assert_eq!(access(&root.join("a.js.gz")).2, 0o644);
 }
 
 #[test]

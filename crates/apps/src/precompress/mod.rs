@@ -1,9 +1,9 @@
 //! Precompressed neighbours of the files of a directory, as the static files take them: `app.js.gz`,
 //! `app.js.zst` and `app.js.br` beside `app.js`.
 //!
-//! Files that a server would not serve (hidden ones, symbolic links) have none. What is up to date is not made
-//! again, but gets the permissions that its file has now; what gets no smaller is not kept. A file is read in
-//! pieces, so its length does not matter.
+//! Files that a server would not serve (hidden ones, symbolic links) have none. What is up to date, and has the
+//! permissions that its file has now, is left alone; what gets no smaller is not kept. A file is read in pieces, so
+//! its length does not matter.
 
 mod neighbour;
 mod walk;
@@ -58,7 +58,7 @@ pub struct Summary {
     /// Neighbours that would have been no smaller.
     pub not_smaller: u64,
     /// Of those, or of files that are too short by now, neighbours that were removed since they were older
-    /// than their files.
+    /// than their files, or had other permissions.
     pub removed: u64,
     /// Files, neighbours and directories with which something went wrong.
     pub failed: u64,
@@ -105,7 +105,7 @@ pub type Report<'r> = &'r (dyn Fn(&Path, &io::Error) + Sync);
 /// # Errors
 /// The directory cannot be read, or another process does the same there (`ErrorKind::WouldBlock`). What
 /// goes wrong with a file is reported, and counted. A variant that is up to date and cannot be given the
-/// permissions of its file is reported alone.
+/// permissions of its file is only reported.
 pub fn precompress(
     directory: &Path,
     options: &PrecompressOptions,
@@ -190,9 +190,9 @@ fn work(
                     summary.bytes_before += source.len();
                     summary.bytes_after += bytes;
                 }
-                Ok(NeighbourOutcome::UpToDate { unset }) => {
+                Ok(NeighbourOutcome::UpToDate { kept_because }) => {
                     summary.up_to_date += 1;
-                    if let Some((path, error)) = unset {
+                    if let Some((path, error)) = kept_because {
                         report(&path, &error);
                     }
                 }

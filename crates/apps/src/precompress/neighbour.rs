@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,9 +15,6 @@ use crate::static_files::version::{FileVersion, is_stale};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 128 << 10;
-
-/// The user who may do anything.
-const ROOT: u32 = 0;
 
 /// How the name of a file ends that is being written. It begins with a dot, so it is hidden, and is new each
 /// time: another run may be writing the same neighbour, on another machine for instance.
@@ -31,11 +28,12 @@ pub(super) type PathError = (PathBuf, io::Error);
 pub(super) enum NeighbourOutcome {
     /// It was written, with this length.
     Written { bytes: u64 },
-    /// A server takes the one that is there. `unset`: why it does not have the permissions of its file.
-    UpToDate { unset: Option<PathError> },
-    /// The file needs none; a stale one may have been removed.
+    /// A server takes the one that is there. `kept_because`: it should have the permissions that its file has now, and
+    /// why it was not written anew.
+    UpToDate { kept_because: Option<PathError> },
+    /// The file needs none; the one that was there may have been removed.
     TooShort { removed: bool },
-    /// It would be no smaller than the file; a stale one may have been removed.
+    /// It would be no smaller than the file; the one that was there may have been removed.
     NotSmaller { removed: bool },
 }
 
@@ -44,22 +42,26 @@ pub(super) enum NeighbourOutcome {
 pub(super) struct Source {
     path: PathBuf,
     version: FileVersion,
-    /// Permissions.
-    mode: u32,
+    access: FileAccess,
+}
+
+/// Who may do what with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileAccess {
     owner: u32,
     group: u32,
+    /// Permissions.
+    mode: u32,
 }
 
 impl Source {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
-        let metadata = file.metadata()?;
+        let stat = fstat(&file)?;
         Ok(Self {
             path: path.to_owned(),
-            version: FileVersion::of(&fstat(&file)?),
-            mode: metadata.mode() & 0o777,
-            owner: metadata.uid(),
-            group: metadata.gid(),
+            version: FileVersion::of(&stat),
+            access: FileAccess::of(&stat),
         })
     }
 
@@ -78,29 +80,49 @@ impl Source {
         let place = PathBuf::from(place);
         let of_place = |error: io::Error| (place.clone(), error);
         let there = file_at(&place).map_err(of_place)?;
+        let is_there = there.is_some();
         // The rule of the static files: so what is left alone here is served there.
-        if let Some(there) = &there
-            && !is_stale(&FileVersion::of(there), &self.version)
-        {
-            let unset = self.update_access(there, &place).err().map(of_place);
-            return Ok(NeighbourOutcome::UpToDate { unset });
-        }
-        let remove_stale = || match there.is_some() {
-            true => fs::remove_file(&place).map(|()| true).map_err(of_place),
+        let current = there.filter(|there| !is_stale(&FileVersion::of(there), &self.version));
+        let Some(current) = current else {
+            return self
+                .replace(coding, bytes_min, &place, is_there)
+                .map_err(of_place);
+        };
+        let replaced = match self.has_access(&current) {
+            Ok(true) => return Ok(NeighbourOutcome::UpToDate { kept_because: None }),
+            Ok(false) => self.replace(coding, bytes_min, &place, is_there),
+            Err(error) => Err(error),
+        };
+        Ok(replaced.unwrap_or_else(|error| {
+            let text = format!("it cannot be given the permissions of its original: {error}");
+            let error = io::Error::new(error.kind(), text);
+            NeighbourOutcome::UpToDate {
+                kept_because: Some(of_place(error)),
+            }
+        }))
+    }
+
+    /// Writes a neighbour, or removes the one that is there if the file has none.
+    fn replace(
+        &self,
+        coding: Coding,
+        bytes_min: u64,
+        place: &Path,
+        is_there: bool,
+    ) -> io::Result<NeighbourOutcome> {
+        let remove = || match is_there {
+            true => fs::remove_file(place).map(|()| true),
             false => Ok(false),
         };
         if self.len() < bytes_min {
-            let removed = remove_stale()?;
+            let removed = remove()?;
             return Ok(NeighbourOutcome::TooShort { removed });
         }
-        match self.write(coding, &place) {
-            Ok(Some(bytes)) => Ok(NeighbourOutcome::Written { bytes }),
-            Ok(None) => {
-                let removed = remove_stale()?;
-                Ok(NeighbourOutcome::NotSmaller { removed })
-            }
-            Err(error) => Err(of_place(error)),
-        }
+        let Some(bytes) = self.write(coding, place)? else {
+            let removed = remove()?;
+            return Ok(NeighbourOutcome::NotSmaller { removed });
+        };
+        Ok(NeighbourOutcome::Written { bytes })
     }
 
     /// Writes the file in a coding; its length, or `None` if it is no smaller so.
@@ -134,77 +156,33 @@ impl Source {
 
     /// Gives a variant, which is its writer's alone so far, the group, permissions and owner of the file.
     fn set_access(&self, output: &File) -> io::Result<()> {
-        let mode = match fchown(output, None, Some(self.group)) {
-            Ok(()) => self.mode,
-            Err(_) => mode_in_other_group(self.mode),
+        let FileAccess { owner, group, mode } = self.access;
+        let mode = match fchown(output, None, Some(group)) {
+            Ok(()) => mode,
+            Err(_) => mode_in_other_group(mode),
         };
         output.set_permissions(fs::Permissions::from_mode(mode))?;
-        let _ = fchown(output, Some(self.owner), None); // only root may
+        let _ = fchown(output, Some(owner), None); // only root may
         Ok(())
     }
 
-    /// Gives a variant that a run wrote before, so that it has the time of the file, what has changed of the file's
-    /// group, permissions and owner since.
-    fn update_access(&self, there: &Stat, place: &Path) -> io::Result<()> {
+    /// Whether a variant that is up to date has the access that one would have that is written now, or one as good. One
+    /// without exactly the time of its file was not written by a run, and is left alone.
+    ///
+    /// The access of a file that is there is never changed: whoever may write to the directory, or replace it by a link,
+    /// could have put a file of somebody else there.
+    fn has_access(&self, there: &Stat) -> io::Result<bool> {
         let version = FileVersion::of(there);
         let is_of_a_run = version.content.modified_ns == self.version.content.modified_ns;
-        let (owner, group, mode) = (there.st_uid, there.st_gid, there.st_mode & 0o777);
-        if !is_of_a_run || (owner, group, mode) == (self.owner, self.group, self.mode) {
-            return Ok(());
-        }
-        // What the file forbids by now ends in any case, and before another group has the variant.
-        let narrowed = mode & self.mode_in(group);
-        let set = || -> io::Result<()> {
-            let variant = match open(place) {
-                // Somebody else's, who forbids as much.
-                Err(error)
-                    if error.kind() == io::ErrorKind::PermissionDenied && narrowed == mode =>
-                {
-                    return Ok(());
-                }
-                opened => opened?,
-            };
-            if FileVersion::of(&fstat(&variant)?) != version {
-                return Ok(()); // another run's by now
-            }
-            let may_be_given = self.may_be_given(owner)?;
-            if may_be_given || there.st_nlink == 1 {
-                set_mode(&variant, mode, narrowed)?;
-            }
-            if !may_be_given {
-                return Ok(());
-            }
-            let is_given = group == self.group || fchown(&variant, None, Some(self.group)).is_ok();
-            let group = if is_given { self.group } else { group };
-            set_mode(&variant, narrowed, self.mode_in(group))?;
-            if owner != self.owner {
-                let _ = fchown(&variant, Some(self.owner), None); // only root may
-            }
-            Ok(())
-        };
-        set().map_err(|error| {
-            let text = format!("it cannot be given the permissions of its original: {error}");
-            io::Error::new(error.kind(), text)
-        })
-    }
-
-    /// Whether a variant of this owner may be given more than it has. Whoever may write to the directory could have
-    /// moved or linked a file of somebody else there, and given a file of their own the same time.
-    fn may_be_given(&self, owner: u32) -> io::Result<bool> {
-        if owner == self.owner {
+        let access = FileAccess::of(there);
+        if !is_of_a_run || access == self.access {
             return Ok(true);
         }
-        let directory = fs::metadata(self.directory())?;
-        let is_safe_from_others = directory.mode() & 0o022 == 0;
-        Ok(is_safe_from_others && [ROOT, owner].contains(&directory.uid()))
-    }
-
-    /// The permissions of a variant in this group.
-    fn mode_in(&self, group: u32) -> u32 {
-        match group == self.group {
-            true => self.mode,
-            false => mode_in_other_group(self.mode),
-        }
+        // What can be given depends on the user, the groups and the file system: a file without a name shows it.
+        let trial = tempfile::tempfile_in(self.directory())?;
+        self.set_access(&trial)?;
+        let given = FileAccess::of(&fstat(&trial)?);
+        Ok(access.is_as_good(given, self.access))
     }
 
     fn directory(&self) -> &Path {
@@ -222,10 +200,31 @@ impl Source {
     }
 }
 
-fn set_mode(file: &File, before: u32, mode: u32) -> io::Result<()> {
-    match before == mode {
-        true => Ok(()),
-        false => file.set_permissions(fs::Permissions::from_mode(mode)),
+impl FileAccess {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            owner: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode & 0o777,
+        }
+    }
+
+    /// Whether a variant with this access may stay, where one that is written now would have `given`. One of somebody
+    /// else who could give it as little may: else two users would write each other's variants anew, at each run.
+    fn is_as_good(self, given: Self, of_file: Self) -> bool {
+        let is_as_near = |own: u32, given: u32, wanted: u32| own == wanted || given != wanted;
+        self == given
+            || self.mode == of_file.mode_in(self.group)
+                && is_as_near(self.owner, given.owner, of_file.owner)
+                && is_as_near(self.group, given.group, of_file.group)
+    }
+
+    /// The permissions of a variant in this group.
+    fn mode_in(self, group: u32) -> u32 {
+        match group == self.group {
+            true => self.mode,
+            false => mode_in_other_group(self.mode),
+        }
     }
 }
 
@@ -281,6 +280,30 @@ mod tests {
             (0o400, 0o400),
         ] {
             assert_eq!(mode_in_other_group(mode), expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_variant_is_written_anew_only_if_that_brings_its_access_nearer_to_its_files() {
+        const FILE: (u32, u32, u32) = (1, 10, 0o640);
+        let access = |(owner, group, mode)| FileAccess { owner, group, mode };
+        // What is there, what one would have that is written now, and whether the first may stay.
+        let table = [
+            ((1, 10, 0o644), (1, 10, 0o640), false), // the file was for everybody
+            ((1, 10, 0o600), (1, 10, 0o640), false), // it was for its owner
+            ((2, 10, 0o640), (1, 10, 0o640), false), // it was another owner's
+            ((1, 11, 0o600), (1, 10, 0o640), false), // it was another group's
+            ((1, 11, 0o600), (1, 11, 0o600), true),  // the group cannot be given
+            ((1, 11, 0o640), (1, 11, 0o600), false), // the other group may read it
+            ((2, 10, 0o640), (3, 10, 0o640), true),  // another user cannot give the owner either
+            ((2, 11, 0o600), (3, 10, 0o640), false), // but the group
+            ((2, 10, 0o640), (3, 12, 0o600), true),  // another user could give the group
+            ((2, 10, 0o644), (3, 12, 0o600), false),
+            ((1, 10, 0o755), (1, 10, 0o755), true), // a file system that has no permissions
+        ];
+        for (there, given, expected) in table {
+            let may_stay = access(there).is_as_good(access(given), access(FILE));
+            assert_eq!(may_stay, expected, "{there:?} {given:?}");
         }
     }
 }
