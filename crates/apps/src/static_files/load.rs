@@ -117,7 +117,7 @@ impl Loader<'_> {
             }
         }
         let found = self.root.resolve(&directory, relative, LOOK, self.access);
-        let fd = self.noted(found).map_err(failure)?;
+        let fd = self.noted(found, relative).map_err(failure)?;
         match file_type(&fd).map_err(failure)? {
             FileType::Directory => Ok(self.entry(Target::Directory, vec![])),
             _ => Err(Failure::Missing),
@@ -132,27 +132,38 @@ impl Loader<'_> {
     }
 
     /// What was found, having noted where it lies. What was not found lies nowhere, so it is where
-    /// its directory is that counts, and the directory is that of something found.
-    fn noted(&self, found: Result<Found, Errno>) -> Result<OwnedFd, Errno> {
-        let found = found?;
-        self.is_local.set(self.is_local.get() && found.is_local);
-        Ok(found.fd)
+    /// its directory is that counts, and the directory is that of something found. But a link may lead to what
+    /// another machine does not have, or not now.
+    fn noted(&self, found: Result<Found, Errno>, relative: &[u8]) -> Result<OwnedFd, Errno> {
+        let is_local = match &found {
+            Ok(found) => found.is_local,
+            Err(Errno::XDEV) => true, // out of the root: from then on only the link is looked at
+            Err(_) => self.access == Access::Cached || !self.is_anything_at(relative),
+        };
+        self.is_local.set(self.is_local.get() && is_local);
+        Ok(found?.fd)
+    }
+
+    /// Whether there is anything under a name, be it a link that leads nowhere.
+    fn is_anything_at(&self, relative: &[u8]) -> bool {
+        let absolute = self.root.absolute(relative);
+        absolute.is_some_and(|it| matches!(self.root.link_at(&it), Ok(Some(_))))
     }
 
     fn open(&self, directory: &RootDirectory, relative: &[u8]) -> Result<Opened, Failure> {
         let failure = |errno| Failure::of(errno, self.access);
         let found = self.root.resolve(directory, relative, READ, self.access);
-        let fd = match self.noted(found) {
+        let fd = match found {
             // A directory that may be entered but not read is one all the same.
             Err(Errno::ACCESS) => {
                 let found = self.root.resolve(directory, relative, LOOK, self.access);
-                let path = self.noted(found).map_err(failure)?;
+                let path = self.noted(found, relative).map_err(failure)?;
                 return match file_type(&path).map_err(failure)? {
                     FileType::Directory => Ok(Opened::Directory),
                     _ => Err(Failure::Refused(Status::FORBIDDEN)),
                 };
             }
-            opened => opened.map_err(failure)?,
+            found => self.noted(found, relative).map_err(failure)?,
         };
         let stat = fstat(&fd).map_err(failure)?;
         match FileType::from_raw_mode(stat.st_mode) {

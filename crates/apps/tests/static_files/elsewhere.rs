@@ -70,6 +70,23 @@ fn what_lies_elsewhere_is_looked_at_where_waiting_is_allowed() {
     }
 }
 
+/// What is not there seemed to lie nowhere, so a loop looked at it each second.
+#[test]
+fn where_a_link_leads_nowhere_is_looked_at_where_waiting_is_allowed() {
+    let Some((mut site, far)) = site_with_far(settled()) else {
+        return;
+    };
+    symlink(far.path().join("none"), site.path("near.txt.br")).unwrap();
+    for round in 1..5 {
+        assert_eq!(site.get("/near.txt").text(), "near");
+        assert_eq!(site.blocked, round, "a step that may wait, once a second");
+        site.pass(1000);
+    }
+    fs::write(far.path().join("none"), "brotlied").unwrap();
+    let answer = site.request("GET", "/near.txt", &[("Accept-Encoding", "br")]);
+    assert_eq!(answer.text(), "brotlied");
+}
+
 /// A worker comes to a request three seconds after it began; meanwhile the loop has served others.
 #[test]
 fn what_is_looked_at_late_is_fresh_from_then_on() {
