@@ -200,7 +200,11 @@ fn what_an_http_1_client_ends(model: Model) {
 }
 
 pub fn what_the_server_ends(model: Model) {
-    let logged = LoggedServer::start(model.options(), impatient());
+    let limits = Limits {
+        idle_timeout_ms: 1_000,
+        ..impatient()
+    };
+    let logged = LoggedServer::start(model.options(), limits);
     let (mut client, address) = logged.connect();
     client.send(ECHO).answer();
     client.end();

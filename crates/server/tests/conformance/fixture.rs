@@ -184,15 +184,18 @@ pub fn limits() -> Limits {
     }
 }
 
+/// Twice as long as a busy machine may keep a thread from running.
+pub const PATIENCE_MS: u64 = 600;
+
 /// Deadlines that a test can wait for.
 pub fn impatient() -> Limits {
     let pace = Pace {
-        grace_ms: 1_000,
+        grace_ms: PATIENCE_MS,
         bytes_per_second_min: 100_000,
-        total_max_ms: 2_000,
+        total_max_ms: 2 * PATIENCE_MS,
     };
     Limits {
-        idle_timeout_ms: 1_000,
+        idle_timeout_ms: PATIENCE_MS,
         head_pace: pace,
         body_pace: pace,
         write_pace: pace,

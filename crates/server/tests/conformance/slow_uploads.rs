@@ -186,7 +186,7 @@ fn a_chunked_upload_of_framing_is_too_slow(model: Model) {
         ..limits()
     };
     let server = Server::start_with(model.options(), limits);
-    for path in ["/-/later/collect", "/-/echo"] {
+    let begun = ["/-/later/collect", "/-/echo"].map(|path| {
         let mut client = server.connect();
         client.send(CHUNKED.replace("/-/later/collect", path));
         let mut other_end = client.stream.try_clone().unwrap();
@@ -196,8 +196,13 @@ fn a_chunked_upload_of_framing_is_too_slow(model: Model) {
                 thread::sleep(Duration::from_millis(10));
             }
         });
+        (path, client, sending)
+    });
+    let sending = begun.map(|(path, mut client, sending)| {
         assert_eq!(client.answer().status, 408, "{path}");
-        drop(client);
+        sending
+    });
+    for sending in sending {
         sending.join().unwrap();
     }
 }
