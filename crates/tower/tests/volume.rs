@@ -278,12 +278,25 @@ fn download(address: SocketAddr, bytes: u64) {
         if count == 0 {
             break;
         }
-        content += piece[..count].iter().filter(|byte| **byte == b'x').count() as u64;
+        content += count_of_content(&piece[..count]);
     }
     assert_eq!(
         content, bytes,
         "each byte once, and none in head or framing"
     );
+}
+
+/// How often an `x` is there. Most blocks hold nothing else, which is seen at once: to count each byte takes long
+/// without optimising.
+fn count_of_content(bytes: &[u8]) -> u64 {
+    static BLOCK: [u8; 4096] = [b'x'; 4096];
+    let blocks = bytes.chunks(BLOCK.len()).map(|block| {
+        if *block == BLOCK[..block.len()] {
+            return block.len();
+        }
+        block.iter().filter(|byte| **byte == b'x').count()
+    });
+    blocks.sum::<usize>() as u64
 }
 
 /// Reads until what has come ends in `end`.

@@ -1,6 +1,7 @@
 //! Compression on the fly: by a step that may block, and never on a loop.
 
 use std::io::Read;
+use std::sync::LazyLock;
 
 use loadline_apps::{StaticFiles, StaticOptions};
 use loadline_server::ServerOptions;
@@ -12,15 +13,16 @@ every_model! {
     files_are_compressed_for_those_who_accept_it,
 }
 
+/// As long as the longest file.
+const LEN_MAX: usize = 1_000_000;
+
 /// Text in which little comes again as it was.
 fn text(len: usize) -> Vec<u8> {
-    let words = (0_u64..).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9) % 0xffff));
-    let mut text: Vec<u8> = words
-        .take(len / 3 + 1)
-        .flat_map(String::into_bytes)
-        .collect();
-    text.truncate(len);
-    text
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        let words = (0_u64..).map(|n| format!("{:x} ", n.wrapping_mul(0x9e37_79b9) % 0xffff));
+        words.take(LEN_MAX / 3 + 1).collect()
+    });
+    TEXT.as_bytes()[..len].to_vec()
 }
 
 fn decoded(coding: Option<&str>, bytes: &[u8]) -> Vec<u8> {
@@ -47,7 +49,7 @@ pub fn files_are_compressed_for_those_who_accept_it(model: Model) {
     let options = model.options();
     let server = Server::start(model);
     // Sent from memory, and from the disk.
-    let sites = [("page.html", text(20_000)), ("large.js", text(1_000_000))];
+    let sites = [("page.html", text(20_000)), ("large.js", text(LEN_MAX))];
     for (name, content) in &sites {
         std::fs::write(server.path().join(name), content).unwrap();
     }

@@ -2,6 +2,7 @@
 //! HTTP/1, in the order of the requests: so a case that is not about HTTP/1's bytes runs over HTTP/2.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Read as _;
 use std::net::SocketAddr;
 
 use loadline_base::Buffer;
@@ -194,7 +195,6 @@ impl Translated {
     fn take_content(&mut self) -> bool {
         let used = self.used;
         let rest = &self.unsent[used..];
-        let line_len = rest.windows(2).position(|it| it == b"\r\n");
         let content = match self.content {
             Content::None => return false,
             Content::Length(left) => match left - self.take(left) {
@@ -203,7 +203,7 @@ impl Translated {
             },
             Content::Chunk(Some(left @ 1..)) => Content::Chunk(Some(left - self.take(left))),
             Content::Chunk(size) => {
-                let Some(line_len) = line_len else {
+                let Some(line_len) = line_len(rest) else {
                     return false;
                 };
                 self.used += line_len + 2;
@@ -216,7 +216,7 @@ impl Translated {
                     },
                 }
             }
-            Content::Trailers => match line_len {
+            Content::Trailers => match line_len(rest) {
                 None => return false,
                 Some(0) => {
                     self.used += 2;
@@ -266,7 +266,8 @@ impl Translated {
                 if len == 0 && !is_end {
                     break;
                 }
-                let piece: Vec<u8> = stream.waiting.drain(..len).collect();
+                let mut piece = vec![0; len];
+                stream.waiting.read_exact(&mut piece).unwrap();
                 let trailers = match is_end {
                     true => std::mem::take(&mut stream.sent_trailers),
                     false => Vec::new(),
@@ -448,6 +449,11 @@ impl Layer for Translated {
     fn has_ended(&self) -> bool {
         self.has_ended
     }
+}
+
+/// Where the line at the beginning ends. Content is not looked through for that: without optimising it takes long.
+fn line_len(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|it| it == b"\r\n")
 }
 
 /// What the line before a chunk says.
