@@ -14,3 +14,4 @@ mod loops;
 mod lost_threads;
 mod memory;
 mod shared;
+mod system_calls;

@@ -20,6 +20,7 @@ mod fixture;
 #[path = "../../../server/tests/conformance/translated.rs"]
 mod translated;
 
+mod axum_examples;
 mod compression;
 mod ends;
 mod given;

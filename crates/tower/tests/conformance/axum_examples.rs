@@ -1,29 +1,16 @@
 //! Apps of the shape of axum's own examples (todos, sse, multipart-form, stream-to-file,
 //! key-value-store) under every architecture. What differs from there is the line that serves.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
-#![allow(unreachable_pub, reason = "modules of a test")]
-#![allow(
-    dead_code,
-    reason = "what it shares with the server's own suite it uses in part"
-)]
-
-#[macro_use]
-#[path = "../../../server/tests/conformance/model.rs"]
-mod model;
-#[path = "../../../proto/tests/drive/answers.rs"]
-mod answers;
 mod apps;
-#[path = "../../../server/tests/conformance/client.rs"]
-mod client;
 
 use std::io::Read as _;
 
 use axum::Router;
-use client::Client;
 use loadline_server::{Server, ServerHandle};
 use loadline_tower::Tower;
-use model::Model;
+
+use crate::client::Client;
+use crate::model::Model;
 
 every_model! {
     todos,

@@ -1,8 +1,7 @@
 //! How many system calls a request costs, counted exactly: the loop finds the same number of requests
 //! in each turn, however slow the tracer makes it. Needs strace, and skips visibly without it.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
-#[path = "../benches/turns/gated.rs"]
+#[path = "../../benches/turns/gated.rs"]
 mod gated;
 
 use std::io::{self, Write};
@@ -14,6 +13,7 @@ use loadline_base::{Buffer, Segment, Token, Transmit};
 use loadline_server::Architecture;
 use loadline_sys::ring::{Completion, Ring, RingOptions, SentReport, SocketId};
 
+use crate::shared::test_in;
 use gated::{CONNECTIONS, Client, Gate, with_server};
 
 /// What the child process is to do: `reactor 64`.
@@ -66,12 +66,8 @@ fn traced(who: &str, batch: usize, call: &str) -> Option<usize> {
         .args(["-ff", "-qq", "-o"])
         .arg(&files)
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "turns_for_the_tracer",
-            "--ignored",
-            "--nocapture",
-        ])
+        .arg(test_in(module_path!(), "turns_for_the_tracer"))
+        .args(["--exact", "--ignored", "--nocapture"])
         .env(TURNS, format!("{who} {batch}"))
         .output();
     let run = match run {
