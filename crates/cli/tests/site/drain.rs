@@ -68,14 +68,17 @@ fn never_cuts_an_answer(architecture: &str) {
     assert_eq!(status.code(), Some(0), "a clean drain: {lines:?}");
 }
 
+/// All at once: their servers sleep, and those that do so one request after the other take seconds.
 #[test]
 fn requests_in_progress_are_finished() {
-    for (name, _) in ARCHITECTURES
-        .iter()
-        .filter(|(name, _)| *name != "sequential" && is_offered(name))
-    {
-        finishes_what_is_in_progress(name);
-    }
+    std::thread::scope(|scope| {
+        for (name, _) in ARCHITECTURES
+            .iter()
+            .filter(|(name, _)| *name != "sequential" && is_offered(name))
+        {
+            scope.spawn(move || finishes_what_is_in_progress(name));
+        }
+    });
 }
 
 #[test]
