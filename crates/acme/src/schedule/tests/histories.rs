@@ -204,12 +204,12 @@ impl World {
     fn most(&self, what: &str, name: Option<&str>, window_s: u64) -> usize {
         let is_it =
             |it: &&(UnixTime, &str, String)| it.1 == what && name.is_none_or(|name| it.2 == name);
-        let times: Vec<_> = self.asked.iter().filter(is_it).map(|it| it.0.0).collect();
-        let of = |from: &u64| {
-            let inside = |time: &&u64| (*from..from + window_s).contains(*time);
-            times.iter().filter(inside).count()
+        let times: Vec<u64> = self.asked.iter().filter(is_it).map(|it| it.0.0).collect();
+        assert!(times.is_sorted(), "{what}: {times:?}");
+        let of = |(index, from): (usize, &u64)| {
+            times[index..].partition_point(|time| *time < from + window_s)
         };
-        times.iter().map(of).max().unwrap_or(0)
+        times.iter().enumerate().map(of).max().unwrap_or(0)
     }
 }
 
