@@ -22,8 +22,6 @@ const TESTS_ALONE: [(&str, &str); 1] = [(
 )];
 /// Programs that take longest begin first, so that none of them ends alone.
 const FIRST: [&str; 3] = ["browser", "conformance", "architectures"];
-/// Programs whose tests wait for timeouts more than those of others do: twice as many of them run at once.
-const WAITING: [&str; 1] = ["conformance"];
 
 /// The programs of tests.
 #[derive(Debug, Default)]
@@ -103,8 +101,6 @@ impl Program {
     }
 
     fn command(&self, threads: Option<usize>) -> Command {
-        let times = 1 + usize::from(WAITING.contains(&self.name.as_str()));
-        let threads = threads.map(|threads| times * threads);
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder);
         command.env("CARGO_MANIFEST_DIR", &self.folder);
@@ -139,23 +135,6 @@ mod tests {
         let (_, test) = TESTS_ALONE[0];
         assert_eq!(arguments(&programs.side_by_side), format!("--skip {test}"));
         assert_eq!(arguments(&programs.alone), test);
-    }
-
-    #[test]
-    fn tests_that_wait_run_twice_as_many_at_once() {
-        for (name, threads) in [("architectures", "4"), ("conformance", "8")] {
-            let line = message(name, true, r#""/r/c-1""#);
-            let programs = Programs::parse(&line, Some(4)).unwrap();
-            let mut all = programs.side_by_side[0].get_envs();
-            let (_, given) = all.find(|(it, _)| *it == TEST_THREADS).unwrap();
-            assert_eq!(given.unwrap(), threads, "{name}");
-            let programs = Programs::parse(&line, None).unwrap();
-            let mut all = programs.side_by_side[0].get_envs();
-            assert!(
-                all.all(|(it, _)| it != TEST_THREADS),
-                "{name}: as the environment says"
-            );
-        }
     }
 
     #[test]
