@@ -7,14 +7,7 @@ use loadline_proto::{
     ClientEvent, Http2Client, Http2Fields, Limits, RequestBlocks, StreamObserver,
 };
 
-/// A frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub kind: Kind,
-    pub flags: u8,
-    pub stream: u32,
-    pub payload: Vec<u8>,
-}
+pub use crate::connection::Frame;
 
 pub fn settings(settings: &[(u16, u32)]) -> Vec<u8> {
     let mut payload = Vec::new();
