@@ -518,6 +518,15 @@ fn a_new_connection_from_a_backlog_has_waited_there_also_at_another_loop() {
     }
 }
 
+/// The client of a connection that moves to the second loop at the end of the next turn.
+fn about_to_move(first: &mut EventLoop<Hello, Epoll>) -> TcpStream {
+    let (client, accepted) = accepted_over_tcp();
+    first.assign(accepted);
+    let token = first.slots.token_at(0).unwrap();
+    first.begin_move(token, 1);
+    client
+}
+
 /// It had just come, however long its connection was on its way to a busy loop. Nor has it waited for longer than
 /// that, whenever the kernel says that something came.
 #[test]
@@ -529,10 +538,7 @@ fn a_request_has_waited_while_its_connection_moved() {
     ] {
         let now_us = clock();
         let [mut first, mut second] = two_loops(now_us);
-        let (mut client, accepted) = accepted_over_tcp();
-        first.assign(accepted);
-        let token = first.slots.token_at(0).unwrap();
-        first.begin_move(token, 1);
+        let mut client = about_to_move(&mut first);
         turn_without_wait(&mut first);
         assert!(first.slots.is_empty(), "it has left");
         send_and_wait(&mut client);
@@ -547,10 +553,7 @@ fn a_request_has_waited_while_its_connection_moved() {
 fn a_request_has_waited_in_the_turn_after_which_its_connection_moved() {
     let now_us = clock();
     let [mut first, mut second] = two_loops(now_us);
-    let (mut client, accepted) = accepted_over_tcp();
-    first.assign(accepted);
-    let token = first.slots.token_at(0).unwrap();
-    first.begin_move(token, 1);
+    let mut client = about_to_move(&mut first);
     let began_us = first.begin_turn();
     send_and_wait(&mut client);
     now_us.fetch_add(60_000, Relaxed);
