@@ -84,8 +84,8 @@ pub(crate) struct Handoff {
     pub(crate) client: ClientKey,
     /// Turns in which no idle connection could be closed for it.
     pub(crate) tries: u32,
-    /// Another thread has sent it: its request came after this, in microseconds of the server's clock, and may have
-    /// waited since, in the backlog or on its way.
+    /// Another thread has sent it: its request came after this or shortly before, in microseconds of the server's
+    /// clock, and may have waited since, in the backlog or on its way. 0: it may have waited for any time before.
     pub(crate) came_after_us: Option<u64>,
 }
 
