@@ -16,7 +16,7 @@ use loadline_server::{
     ListenAddr, ListenError, ListenerConfig, MemoryBudget, OptionError, ServerConfig, ServerHandle,
 };
 use loadline_spec::serve::{Listen, LogLevel, RunningSpec, WorkSpec};
-use loadline_tls::TlsServer;
+use loadline_tls::{Reload, TlsServer};
 
 use crate::accounts::{self, Mounted};
 use crate::acme;
@@ -28,7 +28,7 @@ use crate::logs::{LogEnds, Logs};
 use crate::secrets;
 use crate::signals::{self, Times};
 use crate::start_up;
-use crate::tls::{self, Reload, Tls};
+use crate::tls::{self, Tls};
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {

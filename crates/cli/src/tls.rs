@@ -1,21 +1,18 @@
 //! TLS of `loadline serve`: certificates from files, of an authority or made here, taken up again when they
 //! change, and what the status page says of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
-use std::iter;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use loadline_acme::{Automatic, Report, Tokens};
 use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
-    Certificate, CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, Profile,
-    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
+    Certificate, CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, FileWatch,
+    Profile, Reload, TicketFiles, TlsError, TlsOptions, TlsServer, WatchedFiles, self_signed,
 };
 
 use crate::acme;
@@ -25,13 +22,6 @@ use crate::flags::high::Plan;
 /// A day in seconds.
 const DAY_S: u64 = 24 * 3600;
 
-/// How often files of certificates are looked at: a renewal is in service before anybody waits for it.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Between two warnings of the same kind for the same certificate.
-const WARN_EVERY: Duration = Duration::from_secs(DAY_S);
-/// After a panic the pause is so many times as long: the same bytes would panic again.
-const AFTER_PANIC: u32 = 30;
-
 /// TLS of a server.
 #[derive(Clone)]
 pub(crate) struct Tls {
@@ -40,8 +30,7 @@ pub(crate) struct Tls {
     /// site has to do.
     pub(crate) admin: Option<TlsServer>,
     certificates: Arc<Certificates>,
-    tickets: Arc<Tickets>,
-    files: Arc<Mutex<Files>>,
+    watch: FileWatch,
     /// The certificate was made here.
     is_self_signed: bool,
     automatic: Option<OfAuthority>,
@@ -55,22 +44,6 @@ struct OfAuthority {
     /// Until its thread is started.
     waiting: Arc<Mutex<Option<Automatic>>>,
 }
-
-/// What it was read from.
-struct Files {
-    certificates: Option<CertificateFiles>,
-    tickets: Option<TicketFiles>,
-    client_authorities: Option<ClientAuthorityFile>,
-    warned: Warned,
-}
-
-/// Which warnings were given, and when.
-#[derive(Default)]
-struct Warned(HashMap<(String, WarningKind), SystemTime>);
-
-/// Has certificates taken up again at once.
-#[derive(Clone)]
-pub(crate) struct Reload(Sender<()>);
 
 impl Tls {
     /// Reads certificates and keys; `None`: no address speaks TLS.
@@ -110,37 +83,33 @@ impl Tls {
         let has_admin = of_pages.iter().any(|listen| https(listen).is_some());
         let tokens = Tokens::default();
         let automatic = acme::open(&plan.flags, &certificates, &tokens)?;
-        let tls = Self {
-            server: server()?,
-            admin: has_admin.then(server).transpose()?,
-            automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
-            certificates,
-            tickets: options.tickets,
-            is_self_signed: spec.tls.is_some(),
-            files: Arc::new(Mutex::new(Files {
-                certificates: of_files,
-                tickets,
-                client_authorities,
-                warned: Warned::default(),
-            })),
+        let files = WatchedFiles {
+            certificates: of_files,
+            tickets,
+            client_authorities,
         };
-        tls.warn(&mut tls.files().warned, SystemTime::now());
-        Ok(Some(tls))
+        let (server, admin) = (server()?, has_admin.then(server).transpose()?);
+        // A certificate that is about to be renewed needs no warning.
+        let watch = FileWatch::new(&server, &admin, files).warns(automatic.is_none());
+        watch.warn();
+        Ok(Some(Self {
+            server,
+            admin,
+            certificates,
+            watch,
+            is_self_signed: spec.tls.is_some(),
+            automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
+        }))
     }
 
     /// Looks after the files, on a thread of its own, until the process ends.
     pub(crate) fn look_after(&self) -> io::Result<Reload> {
-        let (sender, signals) = channel();
-        let tls = self.clone();
-        let take_up = move |look| tls.take_up(look, SystemTime::now());
-        let look_after = move || follow(&signals, LOOK_EVERY, take_up);
-        let builder = std::thread::Builder::new().name("certificates".into());
-        builder.spawn(look_after)?;
+        let reload = self.watch.start()?;
         let automatic = self.automatic.as_ref();
         if let Some(automatic) = automatic.and_then(OfAuthority::take) {
             automatic.start()?;
         }
-        Ok(Reload(sender))
+        Ok(reload)
     }
 
     /// Responses to an authority's challenges over HTTP.
@@ -199,93 +168,6 @@ impl Tls {
             _ => "",
         }
     }
-
-    fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Looks at the files, takes up what they have, and says what is wrong with what is in service.
-    fn take_up(&self, look: Look, now: SystemTime) {
-        let mut files = self.files();
-        let Files {
-            certificates,
-            tickets,
-            client_authorities,
-            warned,
-        } = &mut *files;
-        let (certificates, tickets) = (certificates.as_mut(), tickets.as_mut());
-        let clients = client_authorities.as_mut();
-        let servers: Vec<&TlsServer> = iter::once(&self.server).chain(&self.admin).collect();
-        let (certificates, tickets, clients) = match look {
-            Look::IfChanged => {
-                self.tickets.rotate();
-                let certificates = certificates.map(CertificateFiles::refresh);
-                let clients = clients.and_then(|it| it.refresh(&servers));
-                (
-                    certificates,
-                    tickets.and_then(TicketFiles::refresh),
-                    clients,
-                )
-            }
-            Look::Anew => {
-                let certificates = certificates.map(CertificateFiles::reload);
-                let clients = clients.map(|it| it.reload(&servers));
-                (certificates, tickets.map(TicketFiles::reload), clients)
-            }
-        };
-        let certificates = certificates.unwrap_or_default();
-        for error in &certificates.errors {
-            tracing::error!("certificates of before stay in service: {error}");
-        }
-        if certificates.is_any {
-            tracing::info!("certificates taken up again");
-            *warned = Warned::default();
-        }
-        match tickets {
-            Some(Ok(())) => tracing::info!("ticket keys taken up again"),
-            Some(Err(error)) => tracing::error!("ticket keys of before stay in service: {error}"),
-            None => {}
-        }
-        match clients {
-            Some(Ok(())) => tracing::info!("authorities of clients taken up again"),
-            Some(Err(error)) => {
-                tracing::error!("authorities of clients of before stay in service: {error}");
-            }
-            None => {}
-        }
-        self.certificates.passed(now);
-        self.warn(warned, now);
-    }
-
-    fn warn(&self, warned: &mut Warned, now: SystemTime) {
-        if self.automatic.is_some() {
-            return; // one that is about to be renewed needs no warning
-        }
-        for warning in warned.due(self.certificates.warnings(now), now) {
-            tracing::warn!("{warning}");
-        }
-    }
-}
-
-impl Warned {
-    /// Those that are to be given now, of all that there are: new ones, and each again after a day.
-    fn due(&mut self, all: Vec<Warning>, now: SystemTime) -> Vec<Warning> {
-        let before = std::mem::take(&mut self.0);
-        let mut due = Vec::new();
-        for warning in all {
-            let key = (warning.label.clone(), warning.kind);
-            let given = before.get(&key).copied().filter(|at| {
-                let apart = now.duration_since(*at);
-                apart.unwrap_or_else(|error| error.duration()) < WARN_EVERY
-            });
-            // Several pairs may have a file in common.
-            let is_first = self.0.insert(key, given.unwrap_or(now)).is_none();
-            if given.is_none() && is_first {
-                due.push(warning);
-            }
-        }
-        due
-    }
 }
 
 impl OfAuthority {
@@ -300,39 +182,6 @@ impl OfAuthority {
     fn take(&self) -> Option<Automatic> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.take()
-    }
-}
-
-impl Reload {
-    pub(crate) fn now(&self) {
-        let _ = self.0.send(()); // there is nobody only at the end
-    }
-}
-
-/// How files are looked at.
-enum Look {
-    IfChanged,
-    Anew,
-}
-
-/// Looks at files again and again, and anew at each signal, until nobody can send one. A panic, of bytes
-/// that nobody has thought of, costs the look that it came from, and the next ones for a while.
-fn follow(signals: &Receiver<()>, every: Duration, mut turn: impl FnMut(Look)) {
-    let mut pause = every;
-    loop {
-        let look = match signals.recv_timeout(pause) {
-            Ok(()) => Look::Anew,
-            Err(RecvTimeoutError::Timeout) => Look::IfChanged,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        pause = every;
-        if catch_unwind(AssertUnwindSafe(|| turn(look))).is_err() {
-            pause = every * AFTER_PANIC;
-            tracing::error!(
-                "certificates, ticket keys and authorities of before stay in service: a panic while their \
-                 files were looked at; the next look is in {pause:?}"
-            );
-        }
     }
 }
 
@@ -445,106 +294,5 @@ mod tests {
         );
         assert!(!defaults.early_data && defaults.handshakes_shared);
         assert_eq!(defaults.hsts_max_age_s, None);
-    }
-
-    #[test]
-    fn a_certificate_that_expires_meanwhile_is_warned_of_once_and_then_each_day() {
-        let (day, second) = (Duration::from_secs(DAY_S), Duration::from_secs(1));
-        let certificate = self_signed(&["localhost".to_owned()]).unwrap();
-        let end = certificate.not_after();
-        let certificates = Certificates::new(vec![certificate]);
-        let mut warned = Warned::default();
-        for (now, expected) in [
-            (end - 30 * day, None),
-            (end - 6 * day, Some("expires in 6 days")),
-            (end - 6 * day + second, None),
-            (end - 6 * day - second, None), // the clock was set back
-            (end - 5 * day, Some("expires in 5 days")),
-            (end - 4 * day - second, None),
-            (end - second, Some("expires in 0 hours")),
-            (end, Some("expired 0 hours ago")),
-            (end + day - second, None),
-            (end + day, Some("expired 24 hours ago")),
-        ] {
-            let due = warned.due(certificates.warnings(now), now);
-            let said = due.first().map(ToString::to_string);
-            assert_eq!(said.is_some(), expected.is_some(), "{said:?}, {expected:?}");
-            let (said, expected) = (said.unwrap_or_default(), expected.unwrap_or_default());
-            assert!(said.contains(expected), "{said}, {expected}");
-        }
-        // It was renewed, and the new one lasts.
-        assert!(warned.due(Vec::new(), end + day).is_empty());
-        assert!(warned.0.is_empty());
-    }
-
-    /// For `localhost`, from the first day of one year to that of another.
-    fn lasting(label: &str, from: i32, to: i32) -> Certificate {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
-        params.not_before = date_time_ymd(from, 1, 1);
-        params.not_after = date_time_ymd(to, 1, 1);
-        let (chain, key) = (params.self_signed(&key).unwrap().pem(), key.serialize_pem());
-        Certificate::from_pem((label, chain.as_bytes()), ("k.pem", key.as_bytes())).unwrap()
-    }
-
-    #[test]
-    fn what_two_pairs_have_in_common_is_warned_of_once() {
-        let all = vec![lasting("c.pem", 2000, 2001), lasting("c.pem", 2000, 2001)];
-        let certificates = Certificates::new(all);
-        let mut warned = Warned::default();
-        let now = SystemTime::now();
-        for expected in [1, 0] {
-            let due = warned.due(certificates.warnings(now), now);
-            let expired = due.iter().filter(|it| it.kind == WarningKind::Expired);
-            assert_eq!(expired.count(), expected);
-        }
-    }
-
-    #[test]
-    fn a_look_at_files_that_have_not_changed_follows_the_clock() {
-        let all = vec![
-            lasting("first.pem", 2000, 3000),
-            lasting("second.pem", 3000, 4000),
-        ];
-        let certificates = Arc::new(Certificates::new(all));
-        let options = TlsOptions::default();
-        let tls = Tls {
-            server: TlsServer::new(&certificates, &options).unwrap(),
-            admin: None,
-            certificates: Arc::clone(&certificates),
-            tickets: options.tickets,
-            files: Arc::new(Mutex::new(Files {
-                certificates: None,
-                tickets: None,
-                client_authorities: None,
-                warned: Warned::default(),
-            })),
-            is_self_signed: false,
-            automatic: None,
-        };
-        let now = SystemTime::now();
-        let later = now + Duration::from_secs(1_500 * 365 * DAY_S);
-        for (time, unused) in [(now, "second.pem"), (later, "first.pem")] {
-            tls.take_up(Look::IfChanged, time);
-            let mut warnings = certificates.warnings(time).into_iter();
-            let warning = warnings.find(|it| it.kind == WarningKind::Unused);
-            assert_eq!(warning.unwrap().label, unused);
-        }
-    }
-
-    #[test]
-    fn a_look_that_panics_is_not_the_last_one() {
-        let (sender, signals) = channel();
-        let mut own = Some(sender);
-        own.iter().for_each(|it| it.send(()).unwrap());
-        let mut looks = 0;
-        follow(&signals, Duration::ZERO, |look| {
-            looks += 1;
-            match look {
-                Look::Anew => panic!("on purpose"),
-                Look::IfChanged => own = None, // the end
-            }
-        });
-        assert_eq!(looks, 2);
     }
 }

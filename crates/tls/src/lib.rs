@@ -15,6 +15,7 @@
 //! - [`TlsServer`] is what the connections of a listener share: a [`Protocol`] for it.
 //! - [`Certificates`] are chosen by the name that a client asks for, and can be replaced while they are
 //!   served: from files ([`CertificateFiles`]), or by any other source.
+//! - A [`FileWatch`] looks after files while they are served, on the only thread that this crate starts.
 //! - [`Tickets`] are how sessions are resumed.
 //! - [`TlsClient`] is the other end, and a [`TlsConnector`] its connections to one server.
 //!
@@ -34,6 +35,7 @@ mod client_authorities;
 mod counters;
 mod error;
 mod failure;
+mod file_watch;
 mod files;
 mod first_message;
 mod handshake;
@@ -56,6 +58,7 @@ pub use client::{TlsClient, TlsClientOptions, TlsConnector, Trust};
 pub use client_authorities::ClientAuthorityFile;
 pub use counters::HandshakeCounts;
 pub use error::TlsError;
+pub use file_watch::{FileWatch, Reload, WatchedFiles};
 pub use files::{CertificateFiles, CertificatePair, ChangedFiles, TakenUp};
 pub use layer::TlsLayer;
 pub use profile::{KeyExchange, Profile};

@@ -136,6 +136,14 @@ impl TlsServer {
         self.shared.counters.counts()
     }
 
+    pub(crate) fn certificates(&self) -> &Arc<Certificates> {
+        &self.shared.certificates
+    }
+
+    pub(crate) fn tickets(&self) -> &Arc<Tickets> {
+        &self.options.tickets
+    }
+
     /// A server's end of a new connection with this client.
     #[must_use]
     pub fn accept(&self, client: ClientKey) -> TlsLayer {
