@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use loadline_proto::{ErrorPages, Handler, Limits, SessionConfig, TrustedProxies};
+use loadline_proto::{ErrorPages, Handler, Limits, Protocol, SessionConfig, TrustedProxies};
 
 use crate::{
-    AccessLogging, Architecture, Config, ConnectionLogging, ListenAddr, MemoryBudget, ServerConfig,
-    ServerHandle, ServerOptions, SizeRange, serve,
+    AccessLogging, Architecture, Config, ConnectionLogging, ListenAddr, ListenerConfig,
+    MemoryBudget, ServerConfig, ServerHandle, ServerOptions, SizeRange, serve,
 };
 
 /// A server that is being put together; what is not chosen has its default. See the crate's
@@ -17,7 +17,7 @@ pub struct Server<H> {
     handler: Arc<H>,
     options: ServerOptions,
     session: SessionConfig,
-    listen: Vec<ListenAddr>,
+    listen: Vec<(ListenAddr, Protocol)>,
     memory: Option<Arc<MemoryBudget>>,
     unix_mode: Option<u32>,
     access_log: Option<AccessLogging>,
@@ -26,9 +26,10 @@ pub struct Server<H> {
 
 impl<H> std::fmt::Debug for Server<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses: Vec<_> = self.listen.iter().map(|(address, _)| address).collect();
         f.debug_struct("Server")
             .field("options", &self.options)
-            .field("listen", &self.listen)
+            .field("listen", &addresses)
             .finish_non_exhaustive()
     }
 }
@@ -67,7 +68,33 @@ impl<H: Handler> Server<H> {
     /// say, or `ListenAddr::Unix`. Without any it is `127.0.0.1:8080`.
     #[must_use]
     pub fn listen(mut self, address: impl Into<ListenAddr>) -> Self {
-        self.listen.push(address.into());
+        self.listen.push((address.into(), Protocol::Http));
+        self
+    }
+
+    /// Where to listen for https, as often as wanted, beside addresses without TLS or alone.
+    /// `loadline_tls::TlsFiles` reads certificates and keys, and takes them up again when they change:
+    ///
+    /// ```no_run
+    /// use axum::{Router, routing::get};
+    /// use loadline_server::Server;
+    /// use loadline_tls::TlsFiles;
+    /// use loadline_tower::Tower;
+    ///
+    /// fn main() -> std::io::Result<()> {
+    ///     let app = Router::new().route("/", get(|| async { "hello" }));
+    ///     let server = Server::new(Tower::new(app)?)
+    ///         .listen_tls(([0, 0, 0, 0], 443), TlsFiles::new("c.pem", "k.pem").open()?)
+    ///         .start()?;
+    ///     server.wait()?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// Certificates from another source are a `loadline_tls::TlsServer`, whose `protocol()` is given here.
+    #[must_use]
+    pub fn listen_tls(mut self, address: impl Into<ListenAddr>, tls: impl Into<Protocol>) -> Self {
+        self.listen.push((address.into(), tls.into()));
         self
     }
 
@@ -186,8 +213,18 @@ impl<H: Handler> Server<H> {
     /// As [`serve`].
     pub fn start(mut self) -> io::Result<ServerHandle> {
         if self.listen.is_empty() {
-            self.listen.push(([127, 0, 0, 1], 8080).into());
+            self = self.listen(([127, 0, 0, 1], 8080));
         }
+        let session = Arc::new(self.session);
+        let listener = |(address, protocol)| ListenerConfig {
+            address,
+            session: Arc::clone(&session),
+            protocol,
+        };
+        let served = Config {
+            handler: self.handler,
+            listeners: self.listen.into_iter().map(listener).collect(),
+        };
         let config = ServerConfig {
             options: self.options,
             memory: self.memory,
@@ -195,7 +232,6 @@ impl<H: Handler> Server<H> {
             access_log: self.access_log,
             connection_log: self.connection_log,
         };
-        let served = Config::new(self.handler, Arc::new(self.session), self.listen);
         serve(served, config)
     }
 }

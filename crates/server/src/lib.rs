@@ -42,6 +42,7 @@
 //! - [`Control`]: drain, stop and count from another thread.
 //! - `loadline-tower`: what an app sees, what happens when a client leaves; `docs/apps.md` is the guide,
 //!   and `crates/tower/examples/` has programs that run.
+//! - [`Server::listen_tls`] and `loadline-tls`: https, with certificates from files that may change.
 //! - `loadline-observe`: an access log, a status page, a live page and probes, in two lines.
 //! - [`Handler`]: an app without a future and without an allocation for each request.
 //!
@@ -146,7 +147,7 @@ pub use config::{Config, ConfigError, ListenerConfig, SharedConfig};
 pub use handle::{Control, Ending, ServerHandle};
 pub use loadline_base::MemoryBudget;
 pub use loadline_proto::{
-    ConnectionFormat, ErrorPages, ForwardedField, Limits, TrustedProxies, TrustedProxy,
+    ConnectionFormat, ErrorPages, ForwardedField, Limits, Protocol, TrustedProxies, TrustedProxy,
 };
 pub use loadline_sys::ListenAddr;
 pub use options::{

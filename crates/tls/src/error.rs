@@ -104,9 +104,18 @@ pub enum TlsError {
         /// What it has.
         len: usize,
     },
+    /// Files would be served as they are now, however they change.
+    #[error("changes of TLS files cannot be followed: {0}")]
+    Unwatched(#[source] io::Error),
     /// A name that is none.
     #[error("{0}: not the name of a server")]
     ServerName(String),
+}
+
+impl From<TlsError> for io::Error {
+    fn from(error: TlsError) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
 }
 
 /// A whole file.

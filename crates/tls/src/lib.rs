@@ -15,7 +15,8 @@
 //! - [`TlsServer`] is what the connections of a listener share: a [`Protocol`] for it.
 //! - [`Certificates`] are chosen by the name that a client asks for, and can be replaced while they are
 //!   served: from files ([`CertificateFiles`]), or by any other source.
-//! - A [`FileWatch`] looks after files while they are served, on the only thread that this crate starts.
+//! - A [`FileWatch`] looks after files while they are served, on a thread of its own.
+//! - [`TlsFiles`] is all of that in one line, for a server that is built in code.
 //! - [`Tickets`] are how sessions are resumed.
 //! - [`TlsClient`] is the other end, and a [`TlsConnector`] its connections to one server.
 //!
@@ -48,6 +49,7 @@ mod server;
 mod sessions;
 mod shared;
 mod tickets;
+mod tls_files;
 mod warning;
 mod x509;
 
@@ -65,4 +67,5 @@ pub use profile::{KeyExchange, Profile};
 pub use self_signed::{challenge_certificate, self_signed};
 pub use server::{HANDSHAKES_MAX, TlsOptions, TlsServer};
 pub use tickets::{TicketFiles, Tickets};
+pub use tls_files::{TlsFiles, TlsFromFiles};
 pub use warning::{Warning, WarningKind};
