@@ -104,6 +104,9 @@ pub enum TlsError {
         /// What it has.
         len: usize,
     },
+    /// Options that exclude each other.
+    #[error("early data excludes {0}; right would be one of them")]
+    EarlyData(&'static str),
     /// Files would be served as they are now, however they change.
     #[error("changes of TLS files cannot be followed: {0}")]
     Unwatched(#[source] io::Error),

@@ -49,7 +49,7 @@ pub struct TlsOptions {
     /// Whether the last quarter of them is for clients that have few.
     pub handshakes_shared: bool,
     /// Whether safe requests are served that come before the handshake is done. Then sessions are in
-    /// memory, each for one use, and there are no tickets.
+    /// memory, each for one use, and there are no tickets. Not together with client certificates.
     pub early_data: bool,
     /// `max-age` of `Strict-Transport-Security`, in seconds; `None`: it is not sent.
     pub hsts_max_age_s: Option<u64>,
@@ -154,6 +154,9 @@ impl TlsServer {
 fn configs(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Configs, TlsError> {
     let provider = options.profile.provider();
     let verifier = options.client_certificates.verifier(&provider)?;
+    if options.early_data && verifier.is_some() {
+        return Err(TlsError::EarlyData("client certificates"));
+    }
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(options.profile.versions())?
         .with_client_cert_verifier(verifier.clone().unwrap_or_else(|| Arc::new(NoClientAuth)));

@@ -117,11 +117,14 @@ impl TlsFiles {
     /// soon are logged (`tracing`).
     ///
     /// # Errors
-    /// A file cannot be read or used, the library refuses the options, or a thread or the handler of the
-    /// signal cannot be had. The message is one line; it names the file.
+    /// A file cannot be read or used, the options exclude each other, or a thread or the handler of the signal
+    /// cannot be had. The message is one line; it names the file.
     pub fn open(self) -> Result<TlsFromFiles, TlsError> {
-        let certificates = CertificateFiles::load(self.pairs)?;
         let mut options = self.options;
+        if options.early_data && !self.ticket_keys.is_empty() {
+            return Err(TlsError::EarlyData("ticket keys"));
+        }
+        let certificates = CertificateFiles::load(self.pairs)?;
         let tickets = match self.ticket_keys.is_empty() {
             true => None,
             false => Some(TicketFiles::load(self.ticket_keys)?),

@@ -32,7 +32,7 @@ use loadline_base::Buffer;
 use loadline_proto::Layer as _;
 use loadline_server::{Server, ServerHandle};
 use loadline_tls::{
-    Authorities, Certificate, Profile, TlsClient, TlsClientOptions, TlsError, TlsFiles,
+    Authorities, Certificate, Profile, TlsClient, TlsClientOptions, TlsError, TlsFiles, TlsOptions,
 };
 use loadline_tower::{Security, Tower};
 use log::Log;
@@ -242,6 +242,17 @@ fn what_cannot_be_served_is_an_error_of_one_line_at_the_start() {
     write_pair(folder, "localhost");
     let missing = TlsFiles::new(folder.join("none.pem"), folder.join("k.pem")).open();
     assert!(matches!(missing, Err(TlsError::Unreadable { .. })));
+    write_authority(&folder.join("ca.pem"));
+    let early = files(folder).options(TlsOptions {
+        early_data: true,
+        ..TlsOptions::default()
+    });
+    for refused in [
+        early.clone().client_ca(folder.join("ca.pem")),
+        early.ticket_keys([folder.join("ticket.key")]),
+    ] {
+        assert!(matches!(refused.open(), Err(TlsError::EarlyData(_))));
+    }
     fs::write(folder.join("k.pem"), "nothing").unwrap();
     let error = files(folder).open().unwrap_err();
     assert!(matches!(error, TlsError::NoKey { .. }), "{error}");
