@@ -265,8 +265,6 @@ fn refused(option: &str, error: &TlsError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-
     use super::*;
     use crate::flags::serve_spec;
 
