@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +16,8 @@ use crate::{
 
 /// How often files are looked at: a renewal is in service before anybody waits for it.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Reloads that wait. Each reads the files as they are when it begins: a second one would find the same.
+const RELOADS_MAX: usize = 1;
 /// Between two warnings of the same kind for the same certificate.
 const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// After a panic the pause is so many times as long: the same bytes would panic again.
@@ -53,8 +55,9 @@ struct State {
 struct Warned(HashMap<(String, WarningKind), SystemTime>);
 
 /// Has files read again at once. They are looked after until the last clone of it is dropped.
+#[must_use = "files are looked after only until it is dropped"]
 #[derive(Clone, Debug)]
-pub struct Reload(Sender<()>);
+pub struct Reload(SyncSender<()>);
 
 impl FileWatch {
     /// For a server, and others with the same certificates and options.
@@ -85,7 +88,7 @@ impl FileWatch {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(&self) -> io::Result<Reload> {
-        let (sender, signals) = channel();
+        let (sender, signals) = sync_channel(RELOADS_MAX);
         let watch = self.clone();
         let take_up = move |look| watch.take_up(look, SystemTime::now());
         let look_after = move || follow(&signals, LOOK_EVERY, take_up);
@@ -182,7 +185,7 @@ impl Warned {
 impl Reload {
     /// All files are read, whether they have changed or not. Returns at once.
     pub fn now(&self) {
-        let _ = self.0.send(()); // there is nobody only at the end
+        let _ = self.0.try_send(()); // one that waits already reads the files as they are now
     }
 }
 
@@ -295,8 +298,18 @@ mod tests {
     }
 
     #[test]
+    fn reloads_that_come_faster_than_files_are_read_do_not_pile_up() {
+        let (sender, signals) = sync_channel(RELOADS_MAX);
+        let reload = Reload(sender);
+        for _ in 0..2 {
+            (0..1000).for_each(|_| reload.now());
+            assert_eq!(signals.try_iter().count(), 1);
+        }
+    }
+
+    #[test]
     fn a_look_that_panics_is_not_the_last_one() {
-        let (sender, signals) = channel();
+        let (sender, signals) = sync_channel(RELOADS_MAX);
         let mut own = Some(sender);
         own.iter().for_each(|it| it.send(()).unwrap());
         let mut looks = 0;
