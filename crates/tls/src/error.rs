@@ -117,7 +117,11 @@ pub enum TlsError {
 
 impl From<TlsError> for io::Error {
     fn from(error: TlsError) -> Self {
-        Self::new(io::ErrorKind::InvalidInput, error)
+        let kind = match &error {
+            TlsError::Unreadable { source, .. } | TlsError::Unwatched(source) => source.kind(),
+            _ => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
     }
 }
 

@@ -241,7 +241,9 @@ fn what_cannot_be_served_is_an_error_of_one_line_at_the_start() {
     let folder = folder.path();
     write_pair(folder, "localhost");
     let missing = TlsFiles::new(folder.join("none.pem"), folder.join("k.pem")).open();
-    assert!(matches!(missing, Err(TlsError::Unreadable { .. })));
+    let missing = std::io::Error::from(missing.unwrap_err());
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert!(missing.to_string().contains("none.pem"), "{missing}");
     write_authority(&folder.join("ca.pem"));
     let early = files(folder).options(TlsOptions {
         early_data: true,
@@ -258,6 +260,7 @@ fn what_cannot_be_served_is_an_error_of_one_line_at_the_start() {
     assert!(matches!(error, TlsError::NoKey { .. }), "{error}");
     // As `?` makes it one in a program.
     let (text, error) = (error.to_string(), std::io::Error::from(error));
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(error.to_string(), text);
     assert!(text.contains("k.pem"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
