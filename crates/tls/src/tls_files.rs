@@ -11,8 +11,8 @@ use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::{
-    CertificateFiles, CertificatePair, ClientAuthorityFile, FileWatch, Reload, TicketFiles,
-    TlsError, TlsOptions, TlsServer, WatchedFiles,
+    CertificateFiles, CertificatePair, ClientAuthorityFile, FileWatch, HandshakeCounts, Reload,
+    TicketFiles, TlsError, TlsOptions, TlsServer, WatchedFiles,
 };
 
 /// The files of a TLS listener. Opened, they are for `loadline_server::Server::listen_tls`, whose
@@ -104,8 +104,8 @@ impl TlsFiles {
         self
     }
 
-    /// Whether the signal SIGHUP has all files read again, `true` by default. Then it no longer ends the
-    /// process, as it does if a program does not handle it.
+    /// Whether the signal SIGHUP has all files read again, `true` by default. Then it never again ends the
+    /// process, as it otherwise does when its terminal closes, not even once these files are no longer served.
     #[must_use]
     pub fn reload_on_hang_up(mut self, reloads: bool) -> Self {
         self.reloads_on_hang_up = reloads;
@@ -165,8 +165,8 @@ fn on_hang_up(reload: Reload) -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// A TLS server whose files are looked after: until the last clone of it, or of the protocol that was made
-/// of it, is dropped.
+/// A TLS server whose files are looked after until the last clone of it, and of the protocol that was made
+/// of it, is dropped. Then the threads that did so end. Several listeners may have a clone each.
 #[derive(Clone, Debug)]
 pub struct TlsFromFiles {
     server: TlsServer,
@@ -180,10 +180,10 @@ struct Watching {
 }
 
 impl TlsFromFiles {
-    /// The server, for its counts of handshakes for example.
+    /// What became of handshakes.
     #[must_use]
-    pub fn server(&self) -> &TlsServer {
-        &self.server
+    pub fn counts(&self) -> HandshakeCounts {
+        self.server.counts()
     }
 
     /// Has all files read again at once, as SIGHUP does.
@@ -212,5 +212,35 @@ impl SharedProtocol for TlsFromFiles {
 impl From<TlsFromFiles> for Protocol {
     fn from(tls: TlsFromFiles) -> Self {
         Self::Shared(Arc::new(tls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn the_threads_end_if_what_was_opened_is_dropped_before_it_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["c.pem", "k.pem"].map(|name| folder.path().join(name));
+        let own = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        fs::write(&certificate, params.self_signed(&own).unwrap().pem()).unwrap();
+        fs::write(&key, own.serialize_pem()).unwrap();
+        let tls = TlsFiles::new(certificate, key).open().unwrap();
+        let certificates = Arc::downgrade(tls.server.certificates());
+        drop(Protocol::from(tls));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // The thread that looks at files holds them; the one that waits for signals keeps that one running.
+        while certificates.strong_count() > 0 {
+            assert!(Instant::now() < deadline, "the threads go on");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
