@@ -195,18 +195,16 @@ fn configs(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Con
     })
 }
 
-/// Sessions of before do not go on, and new ones may later.
+/// Sessions of before do not go on, and new ones may later. Where clients are asked for certificates there is
+/// no early data.
 fn without_resumption(config: &ServerConfig, options: &TlsOptions) -> ServerConfig {
     let mut config = config.clone();
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.max_early_data_size = 0;
-    if !options.early_data {
-        config.ticketer = Arc::new(TicketsOfServer {
-            tickets: Arc::clone(&options.tickets),
-            context: options.client_certificates.ticket_context(),
-            are_accepted: false,
-        });
-    }
+    config.ticketer = Arc::new(TicketsOfServer {
+        tickets: Arc::clone(&options.tickets),
+        context: options.client_certificates.ticket_context(),
+        are_accepted: false,
+    });
     config
 }
 
