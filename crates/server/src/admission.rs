@@ -126,6 +126,11 @@ impl Admission {
         Self { connections_max }
     }
 
+    /// Whether there are more connections than there should be, until others are closed for some of them.
+    pub(crate) fn is_over_cap(self, connections: usize) -> bool {
+        connections > self.connections_max
+    }
+
     /// What becomes of new work under this load.
     pub(crate) fn decide(self, kind: Kind, load: &Load) -> Verdict {
         match kind {

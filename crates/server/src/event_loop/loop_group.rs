@@ -1,19 +1,22 @@
 //! What the loops of a reactor know of each other: mailboxes, loads, the cap they share.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadline_base::{MemoryBudget, MemoryPressure, Millis};
 
 use crate::accept::adaptive::Adaptive;
 use crate::accept::balance::{self, Load};
-use crate::admission::{Admission, Handoff, Kind, Load as Pressure, Verdict};
+use crate::admission::{Admission, EVICTIONS_MAX, Handoff, Kind, Load as Pressure, Verdict};
 use crate::fairness::{ClientKey, Holdings};
 use crate::memory::Ledger;
 use crate::options::{Balance, ServerOptions};
 use crate::worker::job::{Message, Moving};
 use crate::worker::mailbox::Mailbox;
+
+/// Clients that owe room, each as often as it does: as many connections may be over the cap.
+const OWED_MAX: usize = 2 * EVICTIONS_MAX;
 
 /// The loops of a reactor, seen from each other and from the main loop.
 pub(crate) struct LoopGroup {
@@ -25,6 +28,11 @@ pub(crate) struct LoopGroup {
     admission: Admission,
     /// Connections by client; `None`: clients are not looked at.
     holdings: Option<Holdings>,
+    /// Clients that had no connection to be closed for another client's new one, since workers had theirs: the
+    /// next ones that workers give back are closed.
+    owing: Mutex<Vec<ClientKey>>,
+    /// There are some, about.
+    is_room_owed: AtomicBool,
     memory: Arc<MemoryBudget>,
     /// What clients hold at each loop, while memory is short.
     ledger: Ledger,
@@ -70,6 +78,8 @@ impl LoopGroup {
             refusals: AtomicUsize::new(0),
             admission: Admission::new(options.connections_max),
             holdings: options.fairness.then(Holdings::default),
+            owing: Mutex::default(),
+            is_room_owed: AtomicBool::new(false),
             memory: Arc::clone(memory),
             ledger: Ledger::new(options.loops),
             adaptive: is_adaptive.then(|| Adaptive::new(options.loops)),
@@ -157,6 +167,52 @@ impl LoopGroup {
         if let Some(holdings) = &self.holdings {
             holdings.leave(client);
         }
+        if self.is_room_owed() && !self.is_over_cap() {
+            self.lock_owing().clear();
+            self.is_room_owed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn is_over_cap(&self) -> bool {
+        let connections = self.connections.load(Ordering::Relaxed);
+        self.admission.is_over_cap(connections)
+    }
+
+    /// The next connection of this client that a worker gives back is to be closed, for one that is let in over
+    /// the cap; `false`: none is over the cap.
+    pub(super) fn owe_room(&self, client: ClientKey) -> bool {
+        let is_over_cap = self.is_over_cap();
+        if is_over_cap {
+            let mut owing = self.lock_owing();
+            if owing.len() < OWED_MAX {
+                owing.push(client);
+            }
+            self.is_room_owed.store(true, Ordering::Relaxed);
+        }
+        is_over_cap
+    }
+
+    /// Whether some client owes room, about.
+    #[inline]
+    pub(super) fn is_room_owed(&self) -> bool {
+        self.is_room_owed.load(Ordering::Relaxed)
+    }
+
+    /// Whether this client owes room; once less from now on.
+    pub(super) fn take_owed(&self, client: ClientKey) -> bool {
+        let mut owing = self.lock_owing();
+        let at = owing.iter().position(|it| *it == client);
+        if let Some(at) = at {
+            owing.swap_remove(at);
+        }
+        self.is_room_owed
+            .store(!owing.is_empty(), Ordering::Relaxed);
+        at.is_some()
+    }
+
+    fn lock_owing(&self) -> MutexGuard<'_, Vec<ClientKey>> {
+        // Nothing in here panics while it holds the lock.
+        self.owing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The loop whose oldest idle connection is idle the longest.
@@ -361,6 +417,22 @@ mod tests {
         connections.store(3, Ordering::Relaxed);
         assert!(!group.has_room(1, Some(3)));
         assert!(group.has_room(1, Some(4)) && group.has_room(1, None));
+    }
+
+    #[test]
+    fn room_is_owed_only_while_connections_are_over_the_cap() {
+        let group = group(1, 2, 0);
+        let client = ClientKey::of([192, 0, 2, 1].into());
+        (0..2).for_each(|_| group.enter());
+        assert!(!group.owe_room(client), "none is over the cap");
+        (0..2).for_each(|_| group.enter());
+        assert!(group.owe_room(client) && group.owe_room(client));
+        assert!(!group.take_owed(ClientKey::of([192, 0, 2, 2].into())));
+        assert!(group.take_owed(client) && group.is_room_owed());
+        group.leave(ClientKey::NOBODY);
+        assert!(group.is_room_owed(), "one is over the cap");
+        group.leave(ClientKey::NOBODY);
+        assert!(!group.is_room_owed() && !group.take_owed(client));
     }
 
     #[test]

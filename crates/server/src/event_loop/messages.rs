@@ -149,6 +149,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);
+        if after.is_some() && self.close_for_room(token) {
+            return;
+        }
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };

@@ -7,6 +7,8 @@ use loadline_sys::usage;
 use super::{Acceptance, EventLoop, Slot};
 use crate::connection::Connection;
 use crate::fairness::{ClientKey, Occupation};
+use crate::options::SocketIo;
+use crate::shutdown::Stage;
 use crate::transport::Driver;
 
 /// Connections that are chosen at once: a look at all of them takes some ten microseconds for each
@@ -79,17 +81,42 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.group.count_as(before.unwrap_or_default(), client);
     }
 
-    /// Closes a connection of this client, here or at another loop; `false`: nowhere.
+    /// Closes a connection of this client, here or at another loop, or the next one that a worker gives back;
+    /// `false`: none.
     pub(super) fn find_room_of(&mut self, client: ClientKey, only_idle: bool) -> bool {
         self.evict_of(client, only_idle)
-            || (!only_idle && self.group.ask_for_room_of(client, self.index, self.index))
+            || (!only_idle && self.find_room_elsewhere_of(client, self.index))
     }
 
     /// Does so for a loop that is asking.
     pub(super) fn make_room_of(&mut self, client: ClientKey, asking: usize) {
         if !self.evict_of(client, false) {
-            self.group.ask_for_room_of(client, self.index, asking);
+            self.find_room_elsewhere_of(client, asking);
         }
+    }
+
+    /// At the next loop. Where no loop has a connection of this client, workers have them all.
+    fn find_room_elsewhere_of(&self, client: ClientKey, asking: usize) -> bool {
+        let workers_have_some = self.site.options.socket_io == SocketIo::Worker;
+        self.group.ask_for_room_of(client, self.index, asking)
+            || (workers_have_some && self.group.owe_room(client))
+    }
+
+    /// A worker has given a connection back. `true`: it was closed, since its client owes room.
+    pub(super) fn close_for_room(&mut self, token: Token) -> bool {
+        if !self.group.is_room_owed() || self.stage != Stage::Up {
+            return false;
+        }
+        let slot = self.slots.get(token);
+        let served = slot.filter(|slot| slot.acceptance == Acceptance::Served);
+        let Some(connection) = served.and_then(|slot| slot.connection.as_ref()) else {
+            return false;
+        };
+        let is_owed = self.group.take_owed(connection.holder());
+        if is_owed {
+            self.abort(token, CloseReason::OverShare);
+        }
+        is_owed
     }
 
     fn evict_of(&mut self, client: ClientKey, only_idle: bool) -> bool {
@@ -116,6 +143,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 continue;
             };
             let (Some(connection), Some(now)) = (&slot.connection, occupation::<D>(slot)) else {
+                list.has_more |= !list.only_idle; // when the worker that has it gives it back
                 continue;
             };
             // A trusted proxy may have sent another client's request meanwhile.
@@ -164,7 +192,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let took_us = u64::try_from(took.as_micros()).unwrap_or_default();
             self.victims.looked_in_vain(began_us, took_us);
         }
-        let has_more = found.len() > CHOSEN_MAX;
+        // Those that workers have may be of this client, and come back before the list is chosen anew.
+        let has_more = found.len() > CHOSEN_MAX || (!only_idle && self.workers_have_some());
         found.truncate(CHOSEN_MAX);
         found.reverse();
         Some(VictimList {
@@ -174,6 +203,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             chosen: found,
             has_more,
         })
+    }
+
+    fn workers_have_some(&self) -> bool {
+        let mut tokens = (0..self.slots.slot_count()).filter_map(|it| self.slots.token_at(it));
+        tokens.any(|token| (self.slots.get(token)).is_some_and(|slot| slot.connection.is_none()))
     }
 }
 

@@ -14,7 +14,7 @@ use loadline_proto::{
     Computation, Context, Exchange, Fault, Handler, Http1Session, Layer, Layered, Outcome, Port,
     Protocol, Task, TaskOptions,
 };
-use loadline_sys::ListenAddr;
+use loadline_sys::{Accepted, ListenAddr};
 
 use crate::config::{Config, SharedConfig};
 use crate::connection::Connection;
@@ -388,6 +388,60 @@ fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
     assert!(used(&server) > used_before, "it waits for a thread");
     assert_eq!(accounts(&server), accounts_before);
     assert_eq!(answers(&server.answer(&mut client)), 1);
+}
+
+/// From an address of its own, to a server whose clock stands still.
+fn connect_from(client: u8, server: &mut Server<Quiet>) -> UnixStream {
+    let (stream, socket) = UnixStream::pair().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    server.event_loop.assign(Accepted {
+        socket: socket.into(),
+        peer: Some(([192, 0, 2, client], 1).into()),
+        listener: 0,
+    });
+    stream
+}
+
+/// It was refused, and all that came within 100 ms after it.
+#[test]
+fn a_client_whose_connections_all_have_threads_makes_room_by_the_first_that_comes_back() {
+    const CONNECTIONS_MAX: usize = 12;
+    let options = ServerOptions {
+        connections_max: CONNECTIONS_MAX,
+        ..one_thread()
+    };
+    let mut server = Server::at(clock(), config_of(Quiet), options);
+    let mut greedy: Vec<_> = (0..CONNECTIONS_MAX)
+        .map(|_| connect_from(1, &mut server))
+        .collect();
+    for stream in &mut greedy {
+        stream.write_all(b"GET / HTTP/1.1\r\nX: ").unwrap();
+    }
+    turn(&mut server.event_loop);
+    let slots = &server.event_loop.slots;
+    let tokens = (0..slots.slot_count()).filter_map(|index| slots.token_at(index));
+    let here = tokens.filter(|token| connection_at(slots, *token).is_some());
+    assert_eq!(here.count(), 0, "a thread is to have each of them");
+
+    let mut quiet = connect_from(2, &mut server);
+    quiet.write_all(GET).unwrap();
+    let connections = |server: &Server<Quiet>| server.event_loop.group.connections();
+    assert_eq!(connections(&server), CONNECTIONS_MAX + 1);
+    assert_eq!(answers(&server.answer(&mut quiet)), 1);
+    assert_eq!(connections(&server), CONNECTIONS_MAX);
+    let is_closed = |stream: &mut UnixStream| {
+        let read = stream.read(&mut [0]);
+        !read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    assert_eq!(greedy.iter_mut().map(is_closed).filter(|it| *it).count(), 1);
+
+    // Now the others are here: one of them is closed at once.
+    let mut next = connect_from(3, &mut server);
+    assert_eq!(connections(&server), CONNECTIONS_MAX);
+    next.write_all(GET).unwrap();
+    assert_eq!(answers(&server.answer(&mut next)), 1);
+    assert_eq!(connections(&server), CONNECTIONS_MAX);
 }
 
 /// Its app responds when it is polled once more.
