@@ -81,21 +81,26 @@ pub(crate) fn serve(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
             reload.iter().for_each(Reload::now);
         })
         .map_err(Failure::signals)?;
-    diagnostics::print(&start_up::text(plan, machine, &root, handle.addresses()));
-    diagnostics::print(tls.as_ref().map_or("", Tls::text));
-    diagnostics::print(accounts.as_ref().map_or("", Mounted::text));
+    let mut lines = start_up::text(plan, machine, &root, handle.addresses());
+    lines += tls.as_ref().map_or("", Tls::text);
+    lines += accounts.as_ref().map_or("", Mounted::text);
     if let Some(admin) = &admin {
         let path = status_path(running).unwrap_or(STATUS_PATH);
-        diagnostics::print(&start_up::admin_text(running, admin.addresses(), path));
+        lines += &start_up::admin_text(running, admin.addresses(), path);
     }
-    loadline_sys::memory::release_free_memory();
-    loadline_sys::memory::release_program_pages();
+    start_up::announce(&lines, release_memory, diagnostics::print);
     let admin = admin.map(|admin| Admin::watch(admin, handle.control()));
     let admin = admin
         .transpose()
         .map_err(|error| Failure::failed(format!("admin: {error}")))?;
     let result = wait(handle, log_ends, accounts.as_ref());
     admin.map_or(Ok(()), Admin::end).and(result)
+}
+
+/// Gives back what only starting up needs.
+fn release_memory() {
+    loadline_sys::memory::release_free_memory();
+    loadline_sys::memory::release_program_pages();
 }
 
 /// What the status page shows beside the server's own counts.

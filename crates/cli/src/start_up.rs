@@ -51,6 +51,13 @@ pub(crate) fn admin_text(
     addresses.map(line).collect()
 }
 
+/// Prints the lines once what only starting up needs is given back: whoever has waited for them may measure from
+/// then on what the server takes.
+pub(crate) fn announce(lines: &str, release_memory: impl FnOnce(), print: impl FnOnce(&str)) {
+    release_memory();
+    print(lines);
+}
+
 fn found(machine: &Machine) -> String {
     let quota = match machine.budget.quota_milli {
         None => "no quota".to_owned(),
@@ -182,7 +189,19 @@ fn scheme(listen: &Listen) -> Scheme {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    /// It was done beside the first requests, and took from the server again what they had read of the program.
+    #[test]
+    fn memory_is_given_back_before_the_server_says_that_it_serves() {
+        let done = RefCell::new(Vec::new());
+        let release_memory = || done.borrow_mut().push("given back".to_owned());
+        let print = |lines: &str| done.borrow_mut().push(lines.to_owned());
+        announce("serving\n", release_memory, print);
+        assert_eq!(done.into_inner(), ["given back", "serving\n"]);
+    }
 
     #[test]
     fn urls() {

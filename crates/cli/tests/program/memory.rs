@@ -179,7 +179,9 @@ pub(crate) fn withstand(architecture: &str, budget_bytes: u64, connections: usiz
         ];
         let words: Vec<&str> = options.into_iter().chain(architecture.split(' ')).collect();
         let server = Server::start(site.path(), &words);
-        get(&server, "/"); // by then all of it is in memory
+        // What starting up has read of the program was given back before the server said that it serves. What it
+        // needs to serve is in memory again after this.
+        get(&server, "/");
         let own = figure(server.id(), "VmRSS:");
         let mut clients: Vec<(TcpStream, usize)> = Vec::new();
         let mut refusals = 0;
