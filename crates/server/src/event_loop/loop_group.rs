@@ -167,9 +167,8 @@ impl LoopGroup {
         if let Some(holdings) = &self.holdings {
             holdings.leave(client);
         }
-        if self.is_room_owed() && !self.is_over_cap() {
-            self.lock_owing().clear();
-            self.is_room_owed.store(false, Ordering::Relaxed);
+        if self.is_room_owed() {
+            drop(self.lock_owing()); // is room still owed?
         }
     }
 
@@ -181,12 +180,13 @@ impl LoopGroup {
     /// The next connection of this client that a worker gives back is to be closed, for one that is let in over
     /// the cap; `false`: none is over the cap.
     pub(super) fn owe_room(&self, client: ClientKey) -> bool {
+        let mut owing = self.lock_owing();
         let is_over_cap = self.is_over_cap();
         if is_over_cap {
-            let mut owing = self.lock_owing();
-            if owing.len() < OWED_MAX {
-                owing.push(client);
+            if owing.len() == OWED_MAX {
+                owing.remove(0); // that client has none any more, perhaps
             }
+            owing.push(client);
             self.is_room_owed.store(true, Ordering::Relaxed);
         }
         is_over_cap
@@ -203,16 +203,23 @@ impl LoopGroup {
         let mut owing = self.lock_owing();
         let at = owing.iter().position(|it| *it == client);
         if let Some(at) = at {
-            owing.swap_remove(at);
+            owing.remove(at);
         }
         self.is_room_owed
             .store(!owing.is_empty(), Ordering::Relaxed);
         at.is_some()
     }
 
+    /// Who owes room: nobody while no connection is over the cap. That is looked at with the lock held: what is
+    /// owed for a connection that is let in meanwhile stays.
     fn lock_owing(&self) -> MutexGuard<'_, Vec<ClientKey>> {
         // Nothing in here panics while it holds the lock.
-        self.owing.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut owing = self.owing.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_over_cap() {
+            owing.clear();
+            self.is_room_owed.store(false, Ordering::Relaxed);
+        }
+        owing
     }
 
     /// The loop whose oldest idle connection is idle the longest.
@@ -433,6 +440,23 @@ mod tests {
         assert!(group.is_room_owed(), "one is over the cap");
         group.leave(ClientKey::NOBODY);
         assert!(!group.is_room_owed() && !group.take_owed(client));
+        // Another loop counted one out just before room was owed.
+        group.enter();
+        assert!(group.owe_room(client));
+        group.connections.fetch_sub(1, Ordering::Relaxed);
+        assert!(!group.take_owed(client) && !group.is_room_owed());
+    }
+
+    /// What they owed was never settled, and the next client owed nothing.
+    #[test]
+    fn clients_that_have_left_owe_no_room_in_place_of_others() {
+        let group = group(1, 2, 0);
+        let client = |number: u8| ClientKey::of([192, 0, 2, number].into());
+        (0..3).for_each(|_| group.enter());
+        assert!((0..OWED_MAX).all(|_| group.owe_room(client(1))));
+        assert!(group.owe_room(client(2)));
+        assert_eq!(group.lock_owing().len(), OWED_MAX);
+        assert!(group.take_owed(client(2)) && group.take_owed(client(1)));
     }
 
     #[test]
