@@ -43,6 +43,8 @@ struct VictimList {
     chosen: Vec<(Occupation, Token)>,
     /// There were more than were chosen, or there may be by now.
     has_more: bool,
+    /// Workers had connections, perhaps of this client, which may be back by now.
+    workers_had_some: bool,
 }
 
 impl Victims {
@@ -123,7 +125,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let kept = self.victims.take(client, only_idle, self.thread.now());
         if let Some(mut list) = kept {
             let has_evicted = self.evict_first(&mut list);
-            if has_evicted || !list.has_more {
+            // While room is owed, those that come back are closed: there is nothing to look for.
+            let may_be_back = list.workers_had_some && !self.group.is_room_owed();
+            if has_evicted || !(list.has_more || may_be_back) {
                 self.victims.keep(list);
                 return has_evicted;
             }
@@ -143,7 +147,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 continue;
             };
             let (Some(connection), Some(now)) = (&slot.connection, occupation::<D>(slot)) else {
-                list.has_more |= !list.only_idle; // when the worker that has it gives it back
+                list.workers_had_some |= !list.only_idle;
                 continue;
             };
             // A trusted proxy may have sent another client's request meanwhile.
@@ -175,10 +179,12 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             return None;
         }
         let cpu_before = usage::thread_cpu();
+        let mut workers_have_some = false;
         let mut found: Vec<(Occupation, Token)> = (0..self.slots.slot_count())
             .filter_map(|index| {
                 let token = self.slots.token_at(index)?;
                 let slot = self.slots.get(token)?;
+                workers_have_some |= slot.connection.is_none();
                 let of = self.counted_for(token, slot.connection.as_ref()?);
                 let is_of = of == client && slot.acceptance == Acceptance::Served;
                 let occupation = occupation::<D>(slot).filter(|_| is_of)?;
@@ -192,8 +198,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             let took_us = u64::try_from(took.as_micros()).unwrap_or_default();
             self.victims.looked_in_vain(began_us, took_us);
         }
-        // Those that workers have may be of this client, and come back before the list is chosen anew.
-        let has_more = found.len() > CHOSEN_MAX || (!only_idle && self.workers_have_some());
+        let has_more = found.len() > CHOSEN_MAX;
         found.truncate(CHOSEN_MAX);
         found.reverse();
         Some(VictimList {
@@ -202,12 +207,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             until: Millis(self.thread.now().0 + CHOSEN_FOR_MS),
             chosen: found,
             has_more,
+            workers_had_some: workers_have_some && !only_idle,
         })
-    }
-
-    fn workers_have_some(&self) -> bool {
-        let mut tokens = (0..self.slots.slot_count()).filter_map(|it| self.slots.token_at(it));
-        tokens.any(|token| (self.slots.get(token)).is_some_and(|slot| slot.connection.is_none()))
     }
 }
 
@@ -244,6 +245,7 @@ mod tests {
                 until: Millis(100 + u64::from(number)),
                 chosen: Vec::new(),
                 has_more: false,
+                workers_had_some: false,
             });
         }
         assert!(victims.take(client(0), true, Millis(0)).is_none());
@@ -293,6 +295,24 @@ mod tests {
             let is_closed = event_loop.slots.get(tokens[closed]).is_none();
             assert!(is_closed, "connection {closed}");
         }
+    }
+
+    /// Once back they could not go for 100 ms; then, each new connection had all of them looked through.
+    #[test]
+    fn those_that_workers_had_are_looked_for_again_unless_room_is_owed() {
+        let mut event_loop = event_loops::<_, Epoll>(Quiet, 1).pop().unwrap();
+        let _client = connect(&mut event_loop);
+        let token = event_loop.slots.token_at(0).unwrap();
+        event_loop.count_for(token, client(1));
+        let away = event_loop.slots.get_mut(token).unwrap().connection.take();
+        assert!(!event_loop.evict_of(client(1), false));
+        event_loop.slots.get_mut(token).unwrap().connection = away;
+        let cap = event_loop.site.options.connections_max;
+        (0..cap).for_each(|_| event_loop.group.enter());
+        assert!(event_loop.group.owe_room(client(2)));
+        assert!(!event_loop.evict_of(client(1), false));
+        assert!(event_loop.group.take_owed(client(2)));
+        assert!(event_loop.evict_of(client(1), false));
     }
 
     #[test]
