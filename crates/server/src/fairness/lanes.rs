@@ -130,6 +130,8 @@ pub(crate) struct Lanes<J> {
     time_us: u64,
     /// How often the lanes have begun equal.
     equal_begins: u64,
+    /// They have since jobs wait.
+    began_equal: bool,
 }
 
 /// One lane.
@@ -230,12 +232,14 @@ impl<J> Default for Lanes<J> {
             lanes: Default::default(),
             time_us: 0,
             equal_begins: 0,
+            began_equal: false,
         }
     }
 }
 
 impl<J> Lanes<J> {
     pub(crate) fn push(&mut self, flow: FlowKey, job: J) {
+        self.began_equal &= self.len() > 0;
         if self.is_idle() {
             self.begin_equal();
         }
@@ -249,11 +253,20 @@ impl<J> Lanes<J> {
 
     /// Nothing was short until now: what a lane's jobs have taken is not held against it.
     pub(crate) fn begin_equal(&mut self) {
+        self.began_equal = true;
         self.equal_begins += 1;
         let used_us = self.lanes.iter().map(|lane| lane.used_us);
         self.time_us = used_us.fold(self.time_us, u64::max);
         for lane in &mut self.lanes {
             lane.used_us = self.time_us;
+        }
+    }
+
+    /// The same for a worker that was free until the jobs came that wait. Only the first of several such workers
+    /// changes anything: otherwise what the others have taken since would not count, and all took of one lane.
+    pub(crate) fn begin_equal_once(&mut self) {
+        if self.len() == 0 || !self.began_equal {
+            self.begin_equal();
         }
     }
 

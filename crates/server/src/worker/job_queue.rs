@@ -233,10 +233,11 @@ impl<J> JobQueue<J> {
                 if state.jobs.len() >= bound || state.closed {
                     return Err(job);
                 }
-                if state.asleep > state.jobs.len() {
-                    state.jobs.begin_equal(); // a worker is free for it
-                }
+                let has_worker = state.asleep > state.jobs.len();
                 state.jobs.push(flow, job);
+                if has_worker {
+                    state.jobs.begin_equal();
+                }
                 self.depth.store(state.jobs.len(), Relaxed);
                 self.note_peaks(state.asleep, state.jobs.len());
                 let wake = state.asleep > 0;

@@ -183,6 +183,24 @@ fn what_a_lane_had_before_its_worker_rested_is_not_held_against_it() {
     }
 }
 
+/// Each of them made lanes begin equal, so that all took of the first lane.
+#[test]
+fn workers_that_rested_until_a_burst_take_its_lanes_in_turn() {
+    let (queue, sources) = JobQueue::with_workers(Queue::Shared, 4, 1000);
+    for lane in [Lane::Files, Lane::Apps] {
+        push(&queue, lane, 4);
+        assert_eq!(count_done(&sources[0], 4, lane), 4); // now it is known what they take
+    }
+    push(&queue, Lane::Files, 4);
+    push(&queue, Lane::Apps, 4);
+    let take = |source: &JobSource<Lane>| {
+        source.rested();
+        source.take(|| 0).unwrap().job
+    };
+    let taken: Vec<_> = sources.iter().map(take).collect();
+    assert_eq!(taken, [Lane::Files, Lane::Apps, Lane::Files, Lane::Apps]);
+}
+
 /// One worker that was busy all the time kept them from that, though another had nothing to do.
 #[test]
 fn lanes_begin_equal_while_a_worker_is_free() {

@@ -71,7 +71,7 @@ impl<J> JobSource<J> {
             None => {}
         }
         if self.has_rested.take() {
-            jobs.begin_equal();
+            jobs.begin_equal_once();
         }
     }
 
