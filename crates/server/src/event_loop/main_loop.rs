@@ -27,8 +27,9 @@ pub(super) struct MainLoop<H: Handler> {
     group: Arc<LoopGroup>,
     driver: Epoll,
     listeners: ListenerSet,
-    /// More connections were there to be accepted than were accepted last.
-    has_backlog: bool,
+    /// When no connection was left to be accepted, in microseconds: those that are accepted now came after this,
+    /// and may have waited for this thread since.
+    none_left_us: u64,
     balancer: Balancer,
     stats: Arc<ThreadStats>,
 }
@@ -49,7 +50,7 @@ impl<H: Handler> MainLoop<H> {
                 &site.descriptor_log_after,
             )?,
             driver,
-            has_backlog: false,
+            none_left_us: 0,
             balancer: Balancer::new(site.options.balance),
             stats: site.registry.thread_stats(Role::Acceptor),
             site: Arc::clone(site),
@@ -91,7 +92,8 @@ impl<H: Handler> MainLoop<H> {
 
     fn accept_up_to(&mut self, most: usize) -> io::Result<()> {
         for count in 0..most {
-            let now = self.site.clock.now();
+            let now_us = self.site.clock.now_us();
+            let now = Millis(now_us / 1000);
             match self.listeners.next(now, &self.stats, &mut self.driver)? {
                 Some(NewConnection::Regular(accepted)) => self.hand_over(accepted),
                 Some(NewConnection::LastDescriptor(accepted)) => {
@@ -102,19 +104,18 @@ impl<H: Handler> MainLoop<H> {
                     self.send(index, handoff);
                 }
                 None => {
-                    // Not even a spare descriptor: the oldest idle connection goes.
-                    if count == 0
-                        && self.listeners.resumes_at().is_some()
+                    if self.listeners.resumes_at().is_none() {
+                        self.none_left_us = now_us;
+                    } else if count == 0
                         && let Some(index) = self.group.oldest_idle()
                     {
+                        // Not even a spare descriptor: the oldest idle connection goes.
                         self.group.ask_for_room(index);
                     }
-                    self.has_backlog = self.listeners.resumes_at().is_some();
                     return Ok(());
                 }
             }
         }
-        self.has_backlog = true;
         Ok(())
     }
 
@@ -137,13 +138,12 @@ impl<H: Handler> MainLoop<H> {
     fn place(&mut self, accepted: Accepted, is_last_descriptor: bool) -> (usize, Handoff) {
         let config = self.site.config.current();
         let client = config.client(accepted.listener, accepted.peer);
-        let now_us = self.site.clock.now_us();
         let new = New {
             preferred: self.choose(),
             client,
             is_last_descriptor,
             is_draining: !is_last_descriptor && self.site.shutdown.is_draining(),
-            now: Millis(now_us / 1000),
+            now: self.site.clock.now(),
         };
         let (index, verdict) = self.group.place(new);
         let handoff = Handoff {
@@ -151,7 +151,7 @@ impl<H: Handler> MainLoop<H> {
             verdict,
             client,
             tries: 0,
-            came_after_us: Some(if self.has_backlog { 0 } else { now_us }),
+            came_after_us: Some(self.none_left_us),
         };
         (index, handoff)
     }
@@ -162,5 +162,72 @@ impl<H: Handler> MainLoop<H> {
         }
         let loads = self.group.loops().iter().map(|handle| &handle.load);
         self.balancer.choose(loads, || self.site.clock.now_us())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
+
+    use loadline_proto::Fields;
+    use loadline_sys::ListenAddr;
+
+    use super::*;
+    use crate::ServerOptions;
+    use crate::event_loop::EventLoop;
+    use crate::event_loop::tests::{Hello, send_and_wait, status_of_response, turn_without_wait};
+    use crate::site::tests::{clock, site_at};
+
+    /// A main loop that has accepted all there was, and a client that has connected and sent a request since.
+    fn main_loop_and_client(
+        site: &Arc<Site<Hello>>,
+        group: &Arc<LoopGroup>,
+    ) -> (MainLoop<Hello>, TcpStream) {
+        let any_port = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
+        let listeners = Listener::bind_all(&[any_port], &site.options, None).unwrap();
+        let ListenAddr::Tcp(address) = *listeners[0].address() else {
+            panic!("bound to another address");
+        };
+        let mut main_loop = MainLoop::new(site, group, listeners).unwrap();
+        main_loop.accept_up_to(ACCEPTS_MAX).unwrap(); // none
+        let mut client = TcpStream::connect(address).unwrap();
+        send_and_wait(&mut client);
+        (main_loop, client)
+    }
+
+    /// It had just come, however late the main loop had a CPU, or descriptors.
+    #[test]
+    fn a_new_connection_that_waits_for_the_main_loop_has_waited_since_its_request_came() {
+        for (waits_us, pauses, expected) in [
+            (0, false, "HTTP/1.1 200"),
+            (60_000, false, "HTTP/1.1 503"),
+            (60_000, true, "HTTP/1.1 503"),
+        ] {
+            let now_us = clock();
+            now_us.store(1_000_000, Relaxed);
+            let options = ServerOptions {
+                loops: 1,
+                latency_goal: Some(Duration::from_millis(30)),
+                ..ServerOptions::default()
+            };
+            let site = Arc::new(site_at(now_us, Hello(Fields::default()), options));
+            let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+            let mut event_loop = EventLoop::new(0, &site, &group, None, Vec::new()).unwrap();
+            turn_without_wait(&mut event_loop);
+            let (mut main_loop, mut client) = main_loop_and_client(&site, &group);
+            now_us.fetch_add(waits_us, Relaxed);
+            if pauses {
+                let until = Millis(site.clock.now().0 + 1);
+                main_loop.listeners.pause(until);
+                main_loop.accept_up_to(ACCEPTS_MAX).unwrap(); // none
+                now_us.fetch_add(1000, Relaxed);
+            }
+            main_loop.accept_up_to(ACCEPTS_MAX).unwrap();
+            turn_without_wait(&mut event_loop);
+            let status = status_of_response(&mut client);
+            assert_eq!(status, expected, "{waits_us} us, {pauses}");
+        }
     }
 }

@@ -53,7 +53,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 }
 
-struct Hello(Fields);
+pub(super) struct Hello(pub(super) Fields);
 
 impl Handler for Hello {
     type Local = ();
@@ -444,7 +444,7 @@ fn two_loops(now_us: &'static AtomicU64) -> [EventLoop<Hello, Epoll>; 2] {
     })
 }
 
-fn turn_without_wait(event_loop: &mut EventLoop<Hello, Epoll>) {
+pub(super) fn turn_without_wait(event_loop: &mut EventLoop<Hello, Epoll>) {
     event_loop.begin_wait();
     assert!(!event_loop.wake_and_work().unwrap());
 }
@@ -464,7 +464,7 @@ fn accepted_over_tcp() -> (TcpStream, Accepted) {
 }
 
 /// Sends a request that is 60 ms old when this returns: by the kernel's clock, which no test moves.
-fn send_and_wait(client: &mut TcpStream) {
+pub(super) fn send_and_wait(client: &mut TcpStream) {
     client.write_all(GET).unwrap();
     let sent = Instant::now();
     while sent.elapsed() < Duration::from_millis(60) {
@@ -472,7 +472,7 @@ fn send_and_wait(client: &mut TcpStream) {
     }
 }
 
-fn status_of_response(client: &mut TcpStream) -> String {
+pub(super) fn status_of_response(client: &mut TcpStream) -> String {
     let timeout = Some(Duration::from_secs(60));
     client.set_read_timeout(timeout).unwrap();
     let mut answer = [0; 4096];
