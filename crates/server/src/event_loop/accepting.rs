@@ -191,7 +191,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let record = self.thread.log_accepted(accepted.peer);
         let copies_files = copies_for(self.site.options.file_io, accepted.peer);
-        let came_us = self.came_us(accepted.socket.as_fd(), came_after_us);
+        let is_read_here = acceptance == Acceptance::Served
+            && self.stage == Stage::Up
+            && self.site.options.socket_io == SocketIo::Loop;
+        let came_us = match is_read_here {
+            true => self.came_us(accepted.socket.as_fd(), came_after_us),
+            false => None,
+        };
         let origin = Origin::from(&accepted);
         let transport = D::Transport::new(accepted.socket, copies_files);
         let connection = Connection::new(transport, origin, record, &mut self.thread);
@@ -221,12 +227,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// When the request of a connection came that is new to this loop, if the loop is behind, or if it came through
     /// another thread long after `came_after_us`: it may have waited in the backlog or on its way, of which turns
-    /// say nothing. `None`: at about this time, or the kernel does not say.
+    /// say nothing. `None`: at about this time, or the kernel does not say; or what has come is not read at once,
+    /// but reported in a later turn.
     pub(super) fn came_us(
         &mut self,
         socket: BorrowedFd<'_>,
         came_after_us: Option<u64>,
     ) -> Option<u64> {
+        if D::REPORTS_BEFORE_DRAIN {
+            return None;
+        }
         self.thread.tick_in_long_turn();
         let turn = self.thread.turn.as_ref()?;
         let now_us = self.thread.now_us();
@@ -345,5 +355,37 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     fn oldest_idle(&self) -> Option<Token> {
         self.slots.token_at(self.idle.first()? as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use loadline_proto::Fields;
+
+    use super::*;
+    use crate::event_loop::tests::{Hello, accepted_over_tcp, event_loop_at, has_rings};
+    use crate::site::tests::clock;
+    use crate::transport::ring::driver::RingDriver;
+    use crate::transport::socket::epoll::Epoll;
+
+    fn asks<D: Driver>() -> bool {
+        let now_us = clock();
+        now_us.store(1_000_000, Relaxed);
+        let goal = Some(Duration::from_secs(1));
+        let mut event_loop = event_loop_at::<_, D>(now_us, Hello(Fields::default()), goal);
+        let (_client, accepted) = accepted_over_tcp();
+        let came_us = event_loop.came_us(accepted.socket.as_fd(), Some(0));
+        came_us.is_some()
+    }
+
+    /// A ring asked, too, though what it receives is judged in a later turn.
+    #[test]
+    fn a_loop_asks_when_a_request_came_if_it_reads_it_at_once() {
+        assert!(asks::<Epoll>());
+        if has_rings() {
+            assert!(!asks::<RingDriver>());
+        }
     }
 }

@@ -450,7 +450,7 @@ pub(super) fn turn_without_wait(event_loop: &mut EventLoop<Hello, Epoll>) {
 }
 
 /// Over TCP: of other sockets the kernel does not say when something came.
-fn accepted_over_tcp() -> (TcpStream, Accepted) {
+pub(super) fn accepted_over_tcp() -> (TcpStream, Accepted) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, peer) = listener.accept().unwrap();
