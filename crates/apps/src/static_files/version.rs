@@ -16,6 +16,9 @@ use rustix::io::Errno;
 /// systems are coarse, on some by two seconds.
 const SETTLED_AFTER_NS: i64 = 2_000_000_000;
 
+/// A path that is longer with its end, in bytes, is not looked up (`PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+
 /// What distinguishes two states of a file: identity, content and times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileVersion {
@@ -80,6 +83,8 @@ impl FileVersion {
         match statat(CWD, path, flags) {
             Ok(stat) => Ok(Some(Self::of(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            // One of its names is longer than names can be there: a neighbour's, for instance.
+            Err(Errno::NAMETOOLONG) if path.as_bytes_with_nul().len() <= PATH_BYTES_MAX => Ok(None),
             Err(errno) => Err(errno),
         }
     }
@@ -117,6 +122,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn nothing_has_a_name_that_is_too_long_but_something_may_have_such_a_path() {
+        let path = |text: String| CString::new(text).unwrap();
+        let long_name = path(format!("/{}", "n".repeat(256)));
+        assert_eq!(FileVersion::at(&long_name), Ok(None));
+        let long_path = path("/.".repeat(PATH_BYTES_MAX / 2));
+        assert_eq!(FileVersion::at(&long_path), Err(Errno::NAMETOOLONG));
+    }
 
     #[test]
     fn a_file_is_young_until_its_times_have_settled() {

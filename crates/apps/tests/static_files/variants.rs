@@ -172,6 +172,29 @@ fn what_cannot_be_had_is_looked_at_again_and_its_file_is_not_read_again() {
     }
 }
 
+/// A look at the neighbour's name failed, so the file was read anew each second.
+#[test]
+fn a_file_whose_neighbours_would_have_too_long_names_is_not_read_again() {
+    for name_bytes in [252, 255] {
+        let mut site = Site::new(&[], settled());
+        let name = format!("{}.txt", "n".repeat(name_bytes - 4));
+        site.write(&name, noise(5000));
+        let get = |site: &mut Site| {
+            let accepts = [("Accept-Encoding", "br")];
+            site.request("GET", &format!("/{name}"), &accepts)
+        };
+        for _ in 0..3 {
+            assert!(get(&mut site).content == noise(5000), "{name_bytes}");
+            site.pass(1000);
+        }
+        assert_eq!(site.blocked, 1, "{name_bytes}");
+        if name_bytes == 252 {
+            site.write(&format!("{name}.br"), "brotlied"); // which just fits
+            assert_eq!(get(&mut site).text(), "brotlied");
+        }
+    }
+}
+
 /// A loop looked at it each second, which may wait for another machine, and when it changed the file was read again.
 #[test]
 fn what_is_behind_a_link_out_of_the_root_is_not_looked_at() {
