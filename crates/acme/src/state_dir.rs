@@ -80,6 +80,10 @@ impl StateDir {
 
     /// Puts a file in place of the one of before, if any.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<(), AcmeError> {
+        self.write_and(name, content, sync)
+    }
+
+    fn write_and(&self, name: &str, content: &[u8], sync: SyncFolder) -> Result<(), AcmeError> {
         let path = self.path(name);
         let new = self.path(&format!("{name}.new"));
         let write = || {
@@ -88,10 +92,11 @@ impl StateDir {
             let mut file = options.open(&new)?;
             file.write_all(content)?;
             file.sync_all()?;
-            fs::rename(&new, &path)?;
-            self.sync()
+            fs::rename(&new, &path)
         };
-        write().map_err(|source| AcmeError::File { path, source })
+        write().map_err(|source| AcmeError::File { path, source })?;
+        self.renamed(sync);
+        Ok(())
     }
 
     /// Keeps a file under the first of its `asides` that is free. `None`: there is no such file.
@@ -106,7 +111,7 @@ impl StateDir {
                     continue; // whoever holds the lock is alone here
                 }
                 fs::rename(&path, &aside)?;
-                self.sync()?;
+                self.renamed(sync);
                 return Ok(Some(aside));
             }
             Err(io::Error::other(format!(
@@ -127,10 +132,22 @@ impl StateDir {
         }
     }
 
-    /// What has happened to the names of files outlasts a power failure from now on.
-    fn sync(&self) -> io::Result<()> {
-        File::open(&self.folder)?.sync_all()
+    /// A file has its new name, and counts. If the folder cannot be synced, only a power failure can undo that.
+    fn renamed(&self, sync: SyncFolder) {
+        if let Err(error) = sync(&self.folder) {
+            let folder = self.folder.display();
+            tracing::warn!(
+                "acme: {folder}: {error}; a power failure may undo what was written there last"
+            );
+        }
     }
+}
+
+/// Makes the names in a folder outlast a power failure.
+type SyncFolder = fn(&Path) -> io::Result<()>;
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// Whether nothing has a name. If that cannot be found out, a rename could replace something.
@@ -333,6 +350,17 @@ mod tests {
         state.remove("x.pem").unwrap();
         state.remove("x.pem").unwrap();
         assert_eq!(state.read("x.pem").unwrap(), None);
+    }
+
+    /// It was an error: a new certificate was in its place, and the old one was served on.
+    #[test]
+    fn a_file_that_has_its_name_counts_though_its_folder_cannot_be_synced() {
+        let parent = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&parent.path().join("s"), URL).unwrap();
+        state.write("x.pem", b"old").unwrap();
+        let fails: SyncFolder = |_| Err(io::ErrorKind::StorageFull.into());
+        state.write_and("x.pem", b"new", fails).unwrap();
+        assert_eq!(state.read("x.pem").unwrap().unwrap(), b"new");
     }
 
     #[test]
