@@ -1,0 +1,300 @@
+use loadline_proto::latency::Histogram;
+use loadline_server::{ServerOptions, ThreadSnapshot};
+
+use super::*;
+
+const GOAL: Goal = Goal {
+    latency_s: 1.0,
+    share: 0.99,
+};
+
+fn stations() -> Stations {
+    let options = ServerOptions {
+        workers: 2,
+        ..ServerOptions::default()
+    };
+    Stations::of(&options, 4.0)
+}
+
+/// A server whose two workers do 100 jobs of 10 ms a second, `age` ago.
+fn reading(age: Duration, seconds: u64) -> Reading {
+    let mut total = Counts::default();
+    total.answers[1] = 100 * seconds;
+    total.jobs = 100 * seconds;
+    total.connections = 7;
+    let thread = |role, index, busy_us| ThreadSnapshot {
+        role,
+        index,
+        is_in_use: true,
+        counts: Counts {
+            busy_us,
+            ..Counts::default()
+        },
+    };
+    let snapshot = Snapshot {
+        per_thread: vec![
+            thread(Role::Loop, 0, 20_000 * seconds),
+            thread(Role::Worker, 0, 500_000 * seconds),
+            thread(Role::Worker, 1, 500_000 * seconds),
+        ],
+        total,
+        ..Snapshot::default()
+    };
+    let (histogram, mut latencies) = (Histogram::default(), HistogramCounts::default());
+    histogram.add(10_000, 100 * seconds);
+    histogram.add_to(&mut latencies);
+    Reading {
+        at: Instant::now().checked_sub(age).unwrap(),
+        snapshot,
+        latencies,
+        jobs: HistogramCounts::default(),
+        cpu: Duration::from_millis(30 * seconds),
+        resident_bytes: Some(1),
+        sizes: vec![("pool", seconds)],
+    }
+}
+
+#[test]
+fn a_second_look_shows_what_has_changed() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    let refresh = |sampler: &mut Sampler, age_s, seconds| {
+        let age = Duration::from_secs(age_s);
+        sampler.refresh(&stations, GOAL, || reading(age, seconds));
+    };
+    refresh(&mut sampler, 3, 10);
+    assert!(sampler.newest().is_none());
+    refresh(&mut sampler, 2, 11);
+    refresh(&mut sampler, 0, 13);
+    refresh(&mut sampler, 0, 99); // too early: not read
+    let numbers: Vec<u64> = sampler.after(None).map(|sample| sample.number).collect();
+    assert_eq!(numbers, [1, 2]);
+    assert_eq!(sampler.after(Some(1)).count(), 1);
+    assert_eq!(sampler.after(Some(2)).count(), 0);
+    // Another server's number.
+    assert_eq!(sampler.after(Some(77)).count(), 2);
+    let newest = sampler.newest().unwrap();
+    let (counts, uses) = (&newest.counts, &newest.use_of);
+    assert_eq!((counts.requests(), counts.connections), (200, 7));
+    assert_eq!(newest.sizes, [("pool", 13)]);
+    let used: Vec<_> = uses.iter().map(|(name, _)| *name).collect();
+    assert_eq!(used, ["loops", "workers", "cpus"]);
+    assert!((uses[1].1 - 0.5).abs() < 0.01, "{uses:?}");
+    let load = newest.load.as_ref().unwrap();
+    assert_eq!(stations.list()[load.limit].name, "workers");
+    assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
+    assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
+    assert!(load.interval.is_some());
+}
+
+/// There was no ratio when nothing came, and none when nothing could be served.
+#[test]
+fn while_nothing_is_served_the_load_is_what_is_refused() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    let mut refresh = |age_s, seconds, refused_late| {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), seconds);
+            reading.snapshot.total.refused_late = refused_late;
+            reading
+        });
+        let load = sampler.newest()?.load.as_ref().unwrap();
+        assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
+        Some(load.ratio)
+    };
+    let at = |found: Option<f64>, ratio: f64| (found.unwrap() - ratio).abs() < 0.05;
+    assert_eq!(refresh(1_000, 10, 0), None);
+    assert!(at(refresh(999, 11, 0), 0.51));
+    // Each time what was before is too old to count.
+    assert_eq!(refresh(600, 11, 0), Some(0.0));
+    assert!(at(refresh(200, 11, 160_000), 2.04), "400 a second");
+    // It serves 100 a second again; for the last 600 s these were 300.
+    assert!(at(refresh(0, 211, 160_000), 1.53));
+}
+
+#[test]
+fn the_server_s_own_pages_are_the_load_that_they_cost() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, seconds) in [(3, 10), (2, 11)] {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), seconds);
+            reading.snapshot.total.answers[1] += 50 * seconds;
+            reading.snapshot.total.own_pages = 50 * seconds;
+            reading
+        });
+    }
+    let newest = sampler.newest().unwrap();
+    let load = newest.load.as_ref().unwrap();
+    assert_eq!(newest.counts.requests(), 150);
+    assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
+}
+
+/// In half a minute, of two workers; and the sampler after it.
+fn load_of(requests: u64, pages: u64, busy_us: u64) -> (LoadRatio, Sampler) {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    sampler.refresh(&stations, GOAL, || reading(Duration::from_secs(30), 0));
+    sampler.refresh(&stations, GOAL, || {
+        let mut reading = reading(Duration::ZERO, 0);
+        reading.snapshot.total.answers[1] = requests + pages;
+        reading.snapshot.total.own_pages = pages;
+        reading.snapshot.per_thread[1].counts.busy_us = busy_us;
+        let histogram = Histogram::default();
+        histogram.add(10_000, requests);
+        histogram.add_to(&mut reading.latencies);
+        reading
+    });
+    (sampler.newest().unwrap().load.clone().unwrap(), sampler)
+}
+
+/// All their busy time was that of the one request.
+#[test]
+fn a_hundred_pages_and_one_request_are_little_load() {
+    let (load, sampler) = load_of(1, 100, 1_800_000);
+    assert!((load.demands_s[1] - 0.018).abs() < 0.009, "{load:?}");
+    assert!((0.02..0.1).contains(&load.ratio), "{load:?}");
+    assert!(sampler.demands_s.is_some());
+}
+
+#[test]
+fn pages_alone_are_hardly_load_and_say_nothing_of_requests() {
+    let (load, sampler) = load_of(0, 100, 30_000);
+    assert!((0.0..0.01).contains(&load.ratio), "{load:?}");
+    assert!(sampler.demands_s.is_none());
+}
+
+/// Ten responses that begin in one window and end in the next.
+#[test]
+fn a_response_that_spans_two_looks_counts_once() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, begun, ended) in [(60, 0, 0), (30, 10, 0), (0, 10, 10)] {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), 0);
+            reading.snapshot.total.answers[1] = begun;
+            reading.snapshot.per_thread[1].counts.busy_us = (60 - age_s) * 50_000;
+            let histogram = Histogram::default();
+            histogram.add(10_000, ended);
+            histogram.add_to(&mut reading.latencies);
+            reading
+        });
+    }
+    let load = sampler.newest().unwrap().load.as_ref().unwrap();
+    assert!((load.demands_s[1] - 0.3).abs() < 1e-6, "{load:?}");
+}
+
+#[test]
+fn no_more_than_all_of_a_station_is_in_use() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, seconds) in [(3, 10), (2, 14)] {
+        let age = Duration::from_secs(age_s);
+        sampler.refresh(&stations, GOAL, || reading(age, seconds));
+    }
+    let newest = sampler.newest().unwrap();
+    assert_eq!(newest.use_of[1], ("workers", 1.0));
+}
+
+#[test]
+fn a_pool_that_grows_is_used_as_it_is_and_carries_what_it_can_get() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    let mut refresh = |age_s, seconds, in_use, useful| {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), seconds);
+            reading.snapshot.workers_useful = Some(useful);
+            reading.snapshot.per_thread[2].is_in_use = in_use == 2;
+            reading
+        });
+        let newest = sampler.newest()?;
+        let load = newest.load.as_ref().unwrap();
+        Some((newest.use_of[1].1, load.utilisations[1], load.ratio))
+    };
+    assert!(refresh(3, 10, 1, 8).is_none());
+    // Each second has one second of work: of one worker, of one and a half, of two.
+    let near = |found: Option<(f64, f64, f64)>, expected: (f64, f64, f64)| {
+        let found = found.unwrap();
+        let apart = [
+            found.0 - expected.0,
+            found.1 - expected.1,
+            found.2 - expected.2,
+        ];
+        assert!(
+            apart.iter().all(|it| it.abs() < 0.02),
+            "{found:?}, not {expected:?}"
+        );
+    };
+    near(refresh(2, 11, 1, 8), (1.0, 1.0, 0.13));
+    near(refresh(1, 12, 2, 8), (0.67, 0.8, 0.13));
+    // Jobs wait, and more workers were found to bring nothing: two are what it can carry.
+    near(refresh(0, 13, 2, 2), (0.5, 0.67, 0.51));
+}
+
+#[test]
+fn refusals_have_their_reasons() {
+    let mut total = Counts {
+        refused_late: 30,
+        refused_over_share: 32,
+        queue_full: 4,
+        abandoned: 5,
+        ..Counts::default()
+    };
+    total.closed[CloseReason::Refused as usize] = 27;
+    total.closed[CloseReason::OverCapacity as usize] = 3;
+    let found = Refusals::of(&total);
+    let expected = [
+        ("late", 0),
+        ("queue full", 4),
+        ("connections", 28),
+        ("over share", 32),
+        ("client left", 5),
+    ];
+    assert_eq!(found.named(), expected);
+    assert_eq!(found.all(), 69);
+}
+
+/// The live page showed no late ones then.
+#[test]
+fn what_made_room_in_a_full_queue_was_not_late() {
+    let total = Counts {
+        refused_late: 30,
+        refused_over_share: 25,
+        queue_full: 40,
+        queue_full_over_share: 20,
+        ..Counts::default()
+    };
+    let found = Refusals::of(&total);
+    let expected = [
+        ("late", 25),
+        ("queue full", 20),
+        ("connections", 0),
+        ("over share", 25),
+        ("client left", 0),
+    ];
+    assert_eq!(found.named(), expected);
+    assert_eq!(found.all(), 70);
+}
+
+#[test]
+fn a_queue_from_which_nothing_is_taken_grows_old() {
+    let of = |jobs, wait_us, depth, before_us| {
+        let counts = Counts {
+            jobs,
+            queue_wait_us: wait_us,
+            queue_depth: depth,
+            ..Counts::default()
+        };
+        queue_age_us(&counts, true, Duration::from_secs(1), before_us)
+    };
+    assert_eq!(of(0, 0, 0, Some(7)), None);
+    assert_eq!(of(10, 500, 3, None), Some(50));
+    assert_eq!(of(10, 0, 0, None), None);
+    assert_eq!(of(0, 0, 3, None), Some(1_000_000));
+    assert_eq!(of(0, 0, 3, Some(1_000_000)), Some(2_000_000));
+}
+
+#[test]
+fn after_a_pause_the_page_begins_anew() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, seconds) in [(9, 1), (8, 2), (0, 10)] {
+        let age = Duration::from_secs(age_s);
+        sampler.refresh(&stations, GOAL, || reading(age, seconds));
+    }
+    let numbers: Vec<u64> = sampler.after(None).map(|sample| sample.number).collect();
+    assert_eq!(numbers, [2]);
+    assert!(sampler.newest().unwrap().load.is_some());
+}
