@@ -3,7 +3,7 @@
 use loadline_capacity::load_ratio::Station;
 use loadline_server::{Architecture, Role, ServerOptions, Snapshot};
 
-use crate::reading::Reading;
+use crate::reading::{CpuUse, Reading};
 
 /// What a station's busy time is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,23 +87,78 @@ impl Stations {
 
     /// Server-seconds for which each station was busy.
     pub(crate) fn busy_s(&self, last: &Reading, now: &Reading) -> Vec<f64> {
-        // Threads keep their place; new ones come behind.
-        let earlier = last.snapshot.per_thread.iter();
-        let earlier = earlier.map(|thread| thread.counts.busy_us);
-        let earlier = earlier.chain(std::iter::repeat(0));
-        let threads = now.snapshot.per_thread.iter().zip(earlier);
-        let spans: Vec<(Role, u64)> = threads
-            .map(|(thread, then)| (thread.role, thread.counts.busy_us.saturating_sub(then)))
-            .collect();
-        let busy_us = |role: Role| {
-            let of_role = spans.iter().filter(move |(of, _)| *of == role);
-            of_role.map(|(_, us)| *us)
-        };
+        let spans = spans(last, now);
+        let of_role = |role: Role| spans.iter().filter(move |span| span.role == role);
         let busy_s = self.0.iter().map(|it| match it.source {
-            Source::BusiestLoop => busy_us(Role::Loop).max().unwrap_or(0) as f64 / 1e6,
-            Source::Threads(role) => busy_us(role).sum::<u64>() as f64 / 1e6,
+            Source::BusiestLoop => {
+                let loops = of_role(Role::Loop);
+                loops.map(|span| span.busy_s).fold(0.0, f64::max)
+            }
+            Source::Threads(role) => of_role(role).fold(0.0, |sum, span| sum + span.served_s()),
             Source::Cpu => now.cpu.saturating_sub(last.cpu).as_secs_f64(),
         });
         busy_s.collect()
+    }
+}
+
+/// What a thread did between two readings.
+struct Span {
+    role: Role,
+    busy_s: f64,
+    /// `None`: it is not known.
+    used: Option<CpuUse>,
+}
+
+impl Span {
+    /// The time for which it was busy, less that in which it waited for a CPU: where threads share the CPUs,
+    /// it is the CPUs that requests wait for. CPU time that it used was no wait.
+    fn served_s(&self) -> f64 {
+        let Some(used) = self.used else {
+            return self.busy_s;
+        };
+        let served_s = self.busy_s - used.run_delay.as_secs_f64();
+        served_s.max(used.cpu.as_secs_f64()).min(self.busy_s)
+    }
+}
+
+/// Of each thread.
+fn spans(last: &Reading, now: &Reading) -> Vec<Span> {
+    // Threads keep their place; new ones come behind.
+    let threads = now.snapshot.per_thread.iter().enumerate();
+    let spans = threads.map(|(index, thread)| {
+        let then = last.snapshot.per_thread.get(index);
+        let then_us = then.map_or(0, |then| then.counts.busy_us);
+        let is_same = then.is_some_and(|then| then.usage == thread.usage);
+        let used = |reading: &Reading| reading.cpu_uses.get(index).copied().flatten();
+        let used = used(now).zip(used(last)).filter(|_| is_same);
+        Span {
+            role: thread.role,
+            busy_s: thread.counts.busy_us.saturating_sub(then_us) as f64 / 1e6,
+            used: used.map(|(now, then)| now.since(then)),
+        }
+    });
+    spans.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_served_as_long_as_it_computed_at_least_and_as_it_was_busy_at_most() {
+        let served_s = |busy_s, cpu_ms, run_delay_ms| {
+            let used = Some(CpuUse {
+                cpu: Duration::from_millis(cpu_ms),
+                run_delay: Duration::from_millis(run_delay_ms),
+            });
+            let role = Role::Worker;
+            Span { role, busy_s, used }.served_s()
+        };
+        assert_eq!(served_s(1.0, 500, 250), 0.75);
+        assert_eq!(served_s(1.0, 500, 900), 0.5);
+        assert_eq!(served_s(0.25, 500, 900), 0.25);
+        assert_eq!(served_s(1.0, 0, 2_000), 0.0);
     }
 }

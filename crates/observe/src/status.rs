@@ -16,7 +16,7 @@ use crate::exposition::Exposition;
 use crate::latency::{self, Labels};
 use crate::live;
 use crate::object::object;
-use crate::reading::Reading;
+use crate::reading::{CpuUse, Reading};
 use crate::sampler::{Sample, Sampler};
 use crate::section::{Figure, Metric, Section};
 use crate::stations::Stations;
@@ -272,9 +272,11 @@ impl Shown {
 
     fn read(&self, sections: &[Section]) -> Reading {
         let Timings { requests, jobs } = self.control.timings();
+        let (at, snapshot) = (Instant::now(), self.control.snapshot());
         Reading {
-            at: Instant::now(),
-            snapshot: self.control.snapshot(),
+            at,
+            cpu_uses: CpuUse::of_threads(&snapshot),
+            snapshot,
             latencies: latency::sum(&requests),
             jobs,
             cpu: usage::process_cpu(),
@@ -373,6 +375,7 @@ mod tests {
             role: Role::Loop,
             index,
             is_in_use: true,
+            usage: None,
             counts: Counts::default(),
         };
         Snapshot {

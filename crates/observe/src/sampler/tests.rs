@@ -2,6 +2,7 @@ use loadline_proto::latency::Histogram;
 use loadline_server::{ServerOptions, ThreadSnapshot};
 
 use super::*;
+use crate::reading::CpuUse;
 
 const GOAL: Goal = Goal {
     latency_s: 1.0,
@@ -26,6 +27,7 @@ fn reading(age: Duration, seconds: u64) -> Reading {
         role,
         index,
         is_in_use: true,
+        usage: None,
         counts: Counts {
             busy_us,
             ..Counts::default()
@@ -49,6 +51,7 @@ fn reading(age: Duration, seconds: u64) -> Reading {
         latencies,
         jobs: HistogramCounts::default(),
         cpu: Duration::from_millis(30 * seconds),
+        cpu_uses: Vec::new(),
         resident_bytes: Some(1),
         sizes: vec![("pool", seconds)],
     }
@@ -177,6 +180,50 @@ fn a_response_that_spans_two_looks_counts_once() {
     }
     let load = sampler.newest().unwrap().load.as_ref().unwrap();
     assert!((load.demands_s[1] - 0.3).abs() < 1e-6, "{load:?}");
+}
+
+/// A server whose two workers have done so many jobs that compute for 10 ms, on one CPU. They have waited for
+/// it for as long as they have computed.
+fn computing(age: Duration, jobs: u64) -> Reading {
+    let mut reading = reading(age, 0);
+    reading.snapshot.total.answers[1] = jobs;
+    let each = Duration::from_millis(5 * jobs);
+    let used = CpuUse {
+        cpu: each,
+        run_delay: each,
+    };
+    for thread in &mut reading.snapshot.per_thread[1..] {
+        thread.counts.busy_us = 10_000 * jobs;
+    }
+    reading.cpu_uses = vec![None, Some(used), Some(used)];
+    reading.cpu = 2 * each;
+    let histogram = Histogram::default();
+    histogram.add(20_000, jobs);
+    histogram.add_to(&mut reading.latencies);
+    histogram.add_to(&mut reading.jobs);
+    reading
+}
+
+fn on_one_cpu() -> Stations {
+    let options = ServerOptions {
+        workers: 2,
+        ..ServerOptions::default()
+    };
+    Stations::of(&options, 1.0)
+}
+
+#[test]
+fn time_in_which_workers_wait_for_a_cpu_is_not_that_of_workers() {
+    let (mut sampler, stations) = (Sampler::default(), on_one_cpu());
+    for (age_s, jobs) in [(30, 0), (0, 2_700)] {
+        let age = Duration::from_secs(age_s);
+        sampler.refresh(&stations, GOAL, || computing(age, jobs));
+    }
+    let newest = sampler.newest().unwrap();
+    let load = newest.load.as_ref().unwrap();
+    assert_eq!(stations.list()[load.limit].name, "cpus");
+    assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
+    assert!((newest.use_of[1].1 - 0.45).abs() < 0.01, "{load:?}");
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn run<H: Handler>(
 
 fn follow<H: Handler>(site: &Arc<Site<H>>, lead: &Mutex<Acceptor>) -> io::Result<()> {
     let mut thread = ThreadContext::new(site, Role::Thread);
+    thread.stats.runs_here();
     loop {
         let next = {
             let mut acceptor = lead.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,6 +23,7 @@ pub(crate) fn run<H: Handler>(
 ) -> io::Result<()> {
     let mut acceptor = Acceptor::new(listeners, AtLimit::Wait, &site.descriptor_log_after)?;
     let mut thread = ThreadContext::new(site, Role::Thread);
+    thread.stats.runs_here();
     started.notify();
     while let Some(accepted) = next_accepted(&mut acceptor, &mut thread)? {
         let record = thread.log_accepted(accepted.peer);

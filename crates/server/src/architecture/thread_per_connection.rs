@@ -190,6 +190,7 @@ impl<H: Handler> Shared<H> {
     fn serve(&self, first: Served<H>, site: &Arc<Site<H>>) {
         let _sliced = self.time_slices.enter();
         let mut thread = self.take_context(site);
+        thread.stats.runs_here();
         let mut served = first;
         let idle = loop {
             let Served { held, verdict } = served;

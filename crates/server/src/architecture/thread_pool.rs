@@ -123,6 +123,7 @@ fn accept_all<H: Handler>(
 fn work<H: Handler>(site: &Arc<Site<H>>, queue: &ConnectionQueue) -> io::Result<()> {
     let mut thread =
         ThreadContext::with_read_buffer(site, Role::Thread, connection_thread::READ_BUFFER_BYTES);
+    thread.stats.runs_here();
     while let Some(waiting) = queue.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
         thread.stats.queue_wait_us.add(waited_us);

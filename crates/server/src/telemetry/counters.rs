@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use loadline_base::Counter;
 use loadline_base::sorting::sort_by_key;
 use loadline_proto::latency::{Histogram, HistogramCounts};
 use loadline_proto::{CloseReason, Counters, Http2Count};
+use loadline_sys::usage::ThreadUsage;
 
 /// What a serving thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,6 +109,8 @@ pub(crate) struct ThreadStats {
     pub(crate) refused_over_share: SharedCounter,
     /// Jobs that were not done since their client had left. Many writers.
     pub(crate) abandoned: SharedCounter,
+    /// The thread that counts here now (workers, threads).
+    usage: Mutex<Option<ThreadUsage>>,
 }
 
 impl ThreadStats {
@@ -119,6 +122,15 @@ impl ThreadStats {
             0 => busy_us,
             began_us => busy_us + now_us.saturating_sub(began_us),
         }
+    }
+
+    /// The calling thread is the one that counts here: others may read what it uses of the CPUs.
+    pub(crate) fn runs_here(&self) {
+        *self.lock_usage() = Some(ThreadUsage::of_this_thread());
+    }
+
+    fn lock_usage(&self) -> MutexGuard<'_, Option<ThreadUsage>> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long each job took, of a thread that has jobs.
@@ -167,6 +179,7 @@ impl Registry {
     /// Takes back the counts of a thread that ends. They stay as they are.
     pub(crate) fn release(&self, role: Role, stats: Arc<ThreadStats>) {
         stats.job_began_us.set(0); // a panic may have left it
+        *stats.lock_usage() = None;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.free.push((role, stats));
     }
@@ -213,6 +226,7 @@ impl Registry {
                 role: *role,
                 index,
                 is_in_use: !free.contains(&Arc::as_ptr(stats)),
+                usage: *stats.lock_usage(),
                 counts: Counts {
                     busy_us: *shown,
                     ..Counts::of(stats)
@@ -389,6 +403,8 @@ pub struct ThreadSnapshot {
     pub index: usize,
     /// Whether a thread has these counts now; `false`: the one that had them has ended.
     pub is_in_use: bool,
+    /// Where to read what a worker or thread has used of the CPUs; `None`: it has not begun, or has ended.
+    pub usage: Option<ThreadUsage>,
     /// Its counts.
     pub counts: Counts,
 }
@@ -488,6 +504,18 @@ mod tests {
         let requests: Vec<_> = all.map(|thread| thread.counts.requests()).collect();
         assert_eq!(requests, [2, 1]);
         assert_eq!(snapshot.threads(Role::Thread), 1);
+    }
+
+    #[test]
+    fn a_thread_s_use_of_cpus_is_its_own_until_it_ends() {
+        let registry = Registry::default();
+        let usage = || registry.snapshot(0).per_thread[0].usage;
+        let stats = registry.thread_stats(Role::Worker);
+        assert_eq!(usage(), None);
+        stats.runs_here();
+        assert_eq!(usage(), Some(ThreadUsage::of_this_thread()));
+        registry.release(Role::Worker, stats);
+        assert_eq!(usage(), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod model;
 
 mod blocking;
+mod cpu_use;
 mod fairness;
 mod loops;
 mod lost_threads;

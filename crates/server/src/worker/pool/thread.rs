@@ -97,6 +97,7 @@ impl<H: Handler> WorkerThread<H> {
         if let Err(error) = loadline_sys::usage::sleep_precisely() {
             log::say(|| tracing::warn!("sleeps of workers may be 50 us late: {error}"));
         }
+        self.stats.runs_here();
         let metered = self.meter.as_ref().map(|meter| meter.enter(&self.stats));
         // A connection that a worker keeps does not keep the worker busy all the time.
         let keeps_connections = self.holders.is_some();
