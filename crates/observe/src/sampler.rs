@@ -15,7 +15,7 @@ use loadline_server::{Counts, Role, Snapshot};
 use loadline_sys::clock::unix_ms;
 
 use crate::reading::Reading;
-use crate::stations::Stations;
+use crate::stations::{Jobs, Stations};
 
 /// A little less than a second, so that readers who come once a second always find a new sample.
 const INTERVAL: Duration = Duration::from_millis(900);
@@ -83,8 +83,8 @@ pub(crate) struct Sampler {
     windows: VecDeque<(Instant, Window)>,
     /// The demands of the last estimate, which hold while nothing is served.
     demands_s: Option<Vec<f64>>,
-    /// The newest jobs, for the variation of their times.
-    jobs: VecDeque<HistogramCounts>,
+    /// Of the same windows, for the variation of their times.
+    jobs: VecDeque<Jobs>,
 }
 
 impl Sampler {
@@ -148,7 +148,7 @@ impl Sampler {
             busy_s,
             server_s,
         };
-        self.note_window(now, window, last);
+        self.note_window(now, window, stations.jobs(last, now));
         let load = self.load(stations, now.snapshot.workers_useful, goal);
         // What the server's own pages need says nothing of requests.
         let has_served = self.windows.iter().any(|(_, it)| it.served > 0.0);
@@ -179,9 +179,9 @@ impl Sampler {
         });
     }
 
-    fn note_window(&mut self, now: &Reading, window: Window, last: &Reading) {
+    fn note_window(&mut self, now: &Reading, window: Window, jobs: Jobs) {
         self.windows.push_back((now.at, window));
-        self.jobs.push_back(now.jobs.since(&last.jobs));
+        self.jobs.push_back(jobs);
         while let Some((at, _)) = self.windows.front() {
             let age = now.at.saturating_duration_since(*at);
             let is_old = age > LOAD_PERIOD && self.windows.len() > LOAD_WINDOWS_MIN;
@@ -199,9 +199,9 @@ impl Sampler {
         workers_useful: Option<usize>,
         goal: Goal,
     ) -> Option<LoadRatio> {
-        let mut jobs = HistogramCounts::default();
-        self.jobs.iter().for_each(|counts| jobs.add(counts));
-        let list = stations.at_most(workers_useful, jobs.scv());
+        let mut jobs = Jobs::default();
+        self.jobs.iter().for_each(|of_window| jobs.add(of_window));
+        let list = stations.at_most(workers_useful, &jobs);
         let windows: Vec<Window> = self.windows.iter().map(|(_, it)| it.clone()).collect();
         estimate(&list, &windows, goal, self.demands_s.as_deref())
     }

@@ -1,6 +1,7 @@
 //! Where the requests of a server are served, as a model of its capacity sees it.
 
 use loadline_capacity::load_ratio::Station;
+use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Architecture, Role, ServerOptions, Snapshot};
 
 use crate::reading::{CpuUse, Reading};
@@ -67,22 +68,50 @@ impl Stations {
         servers.collect()
     }
 
-    /// As large as they can get, with the measured variation of what workers do.
-    pub(crate) fn at_most(&self, workers: Option<usize>, scv: Option<f64>) -> Vec<Station> {
+    /// As large as they can get, with the measured variation of what requests take of them.
+    pub(crate) fn at_most(&self, workers: Option<usize>, jobs: &Jobs) -> Vec<Station> {
         let stations = self.0.iter().map(|it| {
             let Station {
                 servers,
                 scv: usual,
             } = it.station;
-            match it.source {
-                Source::Threads(role) => Station {
-                    servers: workers.map_or(servers, |workers| workers as f64),
-                    scv: scv.filter(|_| role == Role::Worker).unwrap_or(usual),
-                },
-                _ => it.station,
-            }
+            let (servers, scv) = match it.source {
+                Source::BusiestLoop => (servers, None),
+                Source::Threads(_) => {
+                    let servers = workers.map_or(servers, |workers| workers as f64);
+                    (servers, jobs.scv())
+                }
+                Source::Cpu => (servers, jobs.cpu_scv()),
+            };
+            let scv = scv.unwrap_or(usual);
+            Station { servers, scv }
         });
         stations.collect()
+    }
+
+    /// What workers did between two readings, or threads that serve connections.
+    pub(crate) fn jobs(&self, last: &Reading, now: &Reading) -> Jobs {
+        let role = self.0.iter().find_map(|it| match it.source {
+            Source::Threads(role) => Some(role),
+            _ => None,
+        });
+        let requests = now.latencies.since(&last.latencies);
+        let mut jobs = Jobs {
+            requests: requests.count(),
+            times: match role {
+                Some(Role::Thread) => requests,
+                _ => now.jobs.since(&last.jobs),
+            },
+            process_cpu_s: now.cpu.saturating_sub(last.cpu).as_secs_f64(),
+            ..Jobs::default()
+        };
+        let spans = spans(last, now);
+        for span in spans.iter().filter(|span| Some(span.role) == role) {
+            jobs.busy_s += span.busy_s;
+            jobs.served_s += span.served_s();
+            jobs.cpu_s += span.used.map_or(0.0, |used| used.cpu.as_secs_f64());
+        }
+        jobs
     }
 
     /// Server-seconds for which each station was busy.
@@ -98,6 +127,53 @@ impl Stations {
             Source::Cpu => now.cpu.saturating_sub(last.cpu).as_secs_f64(),
         });
         busy_s.collect()
+    }
+}
+
+/// What is known of single pieces of work: jobs of workers, or requests where a thread serves one connection at a
+/// time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jobs {
+    /// Requests in the same time.
+    requests: u64,
+    times: HistogramCounts,
+    /// For which their threads were busy, also with waits for a CPU.
+    busy_s: f64,
+    /// The same without these.
+    served_s: f64,
+    /// CPU time of their threads.
+    cpu_s: f64,
+    process_cpu_s: f64,
+}
+
+impl Jobs {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.times.add(&other.times);
+        self.busy_s += other.busy_s;
+        self.served_s += other.served_s;
+        self.cpu_s += other.cpu_s;
+        self.process_cpu_s += other.process_cpu_s;
+    }
+
+    /// The squared coefficient of variation of their times. `None`: it is not known.
+    fn scv(&self) -> Option<f64> {
+        // A request may also take long because its client does: then its thread is not busy with it.
+        let is_work = self.times.sum_us as f64 / 1e6 <= 2.0 * self.busy_s;
+        self.times.scv().filter(|_| is_work)
+    }
+
+    /// That of the CPU time of requests: of the jobs' part as measured, if jobs compute for half of their time
+    /// or more; of the rest 1, since nothing is known of it. The variances of the two add up.
+    fn cpu_scv(&self) -> Option<f64> {
+        let computes = self.cpu_s > 0.0 && self.cpu_s >= self.served_s / 2.0;
+        let of_job = self.scv().filter(|_| computes)?;
+        // Requests without a job take none of that part. Several jobs of one are taken to vary alike.
+        let with_job = (self.times.count() as f64 / self.requests as f64).min(1.0);
+        let scv = (1.0 + of_job) / with_job - 1.0;
+        let of_jobs = (self.cpu_s / self.process_cpu_s).min(1.0);
+        let of_rest = 1.0 - of_jobs;
+        Some(scv * of_jobs * of_jobs + of_rest * of_rest)
     }
 }
 
@@ -144,6 +220,8 @@ fn spans(last: &Reading, now: &Reading) -> Vec<Span> {
 mod tests {
     use std::time::Duration;
 
+    use loadline_proto::latency::Histogram;
+
     use super::*;
 
     #[test]
@@ -160,5 +238,51 @@ mod tests {
         assert_eq!(served_s(1.0, 500, 900), 0.5);
         assert_eq!(served_s(0.25, 500, 900), 0.25);
         assert_eq!(served_s(1.0, 0, 2_000), 0.0);
+    }
+
+    /// A hundred requests, with so many jobs of 10 ms, of which the threads computed for this part, as did others
+    /// for so long.
+    fn jobs(count: u64, computed: f64, others_s: f64) -> Jobs {
+        let histogram = Histogram::default();
+        histogram.add(10_000, count);
+        let busy_s = count as f64 * 0.01;
+        let mut jobs = Jobs {
+            requests: 100,
+            busy_s,
+            served_s: busy_s,
+            cpu_s: busy_s * computed,
+            process_cpu_s: busy_s * computed + others_s,
+            ..Jobs::default()
+        };
+        histogram.add_to(&mut jobs.times);
+        jobs
+    }
+
+    fn is_near(found: Option<f64>, expected: f64) -> bool {
+        found.is_some_and(|found| (found - expected).abs() < 1e-9)
+    }
+
+    #[test]
+    fn cpu_time_varies_as_jobs_do_as_far_as_it_is_theirs() {
+        assert!(is_near(jobs(100, 1.0, 0.0).cpu_scv(), 0.0));
+        assert!(is_near(jobs(100, 1.0, 1.0).cpu_scv(), 0.25), "half of it");
+        assert!(is_near(jobs(100, 0.6, 0.0).cpu_scv(), 0.0));
+        assert_eq!(jobs(100, 0.4, 0.0).cpu_scv(), None, "jobs that wait");
+        assert_eq!(jobs(100, 0.0, 0.0).cpu_scv(), None, "it is not known");
+    }
+
+    #[test]
+    fn cpu_time_varies_more_if_few_requests_have_a_job() {
+        assert!(is_near(jobs(300, 1.0, 0.0).cpu_scv(), 0.0));
+        assert!(is_near(jobs(25, 1.0, 0.0).cpu_scv(), 3.0));
+        assert_eq!(jobs(0, 1.0, 0.0).cpu_scv(), None);
+    }
+
+    /// Responses that clients take slowly, or events that an app sends now and then.
+    #[test]
+    fn times_in_which_threads_are_not_busy_are_not_theirs() {
+        let mut slow = jobs(100, 1.0, 0.0);
+        slow.busy_s /= 3.0;
+        assert_eq!(slow.scv(), None);
     }
 }
