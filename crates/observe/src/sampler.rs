@@ -85,6 +85,8 @@ pub(crate) struct Sampler {
     demands_s: Option<Vec<f64>>,
     /// Of the same windows, for the variation of their times.
     jobs: VecDeque<Jobs>,
+    /// CPU time that the samples have cost.
+    own_cpu: Duration,
 }
 
 impl Sampler {
@@ -99,10 +101,17 @@ impl Sampler {
         if self.last.as_ref().is_some_and(is_recent) {
             return;
         }
-        let now = read();
+        let mut now = read();
+        // Samples are taken for whoever looks, not for requests.
+        now.cpu = now.cpu.saturating_sub(self.own_cpu);
         if let Some(last) = self.last.replace(now.clone()) {
             self.add(&last, &now, stations, goal);
         }
+    }
+
+    /// A sample has cost so much CPU time.
+    pub(crate) fn add_own_cpu(&mut self, cpu: Duration) {
+        self.own_cpu += cpu;
     }
 
     /// The newest sample.

@@ -132,7 +132,9 @@ impl Status {
         let shown = self.shown.get()?;
         let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
         let read_now = || shown.read(&self.sections);
+        let cpu_before = usage::thread_cpu();
         sampler.refresh(&shown.stations, shown.goal(), read_now);
+        sampler.add_own_cpu(usage::thread_cpu().saturating_sub(cpu_before));
         Some(read(shown, &sampler))
     }
 

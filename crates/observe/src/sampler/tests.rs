@@ -238,7 +238,23 @@ fn the_measured_variation_of_jobs_is_that_of_cpu_time() {
     assert!((load.capacity_per_s - 97.7).abs() < 0.1, "{load:?}");
 }
 
-/// The same of threads that serve one connection at a time: requests are what they do.
+/// Ten samples, each of which takes 0.1 s of CPU time before the CPU clock is read, and 0.2 s after that.
+#[test]
+fn cpu_time_that_samples_take_is_not_that_of_requests() {
+    let (mut sampler, stations) = (Sampler::default(), on_one_cpu());
+    for number in 0..10 {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = computing(Duration::from_secs(30 - 3 * number), 100 * number);
+            reading.cpu += Duration::from_millis(300 * number + 100);
+            reading
+        });
+        sampler.add_own_cpu(Duration::from_millis(300));
+    }
+    let load = sampler.newest().unwrap().load.as_ref().unwrap();
+    assert!((load.demands_s[2] - 0.01).abs() < 1e-6, "{load:?}");
+}
+
+/// Of threads that serve one connection at a time, requests are what they do.
 #[test]
 fn the_measured_variation_of_requests_is_that_of_threads() {
     let options = ServerOptions {
