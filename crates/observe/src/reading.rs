@@ -33,6 +33,8 @@ pub(crate) struct CpuUse {
     pub(crate) cpu: Duration,
     /// Time in which it waited for a CPU.
     pub(crate) run_delay: Duration,
+    /// How often it did.
+    pub(crate) waits: u64,
 }
 
 impl CpuUse {
@@ -50,9 +52,11 @@ impl CpuUse {
     }
 
     fn of(thread: ThreadUsage) -> Option<Self> {
+        let delay = thread.run_delay().unwrap_or_default();
         Some(Self {
             cpu: thread.cpu()?,
-            run_delay: Duration::from_nanos(thread.run_delay_ns().unwrap_or(0)),
+            run_delay: Duration::from_nanos(delay.ns),
+            waits: delay.count,
         })
     }
 
@@ -61,6 +65,7 @@ impl CpuUse {
         Self {
             cpu: self.cpu.saturating_sub(then.cpu),
             run_delay: self.run_delay.saturating_sub(then.run_delay),
+            waits: self.waits.saturating_sub(then.waits),
         }
     }
 }

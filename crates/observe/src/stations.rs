@@ -2,7 +2,7 @@
 
 use loadline_capacity::load_ratio::Station;
 use loadline_proto::latency::HistogramCounts;
-use loadline_server::{Architecture, Role, ServerOptions, Snapshot};
+use loadline_server::{Architecture, Counts, Role, ServerOptions, Snapshot};
 
 use crate::reading::{CpuUse, Reading};
 
@@ -181,6 +181,8 @@ impl Jobs {
 struct Span {
     role: Role,
     busy_s: f64,
+    /// Jobs, or requests.
+    jobs: u64,
     /// `None`: it is not known.
     used: Option<CpuUse>,
 }
@@ -192,7 +194,10 @@ impl Span {
         let Some(used) = self.used else {
             return self.busy_s;
         };
-        let served_s = self.busy_s - used.run_delay.as_secs_f64();
+        // Before each job a thread wakes and waits, too, and is not busy yet.
+        let before_jobs = (self.jobs as f64 / used.waits as f64).min(1.0);
+        let waited_s = used.run_delay.as_secs_f64() * (1.0 - before_jobs);
+        let served_s = self.busy_s - waited_s;
         served_s.max(used.cpu.as_secs_f64()).min(self.busy_s)
     }
 }
@@ -204,12 +209,15 @@ fn spans(last: &Reading, now: &Reading) -> Vec<Span> {
     let spans = threads.map(|(index, thread)| {
         let then = last.snapshot.per_thread.get(index);
         let then_us = then.map_or(0, |then| then.counts.busy_us);
+        let jobs = |counts: &Counts| counts.jobs.max(counts.requests());
+        let jobs_then = then.map_or(0, |then| jobs(&then.counts));
         let is_same = then.is_some_and(|then| then.usage == thread.usage);
         let used = |reading: &Reading| reading.cpu_uses.get(index).copied().flatten();
         let used = used(now).zip(used(last)).filter(|_| is_same);
         Span {
             role: thread.role,
             busy_s: thread.counts.busy_us.saturating_sub(then_us) as f64 / 1e6,
+            jobs: jobs(&thread.counts).saturating_sub(jobs_then),
             used: used.map(|(now, then)| now.since(then)),
         }
     });
@@ -224,20 +232,45 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_thread_served_as_long_as_it_computed_at_least_and_as_it_was_busy_at_most() {
-        let served_s = |busy_s, cpu_ms, run_delay_ms| {
-            let used = Some(CpuUse {
+    /// Of a thread that waited a hundred times for a CPU, in the middle of something.
+    fn span(busy_s: f64, cpu_ms: u64, run_delay_ms: u64) -> Span {
+        Span {
+            role: Role::Worker,
+            busy_s,
+            jobs: 0,
+            used: Some(CpuUse {
                 cpu: Duration::from_millis(cpu_ms),
                 run_delay: Duration::from_millis(run_delay_ms),
-            });
-            let role = Role::Worker;
-            Span { role, busy_s, used }.served_s()
-        };
+                waits: 100,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_thread_served_as_long_as_it_computed_at_least_and_as_it_was_busy_at_most() {
+        let served_s = |busy_s, cpu_ms, run_delay_ms| span(busy_s, cpu_ms, run_delay_ms).served_s();
         assert_eq!(served_s(1.0, 500, 250), 0.75);
         assert_eq!(served_s(1.0, 500, 900), 0.5);
         assert_eq!(served_s(0.25, 500, 900), 0.25);
         assert_eq!(served_s(1.0, 0, 2_000), 0.0);
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_before_a_job_is_not_taken_from_it() {
+        let served_s = |jobs| {
+            let span = span(1.0, 0, 800);
+            Span { jobs, ..span }.served_s()
+        };
+        assert_eq!(served_s(50), 0.6, "every second one");
+        assert_eq!(served_s(100), 1.0);
+        assert_eq!(served_s(200), 1.0, "it did not sleep between them");
+    }
+
+    #[test]
+    fn where_waits_are_not_counted_all_of_the_busy_time_is_service() {
+        let mut span = span(1.0, 0, 0);
+        span.used = span.used.map(|used| CpuUse { waits: 0, ..used });
+        assert_eq!(span.served_s(), 1.0);
     }
 
     /// A hundred requests, with so many jobs of 10 ms, of which the threads computed for this part, as did others

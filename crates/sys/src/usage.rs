@@ -54,8 +54,23 @@ impl ThreadUsage {
     /// the kernel does not count it, or once the thread has ended.
     #[must_use]
     pub fn run_delay_ns(self) -> Option<u64> {
-        run_delay_ns(&format!("/proc/self/task/{}/schedstat", self.id))
+        Some(self.run_delay()?.ns)
     }
+
+    /// The same, and how many waits there were.
+    #[must_use]
+    pub fn run_delay(self) -> Option<RunDelay> {
+        run_delay(&format!("/proc/self/task/{}/schedstat", self.id))
+    }
+}
+
+/// Waits of a thread for a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunDelay {
+    /// All of them together, in nanoseconds.
+    pub ns: u64,
+    /// How often the thread was given a CPU: each time after a wait, which may have been very short.
+    pub count: u64,
 }
 
 fn cpu_time(clock: ClockId) -> Duration {
@@ -68,12 +83,16 @@ fn cpu_time(clock: ClockId) -> Duration {
 /// second number of `/proc/thread-self/schedstat`); `None` if the kernel does not count it.
 #[must_use]
 pub fn thread_run_delay_ns() -> Option<u64> {
-    run_delay_ns("/proc/thread-self/schedstat")
+    Some(run_delay("/proc/thread-self/schedstat")?.ns)
 }
 
-fn run_delay_ns(path: &str) -> Option<u64> {
+fn run_delay(path: &str) -> Option<RunDelay> {
     let text = std::fs::read_to_string(path).ok()?;
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut numbers = text.split_ascii_whitespace().skip(1);
+    Some(RunDelay {
+        ns: numbers.next()?.parse().ok()?,
+        count: numbers.next()?.parse().ok()?,
+    })
 }
 
 /// Lets sleeps of the calling thread end on time: the kernel otherwise adds up to 50 us to gather
@@ -210,6 +229,16 @@ mod tests {
     fn the_delay_of_a_thread_never_shrinks() {
         let before = thread_run_delay_ns();
         assert!(before.is_none() || thread_run_delay_ns() >= before);
+    }
+
+    #[test]
+    fn each_sleep_ends_with_a_wait_for_a_cpu() {
+        let waits = || ThreadUsage::of_this_thread().run_delay().map(|it| it.count);
+        let before = waits();
+        if before.is_some_and(|count| count > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+            assert!(waits() > before);
+        }
     }
 
     #[test]

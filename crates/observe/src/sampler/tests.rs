@@ -183,17 +183,19 @@ fn a_response_that_spans_two_looks_counts_once() {
 }
 
 /// A server whose two workers have done so many jobs that compute for 10 ms, on one CPU. They have waited for
-/// it for as long as they have computed.
+/// it for as long as they have computed, and for a third of that before a job.
 fn computing(age: Duration, jobs: u64) -> Reading {
     let mut reading = reading(age, 0);
     reading.snapshot.total.answers[1] = jobs;
     let each = Duration::from_millis(5 * jobs);
     let used = CpuUse {
         cpu: each,
-        run_delay: each,
+        run_delay: each * 4 / 3,
+        waits: 2 * jobs,
     };
     for thread in &mut reading.snapshot.per_thread[1..] {
         thread.counts.busy_us = 10_000 * jobs;
+        thread.counts.jobs = jobs / 2;
     }
     reading.cpu_uses = vec![None, Some(used), Some(used)];
     reading.cpu = 2 * each;
