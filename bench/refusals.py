@@ -11,7 +11,7 @@ Each request computes for 200 us on the server's one CPU, over connections that 
             connections as there are at twice the capacity: each is seldom used, and so costs more
   warm      the same over 64 connections
   cached    the same while it sends a cached file of 600 bytes, without made-up work: the most that a
-            refusal is to cost
+            refusal is to cost; and over as many connections as `refusal`, to be compared with that
   goodput   good responses a second at twice the capacity
   retries   the same by clients that try a refused request again twice, and how many refusals there are
 
@@ -73,6 +73,7 @@ class Found:
 
     capacity_per_s: float
     refusal_s: float
+    cold_cached_s: float
     warm_s: float
     cached_s: float
     once: Overload
@@ -86,6 +87,10 @@ class Found:
     @property
     def left_beside_retries_per_s(self) -> float:
         return self.capacity_per_s * (1 - self.retries.refused_per_s * self.refusal_s)
+
+    @property
+    def of_cold_cached(self) -> float:
+        return self.refusal_s / self.cold_cached_s
 
     @property
     def of_cached(self) -> float:
@@ -137,6 +142,14 @@ def refusal_s_over(
     return cpu_s_each(refusing, refused, 0.9, f"{architecture}: refused requests")
 
 
+def cached_s_over(
+    connections: int, rig: Rig, architecture: str, args: argparse.Namespace
+) -> float:
+    caching = alone(rig, architecture, "", args, connections)
+    good = caching["total"]["tally"]["good"]
+    return cpu_s_each(caching, good, 1, f"{architecture}: good responses of cached files")
+
+
 def overloaded(
     rig: Rig, architecture: str, capacity_per_s: float, args: argparse.Namespace, more: str = ""
 ) -> Overload:
@@ -154,12 +167,11 @@ def measured(rig: Rig, architecture: str, args: argparse.Namespace) -> Found:
     capacity_per_s = alone(rig, architecture, WORK, args)["total"]["rates"]["good_per_s"]
     refusal_s = refusal_s_over(CONNECTIONS, rig, architecture, args)
     warm_s = refusal_s_over(FEW, rig, architecture, args)
-    caching = alone(rig, architecture, "", args)
-    good = caching["total"]["tally"]["good"]
-    cached_s = cpu_s_each(caching, good, 1, f"{architecture}: good responses of cached files")
+    cold_cached_s = cached_s_over(CONNECTIONS, rig, architecture, args)
+    cached_s = cached_s_over(FEW, rig, architecture, args)
     once = overloaded(rig, architecture, capacity_per_s, args)
     retries = overloaded(rig, architecture, capacity_per_s, args, RETRIES)
-    return Found(capacity_per_s, refusal_s, warm_s, cached_s, once, retries)
+    return Found(capacity_per_s, refusal_s, cold_cached_s, warm_s, cached_s, once, retries)
 
 
 def kept(overloads: list[Overload], shares: list[float]) -> list[str]:
@@ -178,6 +190,8 @@ def row(architecture: str, blocks: list[Found]) -> list[str]:
         architecture,
         middle([it.capacity_per_s for it in blocks], 0),
         middle([it.refusal_s * 1e6 for it in blocks], 1),
+        middle([it.cold_cached_s * 1e6 for it in blocks], 1),
+        middle([it.of_cold_cached for it in blocks]),
         middle([it.warm_s * 1e6 for it in blocks], 1),
         middle([it.cached_s * 1e6 for it in blocks], 1),
         middle(of_cached),
@@ -227,9 +241,9 @@ def main() -> None:
                 one = measured(rig, architecture, args)
                 found[architecture].append(one)
                 print(f"{block + 1}/{args.blocks} {architecture}: {one}", flush=True)
-    head = ["server", "capacity/s", "refusal, us", "of 64, us", "cached, us", "of 64 / cached"]
-    head += ["goal: 1 at most", "left/s", "goodput/s", "/ capacity", "/ left"]
-    head += GOAL_HEAD
+    head = ["server", "capacity/s", "refusal, us", "cached of 10,000, us", "refusal / cached of 10,000"]
+    head += ["of 64, us", "cached, us", "of 64 / cached", "goal: 1 at most"]
+    head += ["left/s", "goodput/s", "/ capacity", "/ left", *GOAL_HEAD]
     origin = f"{measured_here()}; {args.blocks} blocks, {args.seconds:g} s each."
     once = table(head, [row(name, blocks) for name, blocks in found.items()])
     head = ["server", "refusals/s", "left/s", "goodput/s", "/ left", *GOAL_HEAD]
