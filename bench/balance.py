@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Which rule spreads connections over loops best: p99 of `--balance adaptive` beside fixed rules.
 
-  python3 bench/balance.py                    all loads, 3 rounds: at most 8 minutes
+  python3 bench/balance.py                    all loads, 3 rounds: at most 12 minutes
   python3 bench/balance.py --quick            one round of 1 s each: whether it works
   python3 bench/balance.py --only tenth -r 8  one load, more rounds
 
@@ -10,6 +10,7 @@ Two loops without workers, 60 connections, an open loop for each group of client
   even       every connection asks as often, for as much
   tenth      a tenth of the connections makes nine tenths of the work
   zipf       connections ask for files whose sizes follow Zipf's law
+  bursts     every 3 s it is another tenth of the connections that makes nine tenths of the work; 12 s
   neighbour  as even, but each loop has a CPU of its own, and the first shares it with a busy process
 
 In a round each rule has its turn, in another order each time; the first fixed rule has two, and the
@@ -41,6 +42,9 @@ from status import status
 
 CONNECTIONS = 60
 ZIPF_BYTES = 4 << 20  # of the largest file
+BURST_SECONDS = 3
+BURST_PARTS = 10
+BURST_MORE = 81  # as often as otherwise: nine tenths of all requests are of the part that is busy
 SCENARIO = Scenario("/small.html", 600, CONNECTIONS)
 
 RULES = {
@@ -62,6 +66,7 @@ class Group:
     connections: int  # of each process
     per_s: float  # of each process
     path: str = "/small.html"
+    burst: int | None = None  # the one in which it asks more often; `per_s` is without
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,20 @@ def zipf(per_s: float) -> list[Group]:
     return groups
 
 
+def bursts(per_s: float) -> list[Group]:
+    """Parts of two processes with three connections each. Which two are a part is by chance: connections
+    that are opened one after the other would be divided evenly by taking turns alone."""
+    parts = [part for part in range(BURST_PARTS) for _ in range(2)]
+    random.Random(1).shuffle(parts)
+    otherwise = per_s / (BURST_MORE + BURST_PARTS - 1) / 2
+    return [Group(1, CONNECTIONS // len(parts), otherwise, burst=part) for part in parts]
+
+
 LOADS = {
     "even": Load([Group(1, CONNECTIONS, 4000)]),
     "tenth": Load([Group(6, 1, 600), Group(1, CONNECTIONS - 6, 400)]),
     "zipf": Load(zipf(120), work=""),
+    "bursts": Load(bursts(4000)),
     "neighbour": Load([Group(1, CONNECTIONS, 2600)], neighbour=True),
 }
 
@@ -166,14 +181,37 @@ def neighbour(pid: int, cores: list[int]) -> Iterator[None]:
         stop(busy)
 
 
+def write_log(file: Path, group: Group, count: int, chance: random.Random) -> None:
+    """An access log of so many bursts, Poisson arrivals, to be replayed at its own times. All logs begin at
+    the same moment."""
+    times = [0.0]
+    for burst in range(count):
+        per_s = group.per_s * (BURST_MORE if burst == group.burst else 1)
+        at = burst * BURST_SECONDS + chance.expovariate(per_s)
+        while at < (burst + 1) * BURST_SECONDS:
+            times.append(at)
+            at += chance.expovariate(per_s)
+    request = f'"method":"GET","uri":"{group.path}"'
+    file.write_text("".join(f'{{"ts":{1e9 + at:.6f},"request":{{{request}}}}}\n' for at in times))
+
+
+def pace(rig: Rig, number: int, group: Group, args: argparse.Namespace) -> list[str]:
+    """When a process of a group asks, as options of the load generator."""
+    if group.burst is None:
+        lasts = [f"--duration={args.seconds}s", f"--warm-up={args.warm_up}s"]
+        return [f"--rate={group.per_s:g}", *lasts]
+    log = rig.scratch() / f"requests-{number}.json"
+    write_log(log, group, args.bursts, random.Random(args.seed * 1000 + number))
+    return [f"--replay={log}", "--replay-timing=1"]
+
+
 def clients(rig: Rig, load: Load, url: str, args: argparse.Namespace) -> Counter:
     """What all of them saw."""
     base = url.removesuffix(SCENARIO.path)
     running = []
     for number, group in enumerate(load.groups):
         argv = [base + group.path, "--threads=1", "--timeout=10s"]
-        argv += [f"--rate={group.per_s:g}", f"--connections={group.connections}"]
-        argv += [f"--duration={args.seconds}s", f"--warm-up={args.warm_up}s"]
+        argv += [f"--connections={group.connections}", *pace(rig, number, group, args)]
         for process in range(group.processes):
             out = rig.scratch() / f"load-{number}-{process}"
             running.append(LoadRun(argv, out, rig.client_cores))
@@ -244,14 +282,15 @@ def arguments() -> argparse.Namespace:
     o("--quick", action="store_true", help="one round of 1 s for each rule")
     o("--only", action="append", choices=LOADS, help="this load alone; may be given several times")
     o("-r", "--rounds", type=int, help="default 3")
-    o("-d", "--seconds", type=float, help="measured in each turn (default 3.5)")
+    o("-d", "--seconds", type=float, help="measured in each turn but of bursts (default 3.5)")
     o("-w", "--warm-up", type=float, help="before it, in which connections move (default 2)")
     o("--architecture", choices=["reactor", "proactor"], default="reactor")
-    o("--seed", type=int, default=1, help="of the order in which rules have their turns")
+    o("--seed", type=int, default=1, help="of the order in which rules have their turns, and of bursts")
     args = p.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 3)
     args.seconds = args.seconds or (1 if args.quick else 3.5)
     args.warm_up = args.warm_up or (1 if args.quick else 2)
+    args.bursts = 1 if args.quick else 4
     return args
 
 
