@@ -1,7 +1,8 @@
 //! One client that does its worst beside others that do not.
 //!
-//! `./x bench fairness` measures what that costs the others. The work of a request is sleep, so that
-//! capacity is a number of workers and not the CPU time that the greedy client's own threads leave.
+//! `./x bench fairness` measures what that costs the others. The work of their requests is sleep, so that
+//! capacity is a number of workers and not the CPU time that the greedy client's own threads leave. What the
+//! greedy client asks for sleeps, too, or computes, so that CPUs run short as well.
 
 #![allow(
     clippy::print_stdout,
@@ -332,7 +333,7 @@ struct By {
     expensive: Manner,
 }
 
-const BY: [By; 2] = [
+const BY: [By; 3] = [
     By {
         name: "HTTP/1.1",
         connections: 2000,
@@ -342,6 +343,11 @@ const BY: [By; 2] = [
         name: "HTTP/2",
         connections: 20,
         expensive: Manner::Streams("/long-work"),
+    },
+    By {
+        name: "HTTP/1.1, computing",
+        connections: 2000,
+        expensive: Manner::Expensive("/long-compute"),
     },
 ];
 

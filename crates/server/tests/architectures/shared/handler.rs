@@ -24,6 +24,7 @@ use super::app::TestApp;
 /// | `/work` | blocking | the same after 10 ms |
 /// | `/long-work` | blocking | the same after 500 ms |
 /// | `/compute-long` | blocking | the same after 20 ms of CPU time |
+/// | `/long-compute` | blocking | the same after 500 ms of CPU time |
 /// | `/upload` | blocking | the same, with content that is collected |
 /// | `/encoded` | blocking | has its answer encoded first |
 /// | `/panic`, `/panic-blocking` | either | panics |
@@ -117,7 +118,7 @@ impl Handler for TestHandler {
         exchange.response.body = match exchange.request.path() {
             b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/lost-blocking" | b"/blocking"
             | b"/nap" | b"/work" | b"/long-work" | b"/compute" | b"/compute-long"
-            | b"/pieces-so-far" => {
+            | b"/long-compute" | b"/pieces-so-far" => {
                 return Outcome::Blocking;
             }
             b"/app" | b"/app-work" | b"/app-content" | b"/pieces" => {
@@ -180,6 +181,7 @@ impl Handler for TestHandler {
             b"/long-work" => std::thread::sleep(Duration::from_millis(500)),
             b"/compute" => compute(Duration::from_millis(1)),
             b"/compute-long" => compute(Duration::from_millis(20)),
+            b"/long-compute" => compute(Duration::from_millis(500)),
             b"/encoded" => {
                 self.gate.pass();
                 return;
