@@ -1,6 +1,7 @@
 //! What is asked of an authority, and when: the clock is an argument.
 
 mod histories;
+mod jitter;
 
 use super::*;
 
