@@ -17,6 +17,7 @@
 
 mod ledger;
 mod limits;
+mod name;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::UnixTime;
 use ledger::{Event, Ledger};
-use limits::{Limit, Pause};
+use limits::Limit;
+use name::{Attempts, Name, Progress};
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,64 +91,6 @@ pub struct Schedule {
     is_inquiry_next: bool,
     #[serde(skip, default = "no_jitter")]
     draw: Draw,
-}
-
-/// What was tried without success.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Attempts {
-    failures: u32,
-    /// Not before.
-    next: UnixTime,
-    /// How long that was ahead when it failed.
-    #[serde(default)]
-    pause: Duration,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Name {
-    validity: Option<Validity>,
-    /// Of its last certificate, also if that is lost.
-    #[serde(default)]
-    life: Duration,
-    window: Option<Window>,
-    renew_at: UnixTime,
-    /// Of all that are due, the one that was due first is asked for.
-    inquire_at: UnixTime,
-    /// When the authority failed at its order. Those that are due take turns by it.
-    #[serde(default)]
-    tried_at: UnixTime,
-    attempts: Attempts,
-    /// An order is under way: to go on with it is no new one.
-    is_ordered: bool,
-    /// Since when.
-    #[serde(default)]
-    ordered_at: UnixTime,
-    /// How far that order is.
-    #[serde(default)]
-    progress: Progress,
-    /// Since when its certificate may exist, if it may.
-    #[serde(default)]
-    finalized_at: UnixTime,
-    /// How often it was refused since its certificate may exist.
-    #[serde(default)]
-    refusals: u32,
-    /// How often the authority has failed at its orders since its last certificate.
-    #[serde(default)]
-    faults: u32,
-    /// A certificate was issued for it at some time.
-    is_known: bool,
-}
-
-/// How far an order is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Progress {
-    #[default]
-    Validation,
-    /// The authority issues a certificate, or has issued it.
-    Finalized,
-    /// It has issued it.
-    Granted,
 }
 
 impl Schedule {
@@ -522,42 +466,6 @@ impl Schedule {
             window: validity.life() / 2,
         };
         at.min(validity.two_thirds(0.0).max(allows(half)))
-    }
-}
-
-impl Attempts {
-    fn failed(&mut self, pause: Pause, retry_after: Option<Duration>, jitter: f64, now: UnixTime) {
-        let doubled = pause.first.saturating_mul(1 << self.failures.min(16));
-        let pause = doubled.min(pause.longest).mul_f64(0.75 + jitter / 2.0);
-        self.failures = self.failures.saturating_add(1);
-        let pause = pause.max(retry_after.unwrap_or_default());
-        self.pause = pause.min(limits::PAUSE_MAX);
-        self.next = now.plus(self.pause);
-    }
-
-    /// A pause that began by a clock that was wrong is no longer, and no shorter, than it should be.
-    fn clock_is(&mut self, now: UnixTime) {
-        let latest = now.plus(self.pause);
-        let was_not_set = self.failures > 0 && self.next < limits::CLOCK_IS_SET;
-        if self.next > latest || was_not_set {
-            self.next = latest;
-        }
-    }
-}
-
-impl Name {
-    fn order_ended(&mut self) {
-        self.is_ordered = false;
-        self.progress = Progress::default();
-        self.refusals = 0;
-    }
-
-    fn has(&mut self, validity: Validity, jitter: f64) {
-        self.validity = Some(validity);
-        self.life = validity.life();
-        self.window = None;
-        self.is_known = true;
-        self.renew_at = validity.two_thirds(jitter);
     }
 }
 
