@@ -354,17 +354,7 @@ impl Automatic {
             Step::Order(name) => Some(name.as_str()),
             _ => None,
         };
-        let mut is_forgotten = false;
-        if let Some(name) = name
-            && !self.keeps_order(name, failed, now)
-        {
-            self.schedule.order_ended(name);
-            self.shown.remove(name);
-            match self.authority.forget_order(name) {
-                Ok(()) => is_forgotten = true,
-                Err(error) => tracing::error!("acme: {error}"),
-            }
-        }
+        let is_forgotten = name.is_some_and(|name| self.ends_order(name, failed, now));
         let what = name.unwrap_or(&self.options.directory);
         let mut text = format!("{what}: {}", failed.message);
         let reason = match failed.why {
@@ -389,6 +379,21 @@ impl Automatic {
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
+    }
+
+    /// Whether there was an order of a name that is not gone on with after a failure, and is forgotten now.
+    fn ends_order(&mut self, name: &str, failed: &Failed, now: UnixTime) -> bool {
+        if self.keeps_order(name, failed, now) {
+            if !self.authority.has_order(name) {
+                self.schedule.order_ended(name); // none was made
+            }
+            return false;
+        }
+        self.schedule.order_ended(name);
+        self.shown.remove(name);
+        let forgotten = self.authority.forget_order(name);
+        let forgotten = forgotten.inspect_err(|error| tracing::error!("acme: {error}"));
+        forgotten.is_ok()
     }
 
     /// Another account is made, once this one is kept elsewhere: the authority may be in error about it, and the key

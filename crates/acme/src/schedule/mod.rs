@@ -12,7 +12,9 @@
 //! theirs. It is renewed in the window that the authority suggests (ARI, RFC 9773), or at two thirds of
 //! its life. Failures lead to pauses that double, with jitter: those of the authority (it does not
 //! answer) hold for all names, those of a name for that name. An authority may fail for one name alone, so
-//! all that are due take turns, and so do orders and inquiries. Everything is data that is written to a file
+//! all that are due take turns, and so do orders and inquiries. A new order that is refused for a limit
+//! holds up those of other names, too, but not for as long: the authority does not say, in a way that
+//! programs can read, whether the limit is on all names together or on that one. Everything is data that is written to a file
 //! before an authority is asked, so that no restart forgets what has been asked already.
 
 mod ledger;
@@ -83,6 +85,9 @@ pub type Draw = Box<dyn FnMut() -> f64 + Send>;
 pub struct Schedule {
     is_registered: bool,
     authority: Attempts,
+    /// New orders that were refused for a limit, which may be one on all names together.
+    #[serde(default)]
+    new_orders: Attempts,
     names: BTreeMap<String, Name>,
     ledger: Ledger,
     /// The authority has failed at an order since it last did anything else: an inquiry that is due comes
@@ -100,6 +105,7 @@ impl Schedule {
         let mut it = Self {
             is_registered: false,
             authority: Attempts::default(),
+            new_orders: Attempts::default(),
             names: BTreeMap::new(),
             ledger: Ledger::default(),
             is_inquiry_next: false,
@@ -154,6 +160,9 @@ impl Schedule {
 
     /// An order is about to be finalized: its certificate may exist from now on.
     pub fn finalized(&mut self, name: &str, now: UnixTime) {
+        if now >= self.new_orders.next {
+            self.new_orders = Attempts::default(); // new orders are made again
+        }
         if let Some(it) = self.names.get_mut(name)
             && it.progress == Progress::Validation
         {
@@ -251,7 +260,7 @@ impl Schedule {
     }
 
     /// Something was not done: for a name, or for all. The authority may have said when it may be tried
-    /// again.
+    /// again. If no order of the name is under way, none was made.
     pub fn failed(
         &mut self,
         name: Option<&str>,
@@ -280,6 +289,11 @@ impl Schedule {
             }
             Some(it) => {
                 self.authority = Attempts::default(); // it has answered
+                if reason == Reason::RateLimited && !it.is_ordered {
+                    it.tried_at = now;
+                    self.new_orders
+                        .failed(limits::NEW_ORDERS_LIMITED, None, jitter, now);
+                }
                 &mut it.attempts
             }
             None => &mut self.authority,
@@ -397,6 +411,7 @@ impl Schedule {
     fn clock_is(&mut self, now: UnixTime) {
         self.ledger.passed(now);
         self.authority.clock_is(now);
+        self.new_orders.clock_is(now);
         for name in self.names.values_mut() {
             name.attempts.clock_is(now);
             name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
@@ -434,7 +449,9 @@ impl Schedule {
                 &of_name,
             ));
         if !it.is_ordered {
-            at = at.max(allows(limits::ORDERS, Event::Order, &|_| true));
+            at = at
+                .max(self.new_orders.next)
+                .max(allows(limits::ORDERS, Event::Order, &|_| true));
         }
         if it.progress != Progress::Granted {
             at = at.max(self.certificate_at(name, it)); // otherwise it counts already

@@ -29,7 +29,8 @@ pub(super) struct Name {
     pub(super) renew_at: UnixTime,
     /// Of all that are due, the one that was due first is asked for.
     pub(super) inquire_at: UnixTime,
-    /// When the authority failed at its order. Those that are due take turns by it.
+    /// When the authority failed at its order, or refused to make one for a limit. Those that are due take turns
+    /// by it.
     #[serde(default)]
     pub(super) tried_at: UnixTime,
     pub(super) attempts: Attempts,

@@ -2,6 +2,7 @@
 
 mod histories;
 mod jitter;
+mod limited;
 
 use super::*;
 
@@ -424,6 +425,8 @@ fn an_order_of_an_earlier_version_is_gone_on_with_for_a_week() {
     let mut it = registered(&["a"]);
     it.ordering("a", START);
     let mut kept = serde_json::to_value(&it).unwrap();
+    let all = kept.as_object_mut().unwrap();
+    assert!(all.remove("new_orders").is_some());
     let name = kept["names"]["a"].as_object_mut().unwrap();
     for member in ["ordered_at", "faults"] {
         assert!(name.remove(member).is_some(), "{member}");

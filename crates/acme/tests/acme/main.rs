@@ -16,6 +16,7 @@ mod external;
 mod front;
 mod go_program;
 mod kept;
+mod limited;
 mod pebble;
 mod player;
 mod recorded;
