@@ -487,6 +487,11 @@ impl Schedule {
 }
 
 impl Validity {
+    /// Whether it is valid then.
+    pub(crate) fn contains(self, time: UnixTime) -> bool {
+        (self.from..self.to).contains(&time)
+    }
+
     fn life(self) -> Duration {
         self.to.since(self.from)
     }

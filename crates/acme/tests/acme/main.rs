@@ -11,6 +11,7 @@ mod account;
 mod authority;
 mod challenge_client;
 mod challenges;
+mod clocks;
 mod dns;
 mod external;
 mod front;
