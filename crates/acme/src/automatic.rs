@@ -23,7 +23,7 @@ use crate::https::{Http, is_url};
 use crate::schedule::{Draw, Schedule, Step};
 use crate::state_dir::StateDir;
 use crate::{AcmeError, ExternalAccount, Reason, UnixTime};
-use served::Served;
+use served::{Served, file};
 
 /// How long the thread sleeps at most: the clock may be set meanwhile.
 const SLEEP_MOST: Duration = Duration::from_secs(600);
@@ -272,6 +272,7 @@ impl Automatic {
 
     fn order(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
         let began = Instant::now();
+        self.forget_done_order(name)?;
         if !self.authority.has_order(name) {
             self.schedule.order_ended(name);
         }
@@ -302,8 +303,9 @@ impl Automatic {
         let now = now.plus(began.elapsed());
         let state = &self.authority.state;
         let validity = self.served.take_up(state, name, pem.as_bytes(), now)?;
-        let forgotten = self.authority.forget_order(name);
-        forgotten.map_err(Failed::of_file)?;
+        if let Err(error) = self.authority.forget_order(name) {
+            tracing::warn!("acme: {name}: {error}; it is removed before the next order");
+        }
         self.shown.remove(name);
         self.serve();
         self.schedule.issued(name, validity, now);
@@ -317,6 +319,17 @@ impl Automatic {
             report.last_error.clear();
         });
         Ok(())
+    }
+
+    /// Removes the order of the certificate that is in service, if it is still there. It would be gone on with.
+    fn forget_done_order(&self, name: &str) -> Result<(), Failed> {
+        let state = &self.authority.state;
+        let pem = state.read(&file(name)).ok().flatten();
+        let pem = pem.filter(|_| self.served.newest(name).is_some());
+        match pem.is_some_and(|pem| self.authority.has_order_of(name, &pem)) {
+            true => (self.authority.forget_order(name)).map_err(Failed::of_file),
+            false => Ok(()),
+        }
     }
 
     /// That a certificate may exist has to be known after a restart, too, though no response comes before it.

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-use super::served::file;
 use super::*;
 use crate::state_dir::{ACCOUNT, asides};
 

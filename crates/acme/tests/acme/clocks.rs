@@ -15,7 +15,7 @@ use crate::site::Site;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn open(played: &Played, site: &Site, state: &Path) -> Automatic {
+pub fn open(played: &Played, site: &Site, state: &Path) -> Automatic {
     let options = AcmeOptions {
         email: "you@example.org".into(),
         names: vec![played.name().to_owned()],

@@ -18,6 +18,7 @@ mod front;
 mod go_program;
 mod kept;
 mod limited;
+mod order_files;
 mod pebble;
 mod player;
 mod recorded;
