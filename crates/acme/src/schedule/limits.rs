@@ -131,6 +131,8 @@ pub(super) const NEW_ORDERS_LIMITED: Pause = Pause {
     first: Duration::from_secs(300),
     longest: Duration::from_secs(1200),
 };
+/// How many names that are not configured any more are remembered: as many as there may be.
+pub(super) const FORMER_NAMES_MAX: usize = 100;
 /// Whatever the authority says, it is asked again after a week: that is its longest window.
 pub(super) const PAUSE_MAX: Duration = WEEK;
 

@@ -89,6 +89,9 @@ pub struct Schedule {
     #[serde(default)]
     new_orders: Attempts,
     names: BTreeMap<String, Name>,
+    /// Those that are not configured any more, in case they come back.
+    #[serde(default)]
+    former: BTreeMap<String, Name>,
     ledger: Ledger,
     /// The authority has failed at an order since it last did anything else: an inquiry that is due comes
     /// before the next order.
@@ -107,6 +110,7 @@ impl Schedule {
             authority: Attempts::default(),
             new_orders: Attempts::default(),
             names: BTreeMap::new(),
+            former: BTreeMap::new(),
             ledger: Ledger::default(),
             is_inquiry_next: false,
             draw,
@@ -218,14 +222,8 @@ impl Schedule {
     /// Whether an order has lasted for so long that nothing comes of it any more, whatever the authority says.
     #[must_use]
     pub fn order_is_overdue(&self, name: &str, now: UnixTime) -> bool {
-        self.names.get(name).is_some_and(|it| {
-            let since = match it.progress {
-                Progress::Validation => it.ordered_at,
-                Progress::Finalized | Progress::Granted => it.finalized_at,
-            };
-            let is_known = since >= limits::CLOCK_IS_SET; // otherwise it is from now on, once the clock is set
-            it.is_ordered && is_known && now.since(since) >= limits::order_life(it.life)
-        })
+        let it = self.names.get(name);
+        it.is_some_and(|it| it.order_is_overdue(now))
     }
 
     /// Whether the authority has failed so often at the orders of a name that what they ask for may be why.
@@ -412,22 +410,24 @@ impl Schedule {
         self.ledger.passed(now);
         self.authority.clock_is(now);
         self.new_orders.clock_is(now);
-        for name in self.names.values_mut() {
-            name.attempts.clock_is(now);
-            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
-            name.tried_at = name.tried_at.min(now);
-            for at in [&mut name.ordered_at, &mut name.finalized_at] {
-                if !(limits::CLOCK_IS_SET..=now).contains(&*at) {
-                    *at = now;
-                }
-            }
+        for name in self.names.values_mut().chain(self.former.values_mut()) {
+            name.clock_is(now);
         }
+        self.former.retain(|_, it| it.is_pending(now));
     }
 
+    /// What was refused, and an order under way, hold for a name that comes back, too.
     fn names_are(&mut self, names: &[String]) {
-        self.names.retain(|name, _| names.contains(name));
+        self.former.append(&mut self.names);
         for name in names {
-            self.names.entry(name.clone()).or_default();
+            let of_before = || self.former.remove(name).unwrap_or_default();
+            self.names.entry(name.clone()).or_insert_with(of_before);
+        }
+        while self.former.len() > limits::FORMER_NAMES_MAX
+            && let Some((name, _)) = self.former.iter().min_by_key(|(_, it)| it.latest())
+        {
+            let name = name.clone();
+            self.former.remove(&name);
         }
     }
 

@@ -94,6 +94,17 @@ impl Attempts {
 }
 
 impl Name {
+    pub(super) fn clock_is(&mut self, now: UnixTime) {
+        self.attempts.clock_is(now);
+        self.inquire_at = self.inquire_at.min(now.plus(limits::INQUIRY_MOST));
+        self.tried_at = self.tried_at.min(now);
+        for at in [&mut self.ordered_at, &mut self.finalized_at] {
+            if !(limits::CLOCK_IS_SET..=now).contains(&*at) {
+                *at = now;
+            }
+        }
+    }
+
     pub(super) fn order_ended(&mut self) {
         self.is_ordered = false;
         self.progress = Progress::default();
@@ -106,5 +117,30 @@ impl Name {
         self.window = None;
         self.is_known = true;
         self.renew_at = validity.two_thirds(jitter);
+    }
+
+    /// Whether its order has lasted for so long that nothing comes of it any more.
+    pub(super) fn order_is_overdue(&self, now: UnixTime) -> bool {
+        let since = self.ordered_since();
+        let is_known = since >= limits::CLOCK_IS_SET; // otherwise it is from now on, once the clock is set
+        self.is_ordered && is_known && now.since(since) >= limits::order_life(self.life)
+    }
+
+    /// Whether it waits before it may be tried again, or for an order.
+    pub(super) fn is_pending(&self, now: UnixTime) -> bool {
+        self.attempts.next > now || (self.is_ordered && !self.order_is_overdue(now))
+    }
+
+    /// The latest of what is remembered.
+    pub(super) fn latest(&self) -> UnixTime {
+        let ordered = self.is_ordered.then(|| self.ordered_since());
+        self.attempts.next.max(ordered.unwrap_or_default())
+    }
+
+    fn ordered_since(&self) -> UnixTime {
+        match self.progress {
+            Progress::Validation => self.ordered_at,
+            Progress::Finalized | Progress::Granted => self.finalized_at,
+        }
     }
 }
