@@ -164,6 +164,14 @@ impl Authority {
         self.state.remove(&order_file(name))
     }
 
+    /// Whether the order that is kept is the one of these certificates, whose PEM begins with their key.
+    pub(crate) fn has_order_of(&self, name: &str, pem: &[u8]) -> bool {
+        let kept = self.state.read(&order_file(name)).ok().flatten();
+        let kept: Option<Value> = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
+        let key = kept.and_then(|kept| text(&kept["key"]));
+        key.is_some_and(|key| pem.starts_with(key.as_bytes()))
+    }
+
     /// Orders a certificate, or goes on with the order of one, until it is to be finalized, or is. What is shown
     /// meanwhile has to stay as long as the order is under way: the authority looks when it likes.
     pub(crate) fn make_ready(

@@ -1,6 +1,7 @@
 //! Certificates that are ordered and renewed as the schedule says: one step in each turn, by a clock that
 //! the caller reads.
 
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -13,15 +14,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loadline_tls::{Authorities, Certificate, Certificates};
+use loadline_tls::{Authorities, Certificates};
 
 use crate::authority::{Authority, UnderWay, Wanted};
 use crate::challenges::{Method01, Shown, Tokens};
 use crate::failed::{Failed, Why};
 use crate::https::{Http, is_url};
-use crate::schedule::{Draw, Schedule, Step, Validity};
+use crate::schedule::{Draw, Schedule, Step};
 use crate::state_dir::StateDir;
 use crate::{AcmeError, ExternalAccount, Reason, UnixTime};
+use served::{Served, file};
 
 /// How long the thread sleeps at most: the clock may be set meanwhile.
 const SLEEP_MOST: Duration = Duration::from_secs(600);
@@ -63,8 +65,7 @@ pub struct Automatic {
     schedule: Schedule,
     certificates: Arc<Certificates>,
     tokens: Tokens,
-    /// Those in service, by name.
-    served: BTreeMap<String, Certificate>,
+    served: Served,
     /// Responses to challenges of orders under way, by name.
     shown: BTreeMap<String, Vec<Shown>>,
     /// The ends of certificates that end before others may be ordered, by name.
@@ -141,7 +142,7 @@ impl Automatic {
             schedule,
             certificates: Arc::clone(certificates),
             tokens: tokens.clone(),
-            served: BTreeMap::new(),
+            served: Served::default(),
             shown: BTreeMap::new(),
             late: BTreeMap::new(),
             report: Arc::default(),
@@ -169,7 +170,7 @@ impl Automatic {
         self.follow_address(now);
         let step = self.schedule.passed(now);
         if let Step::Wait(until) = step {
-            self.look_for_late(now);
+            self.time_passed(now);
             self.note(|report| report.next = until);
             return until;
         }
@@ -180,7 +181,7 @@ impl Automatic {
         if let Err(failed) = done {
             self.failed(&step, &failed, now);
         }
-        self.look_for_late(now);
+        self.time_passed(now);
         if let Err(error) = self.keep() {
             tracing::error!("acme: {error}");
         }
@@ -270,6 +271,8 @@ impl Automatic {
     }
 
     fn order(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
+        let began = Instant::now();
+        self.forget_done_order(name)?;
         if !self.authority.has_order(name) {
             self.schedule.order_ended(name);
         }
@@ -285,7 +288,7 @@ impl Automatic {
         };
         let wanted = Wanted {
             name,
-            before: self.served.get(name),
+            before: self.served.newest(name),
             has_failed_often: self.schedule.has_failed_often(name),
             methods,
             show: &show,
@@ -297,14 +300,13 @@ impl Automatic {
         self.schedule.granted(name, now);
         self.keep()?;
         let pem = self.authority.download(&mut order)?;
-        let certificate = self.checked(name, pem.as_bytes())?;
-        let kept = self.authority.state.write(&file(name), pem.as_bytes());
-        kept.map_err(Failed::of_file)?;
-        let forgotten = self.authority.forget_order(name);
-        forgotten.map_err(Failed::of_file)?;
+        let now = now.plus(began.elapsed());
+        let state = &self.authority.state;
+        let validity = self.served.take_up(state, name, pem.as_bytes(), now)?;
+        if let Err(error) = self.authority.forget_order(name) {
+            tracing::warn!("acme: {name}: {error}; it is removed before the next order");
+        }
         self.shown.remove(name);
-        let validity = validity(&certificate);
-        self.served.insert(name.to_owned(), certificate);
         self.serve();
         self.schedule.issued(name, validity, now);
         let renew_at = self.schedule.next_try(Some(name));
@@ -317,6 +319,17 @@ impl Automatic {
             report.last_error.clear();
         });
         Ok(())
+    }
+
+    /// Removes the order of the certificate that is in service, if it is still there. It would be gone on with.
+    fn forget_done_order(&self, name: &str) -> Result<(), Failed> {
+        let state = &self.authority.state;
+        let pem = state.read(&file(name)).ok().flatten();
+        let pem = pem.filter(|_| self.served.newest(name).is_some());
+        match pem.is_some_and(|pem| self.authority.has_order_of(name, &pem)) {
+            true => (self.authority.forget_order(name)).map_err(Failed::of_file),
+            false => Ok(()),
+        }
     }
 
     /// That a certificate may exist has to be known after a restart, too, though no response comes before it.
@@ -333,7 +346,7 @@ impl Automatic {
     }
 
     fn inquire(&mut self, name: &str, now: UnixTime) -> Result<(), Failed> {
-        let Some(certificate) = self.served.get(name) else {
+        let Some(certificate) = self.served.newest(name) else {
             return Ok(());
         };
         let before = self.schedule.renew_at(name);
@@ -354,17 +367,7 @@ impl Automatic {
             Step::Order(name) => Some(name.as_str()),
             _ => None,
         };
-        let mut is_forgotten = false;
-        if let Some(name) = name
-            && !self.keeps_order(name, failed, now)
-        {
-            self.schedule.order_ended(name);
-            self.shown.remove(name);
-            match self.authority.forget_order(name) {
-                Ok(()) => is_forgotten = true,
-                Err(error) => tracing::error!("acme: {error}"),
-            }
-        }
+        let is_forgotten = name.is_some_and(|name| self.ends_order(name, failed, now));
         let what = name.unwrap_or(&self.options.directory);
         let mut text = format!("{what}: {}", failed.message);
         let reason = match failed.why {
@@ -389,6 +392,21 @@ impl Automatic {
         let next = self.schedule.next_try(name).max(now);
         tracing::warn!("acme: {text}; the next try is at {next}");
         self.note(|report| report.last_error = text);
+    }
+
+    /// Whether there was an order of a name that is not gone on with after a failure, and is forgotten now.
+    fn ends_order(&mut self, name: &str, failed: &Failed, now: UnixTime) -> bool {
+        if self.keeps_order(name, failed, now) {
+            if !self.authority.has_order(name) {
+                self.schedule.order_ended(name); // none was made
+            }
+            return false;
+        }
+        self.schedule.order_ended(name);
+        self.shown.remove(name);
+        let forgotten = self.authority.forget_order(name);
+        let forgotten = forgotten.inspect_err(|error| tracing::error!("acme: {error}"));
+        forgotten.is_ok()
     }
 
     /// Another account is made, once this one is kept elsewhere: the authority may be in error about it, and the key
@@ -421,6 +439,15 @@ impl Automatic {
         }
     }
 
+    /// What follows from the time alone.
+    fn time_passed(&mut self, now: UnixTime) {
+        if self.served.passed(&self.authority.state, now) {
+            self.serve();
+        }
+        self.certificates.passed(now.into());
+        self.look_for_late(now);
+    }
+
     /// Says of each certificate that ends before another one may be ordered, once.
     fn look_for_late(&mut self, now: UnixTime) {
         let end = |name: &String| Some((name.clone(), self.schedule.ends_unrenewed(name, now)?));
@@ -439,41 +466,22 @@ impl Automatic {
 
     /// A certificate from its file. One that cannot be used is ordered anew.
     fn load(&mut self, name: &str) {
-        let kept = self.authority.state.read(&file(name));
-        let certificate = kept.map_err(Failed::from).and_then(|kept| {
-            let kept = kept.map(|pem| self.checked(name, &pem));
-            kept.transpose()
-        });
-        let certificate = certificate.unwrap_or_else(|failed| {
+        let loaded = self.served.load(&self.authority.state, name);
+        let validity = loaded.unwrap_or_else(|failed| {
             tracing::warn!("acme: {name}: {}; another one is ordered", failed.message);
             None
         });
-        self.schedule
-            .loaded(name, certificate.as_ref().map(validity));
-        if let Some(certificate) = certificate {
-            self.served.insert(name.to_owned(), certificate);
-        }
-    }
-
-    /// A certificate and its key, if they are what they should be.
-    fn checked(&self, name: &str, pem: &[u8]) -> Result<Certificate, Failed> {
-        let path = self.authority.state.path(&file(name));
-        let path = path.display().to_string();
-        let certificate = Certificate::from_pem((&path, pem), (&path, pem));
-        let certificate = certificate.map_err(|error| Failed::refused(error.to_string()))?;
-        match certificate.names().iter().any(|it| it == name) {
-            true => Ok(certificate),
-            false => Err(Failed::refused(format!("{path}: it is for another name"))),
-        }
+        self.schedule.loaded(name, validity);
     }
 
     /// Serves what there is. The first certificate is for clients that ask for none of the names.
     fn serve(&self) {
         let (mut all, mut awaited) = (Vec::new(), Vec::new());
         for name in &self.options.names {
-            match self.served.get(name) {
-                Some(certificate) => all.push(certificate.clone()),
-                None => awaited.push(name.clone()),
+            let count = all.len();
+            all.extend(self.served.of(name).cloned());
+            if all.len() == count {
+                awaited.push(name.clone());
             }
         }
         let without = awaited.len() as u64;
@@ -515,17 +523,6 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("a panic: {}", text.unwrap_or("no message"))
-}
-
-fn file(name: &str) -> String {
-    format!("{name}.pem")
-}
-
-fn validity(certificate: &Certificate) -> Validity {
-    Validity {
-        from: certificate.not_before().into(),
-        to: certificate.not_after().into(),
-    }
 }
 
 /// Jitter from the kernel.

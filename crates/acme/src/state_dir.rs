@@ -9,6 +9,7 @@
 //!       account.json.old.2      the same of the next one, and so on (`asides`)
 //!       schedule.json           what was asked, what is due
 //!       NAME.pem                key and certificates of a name
+//!       NAME.pem.old            the same of before, while the new ones are not valid yet
 //!       NAME.order.json         an order under way, with its key
 //! ```
 //!

@@ -44,6 +44,14 @@ impl From<SystemTime> for UnixTime {
     }
 }
 
+/// The latest that there is, if that is earlier.
+impl From<UnixTime> for SystemTime {
+    fn from(time: UnixTime) -> Self {
+        let since = Duration::from_secs(time.0.min(i64::MAX as u64));
+        UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+    }
+}
+
 /// As `2026-11-25T16:20:00Z`.
 impl fmt::Display for UnixTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

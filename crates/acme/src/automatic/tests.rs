@@ -39,6 +39,17 @@ fn report(it: &Automatic) -> Report {
 }
 
 #[test]
+fn jitter_is_drawn_anew_each_time_from_0_up_to_1() {
+    let mut draw = draw();
+    let drawn: Vec<f64> = (0..64).map(|_| draw()).collect();
+    let is_in_range = |it: &f64| (0.0..1.0).contains(it);
+    assert!(drawn.iter().all(is_in_range), "{drawn:?}");
+    let (low, high) = (|it: &f64| *it < 0.5, |it: &f64| *it > 0.5);
+    let has_both = drawn.iter().any(low) && drawn.iter().any(high);
+    assert!(has_both, "{drawn:?}"); // by chance neither once in 2^63
+}
+
+#[test]
 fn a_step_that_panics_is_a_failure_after_which_it_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut it = unreachable(folder.path());

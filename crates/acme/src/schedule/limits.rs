@@ -124,6 +124,15 @@ pub(super) const RATE_LIMITED: Pause = Pause {
     first: HOUR,
     longest: DAY,
 };
+/// The same between new orders of all names: most limits of Let's Encrypt are on one name or domain, but that on the
+/// account holds for all. With 100 names, each of which is refused, the last one waits for a day and a half:
+/// certificates of six days have two left when they are renewed.
+pub(super) const NEW_ORDERS_LIMITED: Pause = Pause {
+    first: Duration::from_secs(300),
+    longest: Duration::from_secs(1200),
+};
+/// How many names that are not configured any more are remembered: as many as there may be.
+pub(super) const FORMER_NAMES_MAX: usize = 100;
 /// Whatever the authority says, it is asked again after a week: that is its longest window.
 pub(super) const PAUSE_MAX: Duration = WEEK;
 

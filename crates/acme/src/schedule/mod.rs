@@ -12,11 +12,14 @@
 //! theirs. It is renewed in the window that the authority suggests (ARI, RFC 9773), or at two thirds of
 //! its life. Failures lead to pauses that double, with jitter: those of the authority (it does not
 //! answer) hold for all names, those of a name for that name. An authority may fail for one name alone, so
-//! all that are due take turns, and so do orders and inquiries. Everything is data that is written to a file
+//! all that are due take turns, and so do orders and inquiries. A new order that is refused for a limit
+//! holds up those of other names, too, but not for as long: the authority does not say, in a way that
+//! programs can read, whether the limit is on all names together or on that one. Everything is data that is written to a file
 //! before an authority is asked, so that no restart forgets what has been asked already.
 
 mod ledger;
 mod limits;
+mod name;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +30,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::UnixTime;
 use ledger::{Event, Ledger};
-use limits::{Limit, Pause};
+use limits::Limit;
+use name::{Attempts, Name, Progress};
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +85,13 @@ pub type Draw = Box<dyn FnMut() -> f64 + Send>;
 pub struct Schedule {
     is_registered: bool,
     authority: Attempts,
+    /// New orders that were refused for a limit, which may be one on all names together.
+    #[serde(default)]
+    new_orders: Attempts,
     names: BTreeMap<String, Name>,
+    /// Those that are not configured any more, in case they come back.
+    #[serde(default)]
+    former: BTreeMap<String, Name>,
     ledger: Ledger,
     /// The authority has failed at an order since it last did anything else: an inquiry that is due comes
     /// before the next order.
@@ -91,64 +101,6 @@ pub struct Schedule {
     draw: Draw,
 }
 
-/// What was tried without success.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Attempts {
-    failures: u32,
-    /// Not before.
-    next: UnixTime,
-    /// How long that was ahead when it failed.
-    #[serde(default)]
-    pause: Duration,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Name {
-    validity: Option<Validity>,
-    /// Of its last certificate, also if that is lost.
-    #[serde(default)]
-    life: Duration,
-    window: Option<Window>,
-    renew_at: UnixTime,
-    /// Of all that are due, the one that was due first is asked for.
-    inquire_at: UnixTime,
-    /// When the authority failed at its order. Those that are due take turns by it.
-    #[serde(default)]
-    tried_at: UnixTime,
-    attempts: Attempts,
-    /// An order is under way: to go on with it is no new one.
-    is_ordered: bool,
-    /// Since when.
-    #[serde(default)]
-    ordered_at: UnixTime,
-    /// How far that order is.
-    #[serde(default)]
-    progress: Progress,
-    /// Since when its certificate may exist, if it may.
-    #[serde(default)]
-    finalized_at: UnixTime,
-    /// How often it was refused since its certificate may exist.
-    #[serde(default)]
-    refusals: u32,
-    /// How often the authority has failed at its orders since its last certificate.
-    #[serde(default)]
-    faults: u32,
-    /// A certificate was issued for it at some time.
-    is_known: bool,
-}
-
-/// How far an order is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Progress {
-    #[default]
-    Validation,
-    /// The authority issues a certificate, or has issued it.
-    Finalized,
-    /// It has issued it.
-    Granted,
-}
-
 impl Schedule {
     /// Of these names, none of which has a certificate.
     #[must_use]
@@ -156,7 +108,9 @@ impl Schedule {
         let mut it = Self {
             is_registered: false,
             authority: Attempts::default(),
+            new_orders: Attempts::default(),
             names: BTreeMap::new(),
+            former: BTreeMap::new(),
             ledger: Ledger::default(),
             is_inquiry_next: false,
             draw,
@@ -210,6 +164,9 @@ impl Schedule {
 
     /// An order is about to be finalized: its certificate may exist from now on.
     pub fn finalized(&mut self, name: &str, now: UnixTime) {
+        if now >= self.new_orders.next {
+            self.new_orders = Attempts::default(); // new orders are made again
+        }
         if let Some(it) = self.names.get_mut(name)
             && it.progress == Progress::Validation
         {
@@ -265,14 +222,8 @@ impl Schedule {
     /// Whether an order has lasted for so long that nothing comes of it any more, whatever the authority says.
     #[must_use]
     pub fn order_is_overdue(&self, name: &str, now: UnixTime) -> bool {
-        self.names.get(name).is_some_and(|it| {
-            let since = match it.progress {
-                Progress::Validation => it.ordered_at,
-                Progress::Finalized | Progress::Granted => it.finalized_at,
-            };
-            let is_known = since >= limits::CLOCK_IS_SET; // otherwise it is from now on, once the clock is set
-            it.is_ordered && is_known && now.since(since) >= limits::order_life(it.life)
-        })
+        let it = self.names.get(name);
+        it.is_some_and(|it| it.order_is_overdue(now))
     }
 
     /// Whether the authority has failed so often at the orders of a name that what they ask for may be why.
@@ -307,7 +258,7 @@ impl Schedule {
     }
 
     /// Something was not done: for a name, or for all. The authority may have said when it may be tried
-    /// again.
+    /// again. If no order of the name is under way, none was made.
     pub fn failed(
         &mut self,
         name: Option<&str>,
@@ -336,6 +287,11 @@ impl Schedule {
             }
             Some(it) => {
                 self.authority = Attempts::default(); // it has answered
+                if reason == Reason::RateLimited && !it.is_ordered {
+                    it.tried_at = now;
+                    self.new_orders
+                        .failed(limits::NEW_ORDERS_LIMITED, None, jitter, now);
+                }
                 &mut it.attempts
             }
             None => &mut self.authority,
@@ -453,22 +409,25 @@ impl Schedule {
     fn clock_is(&mut self, now: UnixTime) {
         self.ledger.passed(now);
         self.authority.clock_is(now);
-        for name in self.names.values_mut() {
-            name.attempts.clock_is(now);
-            name.inquire_at = name.inquire_at.min(now.plus(limits::INQUIRY_MOST));
-            name.tried_at = name.tried_at.min(now);
-            for at in [&mut name.ordered_at, &mut name.finalized_at] {
-                if !(limits::CLOCK_IS_SET..=now).contains(&*at) {
-                    *at = now;
-                }
-            }
+        self.new_orders.clock_is(now);
+        for name in self.names.values_mut().chain(self.former.values_mut()) {
+            name.clock_is(now);
         }
+        self.former.retain(|_, it| it.is_pending(now));
     }
 
+    /// What was refused, and an order under way, hold for a name that comes back, too.
     fn names_are(&mut self, names: &[String]) {
-        self.names.retain(|name, _| names.contains(name));
+        self.former.append(&mut self.names);
         for name in names {
-            self.names.entry(name.clone()).or_default();
+            let of_before = || self.former.remove(name).unwrap_or_default();
+            self.names.entry(name.clone()).or_insert_with(of_before);
+        }
+        while self.former.len() > limits::FORMER_NAMES_MAX
+            && let Some((name, _)) = self.former.iter().min_by_key(|(_, it)| it.latest())
+        {
+            let name = name.clone();
+            self.former.remove(&name);
         }
     }
 
@@ -490,7 +449,9 @@ impl Schedule {
                 &of_name,
             ));
         if !it.is_ordered {
-            at = at.max(allows(limits::ORDERS, Event::Order, &|_| true));
+            at = at
+                .max(self.new_orders.next)
+                .max(allows(limits::ORDERS, Event::Order, &|_| true));
         }
         if it.progress != Progress::Granted {
             at = at.max(self.certificate_at(name, it)); // otherwise it counts already
@@ -525,43 +486,12 @@ impl Schedule {
     }
 }
 
-impl Attempts {
-    fn failed(&mut self, pause: Pause, retry_after: Option<Duration>, jitter: f64, now: UnixTime) {
-        let doubled = pause.first.saturating_mul(1 << self.failures.min(16));
-        let pause = doubled.min(pause.longest).mul_f64(0.75 + jitter / 2.0);
-        self.failures = self.failures.saturating_add(1);
-        let pause = pause.max(retry_after.unwrap_or_default());
-        self.pause = pause.min(limits::PAUSE_MAX);
-        self.next = now.plus(self.pause);
-    }
-
-    /// A pause that began by a clock that was wrong is no longer, and no shorter, than it should be.
-    fn clock_is(&mut self, now: UnixTime) {
-        let latest = now.plus(self.pause);
-        let was_not_set = self.failures > 0 && self.next < limits::CLOCK_IS_SET;
-        if self.next > latest || was_not_set {
-            self.next = latest;
-        }
-    }
-}
-
-impl Name {
-    fn order_ended(&mut self) {
-        self.is_ordered = false;
-        self.progress = Progress::default();
-        self.refusals = 0;
-    }
-
-    fn has(&mut self, validity: Validity, jitter: f64) {
-        self.validity = Some(validity);
-        self.life = validity.life();
-        self.window = None;
-        self.is_known = true;
-        self.renew_at = validity.two_thirds(jitter);
-    }
-}
-
 impl Validity {
+    /// Whether it is valid then.
+    pub(crate) fn contains(self, time: UnixTime) -> bool {
+        (self.from..self.to).contains(&time)
+    }
+
     fn life(self) -> Duration {
         self.to.since(self.from)
     }

@@ -1,6 +1,9 @@
 //! What is asked of an authority, and when: the clock is an argument.
 
+mod former;
 mod histories;
+mod jitter;
+mod limited;
 
 use super::*;
 
@@ -423,6 +426,10 @@ fn an_order_of_an_earlier_version_is_gone_on_with_for_a_week() {
     let mut it = registered(&["a"]);
     it.ordering("a", START);
     let mut kept = serde_json::to_value(&it).unwrap();
+    let all = kept.as_object_mut().unwrap();
+    for member in ["new_orders", "former"] {
+        assert!(all.remove(member).is_some(), "{member}");
+    }
     let name = kept["names"]["a"].as_object_mut().unwrap();
     for member in ["ordered_at", "faults"] {
         assert!(name.remove(member).is_some(), "{member}");

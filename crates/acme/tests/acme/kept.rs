@@ -36,7 +36,7 @@ fn keep(front: &Front, folder: &TempDir, years: [i32; 2]) -> PathBuf {
     of_authority
 }
 
-fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automatic {
+pub fn open(site: &Site, front: &Front, folder: &TempDir, names: &[&str]) -> Automatic {
     let options = AcmeOptions {
         email: "you@example.org".into(),
         names: names.iter().map(|it| (*it).to_owned()).collect(),

@@ -7,10 +7,14 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::OnceLock;
 use std::sync::mpsc::channel;
+use std::time::SystemTime;
 
+use loadline_tls::{Certificate, Profile, TlsClient, TlsClientOptions, Trust};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
 use crate::player::Played;
+use crate::tls::https_address;
 use crate::util::{Server, connect, exchange, run, site};
 
 /// An authority that is ready, and a folder with its certificate.
@@ -89,6 +93,58 @@ fn a_certificate_comes_while_plain_requests_are_redirected() {
     // Another process does not get the same directory.
     let other = refusal(&all);
     assert!(other.contains("another process uses it"), "{other}");
+}
+
+/// What a client gets that asks for this name, valid or not.
+fn served(address: SocketAddr, name: &str) -> Vec<u8> {
+    let client = TlsClient::with(&TlsClientOptions {
+        trust: Trust::Anyone,
+        profile: Profile::Intermediate,
+        certificate: None,
+        resumes: false,
+        key_exchange: None,
+    });
+    let mut stream = client.unwrap().stream(name, connect(address)).unwrap();
+    stream.conn.complete_io(&mut stream.sock).unwrap();
+    let chain = stream.conn.peer_certificates().unwrap();
+    chain[0].to_vec()
+}
+
+#[test]
+fn a_certificate_is_renewed_while_the_one_of_before_is_served() {
+    let (sender, address) = channel::<SocketAddr>();
+    let server_address = OnceLock::new();
+    let (played, folder) = authority(Box::new(move |path| {
+        let address = server_address.get_or_init(|| address.recv().unwrap());
+        let (head, content) = exchange(connect(*address), path);
+        format!("{head}\r\n\r\n{content}")
+    }));
+    let name = played.name();
+    let kept = played.keep(&folder.path().join("state"));
+    // Two thirds of its life have passed.
+    let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+    params.not_before = date_time_ymd(1970, 1, 1);
+    params.not_after = date_time_ymd(2045, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    let old = params.self_signed(&key).unwrap();
+    let file = kept.join(format!("{name}.pem"));
+    fs::write(&file, key.serialize_pem() + &old.pem()).unwrap();
+    let site = site();
+    let all = options(&played, folder.path());
+    let server = Server::start_with(site.path(), &words(&all), Stdio::null());
+    assert_eq!(served(https_address(&server), name), old.der().to_vec());
+    sender.send(server.address()).unwrap(); // the authority has waited for it
+    server.line_with("a certificate until");
+    let pem = fs::read(&file).unwrap();
+    let new = Certificate::from_pem(("new", &pem), ("new", &pem)).unwrap();
+    assert_ne!(new.der(), &old.der()[..]);
+    // The record's certificate ends some day: from then on the one of before stays.
+    let is_valid = (new.not_before()..new.not_after()).contains(&SystemTime::now());
+    let expected = match is_valid {
+        true => new.der(),
+        false => &old.der()[..],
+    };
+    assert_eq!(served(https_address(&server), name), expected);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn start_with(site: &Path, folders: &[&Path], more: &[&str]) -> Server {
     Server::start_with(site, &[&words, more].concat(), Stdio::null())
 }
 
-fn https_address(server: &Server) -> SocketAddr {
+pub(crate) fn https_address(server: &Server) -> SocketAddr {
     let mut words = (server.start_up.iter()).flat_map(|line| line.split_ascii_whitespace());
     let url = words
         .find_map(|word| word.strip_prefix("https://"))

@@ -115,6 +115,8 @@ impl World {
         };
         if !is_kept {
             self.orders.remove(name);
+        }
+        if !self.orders.contains_key(name) {
             self.schedule.order_ended(name);
         }
         self.schedule.failed(Some(name), reason, None, self.now);
