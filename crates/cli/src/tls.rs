@@ -15,7 +15,8 @@ use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
     Certificate, CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, Profile,
-    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, self_signed,
+    TicketFiles, Tickets, TlsError, TlsOptions, TlsServer, Warning, WarningKind, key_file_warning,
+    self_signed,
 };
 
 use crate::acme;
@@ -52,6 +53,8 @@ pub(crate) struct Tls {
 struct OfAuthority {
     tokens: Tokens,
     report: Arc<Mutex<Report>>,
+    /// Of the key of an external account, which is read at the start only.
+    key_warning: Option<Warning>,
     /// Until its thread is started.
     waiting: Arc<Mutex<Option<Automatic>>>,
 }
@@ -110,10 +113,12 @@ impl Tls {
         let has_admin = of_pages.iter().any(|listen| https(listen).is_some());
         let tokens = Tokens::default();
         let automatic = acme::open(&plan.flags, &certificates, &tokens)?;
+        let external_key = plan.flags.acme.acme_eab_key.as_ref();
+        let key_warning = external_key.and_then(|it| key_file_warning(&it.0, "the HMAC key"));
         let tls = Self {
             server: server()?,
             admin: has_admin.then(server).transpose()?,
-            automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
+            automatic: automatic.map(|it| OfAuthority::new(it, tokens, key_warning)),
             certificates,
             tickets: options.tickets,
             is_self_signed: spec.tls.is_some(),
@@ -125,6 +130,9 @@ impl Tls {
             })),
         };
         tls.warn(&mut tls.files().warned, SystemTime::now());
+        if let Some(warning) = tls.external_key_warning() {
+            tracing::warn!("{warning}");
+        }
         Ok(Some(tls))
     }
 
@@ -165,7 +173,11 @@ impl Tls {
             let least = left.map(Result::unwrap_or_default).min();
             let least_s = least.map_or(0, |left| left.as_secs());
             let warned = all.iter().filter(|it| it.warning(now).is_some());
+            let of_tickets = tls.tickets.key_warnings();
             let readable = all.iter().filter_map(Certificate::key_warning);
+            let readable = readable
+                .chain(&of_tickets)
+                .chain(tls.external_key_warning());
             let readable: HashSet<&str> = readable.map(|it| it.label.as_str()).collect();
             Some(vec![
                 Figure::new("handshakes_full", counts.full),
@@ -198,6 +210,10 @@ impl Tls {
             }
             _ => "",
         }
+    }
+
+    fn external_key_warning(&self) -> Option<&Warning> {
+        self.automatic.as_ref()?.key_warning.as_ref()
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
@@ -258,10 +274,12 @@ impl Tls {
     }
 
     fn warn(&self, warned: &mut Warned, now: SystemTime) {
-        if self.automatic.is_some() {
-            return; // one that is about to be renewed needs no warning
+        let mut warnings = self.tickets.key_warnings();
+        // Certificates that are about to be renewed need no warning.
+        if self.automatic.is_none() {
+            warnings.extend(self.certificates.warnings(now));
         }
-        for warning in warned.due(self.certificates.warnings(now), now) {
+        for warning in warned.due(warnings, now) {
             tracing::warn!("{warning}");
         }
     }
@@ -289,10 +307,11 @@ impl Warned {
 }
 
 impl OfAuthority {
-    fn new(automatic: Automatic, tokens: Tokens) -> Self {
+    fn new(automatic: Automatic, tokens: Tokens, key_warning: Option<Warning>) -> Self {
         Self {
             tokens,
             report: automatic.report(),
+            key_warning,
             waiting: Arc::new(Mutex::new(Some(automatic))),
         }
     }

@@ -14,8 +14,10 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::{hkdf, rand};
 use rustls::server::ProducesTickets;
 
+use crate::Warning;
 use crate::error::{TlsError, read};
 use crate::files::ChangedFiles;
+use crate::key_file::key_file_warning;
 
 /// A random key seals tickets for so long, and opens them for as long again.
 const ROTATION: Duration = Duration::from_secs(12 * 3600);
@@ -39,6 +41,8 @@ struct Keys {
     all: Vec<TicketKey>,
     /// When the first one was made; `None`: they come from files.
     since: Option<Instant>,
+    /// Of the files that they come from.
+    warnings: Vec<Warning>,
 }
 
 struct TicketKey {
@@ -59,6 +63,7 @@ impl Tickets {
         Self::with(Keys {
             all: TicketKey::random().into_iter().collect(),
             since: Some(Instant::now()),
+            warnings: Vec::new(),
         })
     }
 
@@ -73,6 +78,7 @@ impl Tickets {
         Ok(Self::with(Keys {
             all: derive_all(keys)?,
             since: None,
+            warnings: Vec::new(),
         }))
     }
 
@@ -83,9 +89,15 @@ impl Tickets {
     }
 
     /// Seals with other given keys from now on.
-    fn replace(&self, keys: Vec<TicketKey>) {
-        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        current.all = keys;
+    fn replace(&self, keys: Keys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// What an operator should know of the keys' files: all users of the machine can read them.
+    #[must_use]
+    pub fn key_warnings(&self) -> Vec<Warning> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.warnings.clone()
     }
 
     /// A new random key, if it is time for one, and an end of the oldest. Each handshake sees to that; where
@@ -261,12 +273,8 @@ impl TicketFiles {
     /// One cannot be read, or is too short.
     pub fn load(paths: Vec<PathBuf>) -> Result<Self, TlsError> {
         let files = ChangedFiles::new(paths);
-        let keys = Keys {
-            all: load(files.paths())?,
-            since: None,
-        };
         Ok(Self {
-            tickets: Arc::new(Tickets::with(keys)),
+            tickets: Arc::new(Tickets::with(load(files.paths())?)),
             files,
         })
     }
@@ -300,12 +308,18 @@ impl TicketFiles {
     }
 }
 
-fn load(paths: &[PathBuf]) -> Result<Vec<TicketKey>, TlsError> {
+fn load(paths: &[PathBuf]) -> Result<Keys, TlsError> {
     let mut files = Vec::new();
     for path in paths {
         files.push((path.display().to_string(), read(path)?));
     }
-    derive_all(files.iter().map(|(path, key)| (path.as_str(), &key[..])))
+    let warnings = paths.iter();
+    let warnings = warnings.filter_map(|path| key_file_warning(path, "the ticket key"));
+    Ok(Keys {
+        all: derive_all(files.iter().map(|(path, key)| (path.as_str(), &key[..])))?,
+        since: None,
+        warnings: warnings.collect(),
+    })
 }
 
 #[cfg(test)]
