@@ -44,6 +44,7 @@ mod profile;
 mod record_progress;
 mod self_signed;
 mod server;
+mod server_sessions;
 mod sessions;
 mod shared;
 mod tickets;
