@@ -336,7 +336,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         if self.computing != Computing::No {
             self.computing = Computing::OrderedBeforeEof;
         } else if !std::mem::replace(&mut self.eof, true) {
-            if self.layer.is_open() && !self.layer.has_ended() {
+            if self.is_handshaking() {
+                self.layer.abandoned();
+            } else if !self.layer.has_ended() {
                 self.layer.truncated();
             }
             self.session.received_eof(cx);
@@ -435,6 +437,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
         self.gone = true;
+        if self.is_handshaking() {
+            self.layer.abandoned();
+        }
         self.session.peer_gone(cx);
     }
 

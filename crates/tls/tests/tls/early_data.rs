@@ -230,6 +230,24 @@ fn a_handshake_that_is_abandoned_behind_early_data_has_its_deadline() {
     assert_eq!(server.counts().timed_out, 1);
 }
 
+#[test]
+fn a_client_that_leaves_behind_early_data_has_failed() {
+    let (server, client) = ends(true);
+    for failed in [1, 2] {
+        ask(&server, &client, GET, &mut Vec::new());
+        let limits = config(Limits::default());
+        let mut driver = Driver::speaking(server.protocol(), &limits, whether_early);
+        send_early(&mut driver, &client, &[GET]).unwrap();
+        match failed {
+            1 => driver.eof(),
+            _ => driver.peer_gone(),
+        };
+        assert!(driver.is_closed());
+        let counts = server.counts();
+        assert_eq!((counts.failed, counts.truncated), (failed, 0));
+    }
+}
+
 /// Its end is in the socket, which is not read meanwhile.
 #[test]
 fn a_handshake_behind_early_data_does_not_end_while_the_server_responds() {
