@@ -160,9 +160,10 @@ impl<L: Layer, S: Session> Layered<L, S> {
     }
 
     /// Behind early data only between requests: a session that answers one may not read, and the rest of the
-    /// handshake waits in the socket.
+    /// handshake waits in the socket. It may be idle with an answer that is still to be sent: then it has not rested.
     pub(super) fn handshake_deadline(&self) -> Option<Millis> {
-        let is_awaited = !self.layer.is_open() || self.session.is_idle();
+        let has_rested = self.session.is_idle() && !self.arriving.is_serving;
+        let is_awaited = !self.layer.is_open() || has_rested;
         let allowed = self.config.limits.handshake_timeout_ms;
         let until = Millis(self.since.0.saturating_add(allowed));
         (is_awaited && self.is_handshaking()).then_some(until)

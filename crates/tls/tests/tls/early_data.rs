@@ -272,6 +272,28 @@ fn a_handshake_behind_early_data_does_not_end_while_the_server_responds() {
     assert_eq!((counts.resumed, counts.timed_out), (1, 0));
 }
 
+/// Two steps in a row on a connection's own thread are its share: it looks at the clock then, with an answer that
+/// is not sent yet.
+#[test]
+fn an_answer_to_early_data_is_sent_though_the_handshake_is_late() {
+    let (server, client) = ends(true);
+    ask(&server, &client, GET, &mut Vec::new());
+    let limits = Limits::default();
+    let config = config(limits.clone());
+    let blocking = |_: &mut Exchange, _: &mut Context<'_>| Outcome::Blocking;
+    let mut driver = Driver::speaking(server.protocol(), &config, blocking);
+    driver.hold_blocking = true;
+    send_early(&mut driver, &client, &[GET]).unwrap();
+    driver.pass(2 * limits.handshake_timeout_ms);
+    let sent = driver.output.len();
+    driver.complete_and_expire();
+    assert!(driver.output.len() > sent);
+    assert!(!driver.is_closed());
+    driver.expire();
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+    assert_eq!(server.counts().timed_out, 1);
+}
+
 #[test]
 fn early_data_up_to_its_bound_is_served() {
     let (server, client) = ends(true);
