@@ -91,7 +91,7 @@ mod tests {
             ("#ada ", r"CN=\#ada\ ,O=Example"),
             (" ada\n", r"CN=\ ada\0a,O=Example"),
         ] {
-            let mut params = CertificateParams::new([]).unwrap();
+            let mut params = CertificateParams::default();
             params.distinguished_name = DistinguishedName::new();
             let attributes = &mut params.distinguished_name;
             attributes.push(DnType::OrganizationName, "Example");
