@@ -22,7 +22,8 @@ use crate::key_file::key_file_warning;
 /// A random key seals tickets for so long, and opens them for as long again.
 const ROTATION: Duration = Duration::from_secs(12 * 3600);
 
-/// How old a session may be that goes on, by its ticket or from memory.
+/// How long ago the handshake may be whose session goes on, by its ticket or from memory. Each has tickets of its own,
+/// so one of TLS 1.2 goes on for longer if its client resumes it each day.
 pub(crate) const SESSION_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// How far the clocks of machines with the same keys may differ.
