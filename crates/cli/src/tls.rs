@@ -12,7 +12,8 @@ use loadline_observe::{Figure, Section};
 use loadline_spec::serve::{ClientCertificate, Listen, RequestSpec, TlsProfile, TlsSpec};
 use loadline_tls::{
     Certificate, CertificateFiles, CertificatePair, Certificates, ClientAuthorityFile, FileWatch,
-    Profile, Reload, TicketFiles, TlsError, TlsOptions, TlsServer, WatchedFiles, self_signed,
+    Profile, Reload, TicketFiles, TlsError, TlsOptions, TlsServer, Warning, WatchedFiles,
+    key_file_warning, self_signed,
 };
 
 use crate::acme;
@@ -41,6 +42,8 @@ pub(crate) struct Tls {
 struct OfAuthority {
     tokens: Tokens,
     report: Arc<Mutex<Report>>,
+    /// Of the key of an external account, which is read at the start only.
+    key_warning: Option<Warning>,
     /// Until its thread is started.
     waiting: Arc<Mutex<Option<Automatic>>>,
 }
@@ -92,13 +95,18 @@ impl Tls {
         // A certificate that is about to be renewed needs no warning.
         let watch = FileWatch::new(&server, &admin, files).warns(automatic.is_none());
         watch.warn();
+        let external_key = plan.flags.acme.acme_eab_key.as_ref();
+        let key_warning = external_key.and_then(|it| key_file_warning(&it.0, "the HMAC key"));
+        if let Some(warning) = &key_warning {
+            tracing::warn!("{warning}");
+        }
         Ok(Some(Self {
             server,
             admin,
             certificates,
             watch,
             is_self_signed: spec.tls.is_some(),
-            automatic: automatic.map(|it| OfAuthority::new(it, tokens)),
+            automatic: automatic.map(|it| OfAuthority::new(it, tokens, key_warning)),
         }))
     }
 
@@ -134,7 +142,11 @@ impl Tls {
             let least = left.map(Result::unwrap_or_default).min();
             let least_s = least.map_or(0, |left| left.as_secs());
             let warned = all.iter().filter(|it| it.warning(now).is_some());
+            let of_tickets = tls.server.tickets().key_warnings();
             let readable = all.iter().filter_map(Certificate::key_warning);
+            let readable = readable
+                .chain(&of_tickets)
+                .chain(tls.external_key_warning());
             let readable: HashSet<&str> = readable.map(|it| it.label.as_str()).collect();
             Some(vec![
                 Figure::new("handshakes_full", counts.full),
@@ -168,13 +180,18 @@ impl Tls {
             _ => "",
         }
     }
+
+    fn external_key_warning(&self) -> Option<&Warning> {
+        self.automatic.as_ref()?.key_warning.as_ref()
+    }
 }
 
 impl OfAuthority {
-    fn new(automatic: Automatic, tokens: Tokens) -> Self {
+    fn new(automatic: Automatic, tokens: Tokens, key_warning: Option<Warning>) -> Self {
         Self {
             tokens,
             report: automatic.report(),
+            key_warning,
             waiting: Arc::new(Mutex::new(Some(automatic))),
         }
     }

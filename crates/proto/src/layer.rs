@@ -78,6 +78,10 @@ pub trait Layer: Debug + Send {
     /// The time for its handshake was up before that was done.
     fn timed_out(&mut self) {}
 
+    /// The peer has left before its handshake was done, or after that had failed. An end of its bytes and a reset
+    /// may both say so.
+    fn abandoned(&mut self) {}
+
     /// What is known of the connection, once it is open.
     fn security(&self) -> Option<&Arc<Security>> {
         None

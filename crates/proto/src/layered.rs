@@ -336,7 +336,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         if self.computing != Computing::No {
             self.computing = Computing::OrderedBeforeEof;
         } else if !std::mem::replace(&mut self.eof, true) {
-            if self.layer.is_open() && !self.layer.has_ended() {
+            if self.is_handshaking() {
+                self.layer.abandoned();
+            } else if !self.layer.has_ended() {
                 self.layer.truncated();
             }
             self.session.received_eof(cx);
@@ -435,6 +437,9 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
 
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
         self.gone = true;
+        if self.is_handshaking() {
+            self.layer.abandoned();
+        }
         self.session.peer_gone(cx);
     }
 
@@ -463,10 +468,12 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             return;
         }
         self.arriving.expired(cx.now);
-        if self.layer.is_open() && !self.is_ending() && !self.is_record_late(cx.now) {
+        let handshake = self.handshake_deadline();
+        let is_late = handshake.is_some_and(|until| until <= cx.now) || self.is_record_late(cx.now);
+        if self.layer.is_open() && !self.is_ending() && !is_late {
             return self.session.expired(cx);
         }
-        if !self.layer.is_open() && !self.is_ending() {
+        if self.is_handshaking() && !self.is_ending() {
             self.layer.timed_out();
         }
         cx.counters.fault(&Fault::timeout(
@@ -512,12 +519,12 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             End::Closed => None,
             End::Last => Some(limits.linger_pace.deadline(self.since, 0)),
             _ if self.computing != Computing::No => None,
-            _ if !self.layer.is_open() => {
-                let allowed = limits.handshake_timeout_ms;
-                Some(Millis(self.since.0.saturating_add(allowed)))
-            }
+            _ if !self.layer.is_open() => self.handshake_deadline(),
             _ if !matches!(self.filling, Filling::No) => None,
-            _ => self.session_deadline(),
+            _ => {
+                let all = [self.handshake_deadline(), self.session_deadline()];
+                all.into_iter().flatten().min()
+            }
         }
     }
 

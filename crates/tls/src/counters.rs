@@ -17,12 +17,12 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn done(&self, kind: Option<HandshakeKind>) {
-        let counter = match kind {
+    /// Of handshakes of this kind that are done.
+    pub(crate) fn of(&self, kind: Option<HandshakeKind>) -> &AtomicU64 {
+        match kind {
             Some(HandshakeKind::Resumed) => &self.resumed,
             _ => &self.full,
-        };
-        add(counter);
+        }
     }
 
     pub(crate) fn counts(&self) -> HandshakeCounts {
@@ -49,7 +49,7 @@ pub struct HandshakeCounts {
     pub full: u64,
     /// Of sessions that were taken up again.
     pub resumed: u64,
-    /// Ended by one of the two sides.
+    /// Ended by one of the two sides, but for clients that left before they had sent anything.
     pub failed: u64,
     /// Ended because too many were computed at the time.
     pub refused: u64,

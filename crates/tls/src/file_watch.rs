@@ -97,7 +97,7 @@ impl FileWatch {
         Ok(Reload(sender))
     }
 
-    /// Logs what is wrong with the certificates now; the same again after a day at the earliest.
+    /// Logs what is wrong with certificates and keys now; the same again after a day at the earliest.
     pub fn warn(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.warn_at(&mut state.warned, SystemTime::now());
@@ -152,10 +152,11 @@ impl FileWatch {
     }
 
     fn warn_at(&self, warned: &mut Warned, now: SystemTime) {
-        if !self.warns {
-            return;
+        let mut warnings = self.tickets.key_warnings();
+        if self.warns {
+            warnings.extend(self.certificates.warnings(now));
         }
-        for warning in warned.due(self.certificates.warnings(now), now) {
+        for warning in warned.due(warnings, now) {
             tracing::warn!("{warning}");
         }
     }

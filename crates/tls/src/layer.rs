@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::io::{IoSlice, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use loadline_base::Buffer;
 use loadline_proto::{
@@ -17,7 +18,7 @@ use loadline_proto::{
 use rustls::{Connection, HandshakeKind, ProtocolVersion};
 
 use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
-use crate::counters::add;
+use crate::counters::{Counters, add};
 use crate::failure;
 use crate::first_message::{FirstMessage, HANDSHAKE, RECORD_HEAD_BYTES, record_len};
 use crate::handshake::{Begun, Fed, Handshake, feed, write};
@@ -68,6 +69,8 @@ pub struct TlsLayer {
     has_ended: bool,
     /// Steps of the handshake that were computed.
     steps: u8,
+    /// What became of the handshake was counted.
+    is_counted: bool,
 }
 
 #[derive(Debug)]
@@ -118,6 +121,7 @@ impl TlsLayer {
             is_early: false,
             has_ended: false,
             steps: 0,
+            is_counted: false,
         }
     }
 
@@ -127,9 +131,9 @@ impl TlsLayer {
             std::mem::replace(&mut self.state, State::Failed),
             &self.server,
         ) {
-            (State::Silent(mut message), Some(server)) => {
+            (State::Silent(mut message), Some(_)) => {
                 if let Err(fault) = check_record(&self.input) {
-                    add(&server.counters.plaintext);
+                    self.count(|it| &it.plaintext);
                     if self.input.first().is_some_and(u8::is_ascii_uppercase) {
                         out.extend_from_slice(NOT_TLS);
                     }
@@ -187,18 +191,16 @@ impl TlsLayer {
         Ok(())
     }
 
-    fn refuse(&self) -> Result<(), Fault> {
-        if let Some(server) = &self.server {
-            add(&server.counters.refused);
-        }
+    fn refuse(&mut self) -> Result<(), Fault> {
+        self.count(|it| &it.refused);
         Err(Fault::limit(
             Status::SERVICE_UNAVAILABLE,
             "no room for another handshake",
         ))
     }
 
-    fn fail(&self, text: &'static str) -> Result<(), Fault> {
-        add_failed(self.server.as_deref());
+    fn fail(&mut self, text: &'static str) -> Result<(), Fault> {
+        self.count(|it| &it.failed);
         Err(Fault::bad_request(text))
     }
 
@@ -222,7 +224,7 @@ impl TlsLayer {
                     self.end_early();
                 }
                 if std::mem::take(&mut self.is_early) {
-                    add_failed(self.server.as_deref()); // it was still going on
+                    self.count(|it| &it.failed); // it was still going on
                 }
                 let text = "bytes that are no record of this connection";
                 return Err(Fault::bad_request(text));
@@ -248,10 +250,10 @@ impl TlsLayer {
         match fed {
             Ok(fed) => self.has_ended |= fed.has_ended,
             Err(error) => {
-                match &self.server {
-                    Some(server) => add(&server.counters.failed),
-                    None => self.failure = Some(Box::new(failure::of(&error))),
+                if self.server.is_none() {
+                    self.failure = Some(Box::new(failure::of(&error)));
                 }
+                self.count(|it| &it.failed);
                 return Err(Fault::bad_request("a TLS handshake failed"));
             }
         }
@@ -261,7 +263,8 @@ impl TlsLayer {
             return Ok(());
         }
         if !self.is_early {
-            self.count(&connection);
+            let kind = connection.handshake_kind();
+            self.count(|it| it.of(kind));
         }
         // An authority has seen what it wanted: it asks for nothing over such a connection.
         self.has_ended |= connection.alpn_protocol() == Some(ACME_TLS_ALPN);
@@ -270,9 +273,12 @@ impl TlsLayer {
         Ok(())
     }
 
-    fn count(&self, connection: &Connection) {
-        if let Some(server) = &self.server {
-            server.counters.done(connection.handshake_kind());
+    /// What became of the handshake, once: a client leaves after it has failed, too.
+    fn count(&mut self, counter: impl FnOnce(&Counters) -> &AtomicU64) {
+        if let Some(server) = &self.server
+            && !std::mem::replace(&mut self.is_counted, true)
+        {
+            add(counter(&server.counters));
         }
     }
 
@@ -284,7 +290,8 @@ impl TlsLayer {
         if connection.is_handshaking() {
             return;
         }
-        self.count(connection);
+        let kind = connection.handshake_kind();
+        self.count(|it| it.of(kind));
         self.is_early = false;
         if let Some(security) = &mut self.security {
             Arc::make_mut(security).is_early = false;
@@ -412,8 +419,14 @@ impl Layer for TlsLayer {
     }
 
     fn timed_out(&mut self) {
-        if let Some(server) = &self.server {
-            add(&server.counters.timed_out);
+        self.count(|it| &it.timed_out);
+    }
+
+    fn abandoned(&mut self) {
+        // Health probes connect, send nothing and close.
+        let is_probe = matches!(self.state, State::Silent(_)) && self.input.is_empty();
+        if !is_probe {
+            self.count(|it| &it.failed);
         }
     }
 
@@ -444,12 +457,6 @@ impl ClientLayer for TlsLayer {
 
     fn failure(&self) -> Option<&LayerFailure> {
         self.failure.as_deref()
-    }
-}
-
-fn add_failed(server: Option<&Shared>) {
-    if let Some(server) = server {
-        add(&server.counters.failed);
     }
 }
 

@@ -8,11 +8,12 @@ use loadline_proto::{
     SharedProtocol,
 };
 use rustls::ServerConfig;
-use rustls::server::{NoClientAuth, NoServerSessionStorage, ServerSessionMemoryCache};
+use rustls::server::{NoClientAuth, NoServerSessionStorage};
 
 use crate::certificates::{ACME_TLS_ALPN, HTTP_2_ALPN};
 use crate::counters::Counters;
 use crate::handshake_permits::HandshakePermits;
+use crate::server_sessions::ServerSessions;
 use crate::shared::{Configs, Shared};
 use crate::tickets::TicketsOfServer;
 use crate::{
@@ -170,10 +171,10 @@ fn configs(certificates: &Arc<Certificates>, options: &TlsOptions) -> Result<Con
     let all = protocols.into_iter().chain([ACME_TLS_ALPN]);
     config.alpn_protocols = all.map(<[u8]>::to_vec).collect();
     config.ignore_client_order = true;
-    config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+    config.session_storage = Arc::new(ServerSessions::new(SESSIONS_MAX));
     if options.early_data {
         // What is taken out of the memory at its first use cannot be used again.
-        config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+        config.session_storage = Arc::new(ServerSessions::new(EARLY_SESSIONS_MAX));
         config.max_early_data_size = EARLY_BYTES_MAX;
         config.send_half_rtt_data = true;
     } else {
@@ -227,4 +228,27 @@ impl SharedProtocol for TlsServer {
 
 fn hsts(max_age_s: u64) -> String {
     format!("Strict-Transport-Security: max-age={max_age_s}\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_sessions_are_remembered_as_the_manual_says() {
+        for (early_data, max) in [(false, 1_024_u32), (true, 8_192)] {
+            let options = TlsOptions {
+                early_data,
+                ..TlsOptions::default()
+            };
+            let configs = configs(&Arc::default(), &options).unwrap();
+            let sessions = &configs.config.session_storage;
+            let id = |number: u32| number.to_be_bytes();
+            for number in 0..=max {
+                assert!(sessions.put(id(number).to_vec(), Vec::new()));
+            }
+            assert_eq!(sessions.get(&id(0)), None);
+            assert!((1..=max).all(|number| sessions.get(&id(number)).is_some()));
+        }
+    }
 }

@@ -1,24 +1,33 @@
 //! Tickets by which clients resume sessions: encrypted state that the client keeps, so that the server
 //! need not.
 //!
-//! A ticket is the name of its key (16 bytes), a nonce (12), and the state, sealed by AES-256-GCM for
-//! servers that ask clients for the same certificates. Keys
-//! are random and change by themselves, or come from files that several machines share. A client's
-//! secrets are as safe as these keys: none is used for more than a day, or the operator sees to it.
+//! A ticket is the name of its key (16 bytes), a nonce (12), and then, sealed by AES-256-GCM for servers that
+//! ask clients for the same certificates, the time (8) and the state. Keys are random and change by themselves,
+//! or come from files that several machines share. A client's secrets are as safe as these keys: none is used
+//! for more than a day, or the operator sees to it. No ticket is accepted after a day, whatever its key.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hkdf, rand};
 use rustls::server::ProducesTickets;
 
+use crate::Warning;
 use crate::error::{TlsError, read};
 use crate::files::ChangedFiles;
+use crate::key_file::key_file_warning;
 
 /// A random key seals tickets for so long, and opens them for as long again.
 const ROTATION: Duration = Duration::from_secs(12 * 3600);
+
+/// How long ago the handshake may be whose session goes on, by its ticket or from memory. Each has tickets of its own,
+/// so one of TLS 1.2 goes on for longer if its client resumes it each day.
+pub(crate) const SESSION_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// How far the clocks of machines with the same keys may differ.
+const CLOCK_SKEW_MAX: Duration = Duration::from_secs(5 * 60);
 
 const NAME_BYTES: usize = 16;
 const KEY_BYTES: usize = 32;
@@ -39,6 +48,16 @@ struct Keys {
     all: Vec<TicketKey>,
     /// When the first one was made; `None`: they come from files.
     since: Option<Instant>,
+    /// Of the files that they come from.
+    warnings: Vec<Warning>,
+}
+
+/// A moment by two clocks: random keys change by the one that is never set; machines that share keys have the
+/// other one in common.
+#[derive(Clone, Copy)]
+struct Moment {
+    steady: Instant,
+    wall: SystemTime,
 }
 
 struct TicketKey {
@@ -59,6 +78,7 @@ impl Tickets {
         Self::with(Keys {
             all: TicketKey::random().into_iter().collect(),
             since: Some(Instant::now()),
+            warnings: Vec::new(),
         })
     }
 
@@ -73,6 +93,7 @@ impl Tickets {
         Ok(Self::with(Keys {
             all: derive_all(keys)?,
             since: None,
+            warnings: Vec::new(),
         }))
     }
 
@@ -83,9 +104,15 @@ impl Tickets {
     }
 
     /// Seals with other given keys from now on.
-    fn replace(&self, keys: Vec<TicketKey>) {
-        let mut current = self.keys.write().unwrap_or_else(PoisonError::into_inner);
-        current.all = keys;
+    fn replace(&self, keys: Keys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// What an operator should know of the keys' files: all users of the machine can read them.
+    #[must_use]
+    pub fn key_warnings(&self) -> Vec<Warning> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.warnings.clone()
     }
 
     /// A new random key, if it is time for one, and an end of the oldest. Each handshake sees to that; where
@@ -117,19 +144,43 @@ impl Tickets {
         }
     }
 
-    fn seal(&self, state: &[u8], context: &[u8], now: Instant) -> Option<Vec<u8>> {
-        self.rotate_at(now);
+    fn seal(&self, state: &[u8], context: &[u8], now: Moment) -> Option<Vec<u8>> {
+        self.rotate_at(now.steady);
+        let dated = [&now.wall_s().to_be_bytes()[..], state].concat();
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.all.first()?.seal(state, context)
+        keys.all.first()?.seal(&dated, context)
     }
 
-    fn open(&self, ticket: &[u8], context: &[u8], now: Instant) -> Option<Vec<u8>> {
-        self.rotate_at(now);
+    fn open(&self, ticket: &[u8], context: &[u8], now: Moment) -> Option<Vec<u8>> {
+        self.rotate_at(now.steady);
         let (name, sealed) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.all.iter().find(|key| key.name == *name)?;
-        key.open(sealed, context)
+        let dated = key.open(sealed, context)?;
+        let (sealed_s, state) = dated.split_first_chunk()?;
+        let is_valid = is_valid(u64::from_be_bytes(*sealed_s), now.wall_s());
+        is_valid.then(|| state.to_vec())
     }
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            steady: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn wall_s(self) -> u64 {
+        let since_1970 = self.wall.duration_since(UNIX_EPOCH);
+        since_1970.unwrap_or_default().as_secs()
+    }
+}
+
+/// Whether a ticket of this time is accepted. After the clock was set, clients make a full handshake at worst.
+fn is_valid(sealed_s: u64, now_s: u64) -> bool {
+    let is_past = sealed_s <= now_s.saturating_add(CLOCK_SKEW_MAX.as_secs());
+    is_past && now_s.saturating_sub(sealed_s) < SESSION_AGE_MAX.as_secs()
 }
 
 /// Tickets of one server: those of another with the same keys, but another context, are none of its own.
@@ -154,7 +205,7 @@ impl ProducesTickets for TicketsOfServer {
         let Self {
             tickets, context, ..
         } = self;
-        tickets.seal(state, context, Instant::now())
+        tickets.seal(state, context, Moment::now())
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
@@ -163,7 +214,7 @@ impl ProducesTickets for TicketsOfServer {
             context,
             are_accepted,
         } = self;
-        (*are_accepted).then(|| tickets.open(ticket, context, Instant::now()))?
+        (*are_accepted).then(|| tickets.open(ticket, context, Moment::now()))?
     }
 }
 
@@ -261,12 +312,8 @@ impl TicketFiles {
     /// One cannot be read, or is too short.
     pub fn load(paths: Vec<PathBuf>) -> Result<Self, TlsError> {
         let files = ChangedFiles::new(paths);
-        let keys = Keys {
-            all: load(files.paths())?,
-            since: None,
-        };
         Ok(Self {
-            tickets: Arc::new(Tickets::with(keys)),
+            tickets: Arc::new(Tickets::with(load(files.paths())?)),
             files,
         })
     }
@@ -300,12 +347,18 @@ impl TicketFiles {
     }
 }
 
-fn load(paths: &[PathBuf]) -> Result<Vec<TicketKey>, TlsError> {
+fn load(paths: &[PathBuf]) -> Result<Keys, TlsError> {
     let mut files = Vec::new();
     for path in paths {
         files.push((path.display().to_string(), read(path)?));
     }
-    derive_all(files.iter().map(|(path, key)| (path.as_str(), &key[..])))
+    let warnings = paths.iter();
+    let warnings = warnings.filter_map(|path| key_file_warning(path, "the ticket key"));
+    Ok(Keys {
+        all: derive_all(files.iter().map(|(path, key)| (path.as_str(), &key[..])))?,
+        since: None,
+        warnings: warnings.collect(),
+    })
 }
 
 #[cfg(test)]
@@ -314,11 +367,23 @@ mod tests {
 
     const STATE: &[u8] = b"the state of a session";
     const CONTEXT: &[u8] = b"one server";
+    const SECOND: Duration = Duration::from_secs(1);
+
+    impl std::ops::Add<Duration> for Moment {
+        type Output = Self;
+
+        fn add(self, time: Duration) -> Self {
+            Self {
+                steady: self.steady + time,
+                wall: self.wall + time,
+            }
+        }
+    }
 
     #[test]
     fn a_random_key_opens_for_one_rotation_more() {
         let tickets = Tickets::rotating();
-        let start = Instant::now();
+        let start = Moment::now();
         let ticket = tickets.seal(STATE, CONTEXT, start).unwrap();
         assert_eq!(
             tickets.open(&ticket, CONTEXT, start).as_deref(),
@@ -340,15 +405,15 @@ mod tests {
     #[test]
     fn keys_of_a_server_that_nobody_asks_are_forgotten_too() {
         let tickets = Tickets::rotating();
-        let start = Instant::now();
+        let start = Moment::now();
         let ticket = tickets.seal(STATE, CONTEXT, start).unwrap();
         let has_its_key = || {
             let keys = tickets.keys.read().unwrap();
             keys.all.iter().any(|key| key.name == ticket[..NAME_BYTES])
         };
-        tickets.rotate_at(start + ROTATION);
+        tickets.rotate_at(start.steady + ROTATION);
         assert!(has_its_key());
-        tickets.rotate_at(start + 2 * ROTATION);
+        tickets.rotate_at(start.steady + 2 * ROTATION);
         assert!(!has_its_key());
     }
 
@@ -357,12 +422,25 @@ mod tests {
         let (old, new) = ([1; 80], [2; 32]);
         let first = Tickets::given([("old", &old[..])]).unwrap();
         let second = Tickets::given([("new", &new[..]), ("old", &old)]).unwrap();
-        let now = Instant::now();
+        let now = Moment::now();
         let ticket = first.seal(STATE, CONTEXT, now).unwrap();
-        assert_eq!(
-            second.open(&ticket, CONTEXT, now + 9 * ROTATION).as_deref(),
-            Some(STATE)
-        );
+        let end = now + SESSION_AGE_MAX;
+        let skewed = |by: Duration| Moment {
+            wall: now.wall - by,
+            ..now
+        };
+        for (time, is_opened) in [
+            (now, true),
+            (now + (SESSION_AGE_MAX - SECOND), true),
+            (end, false),
+            (end + 9 * ROTATION, false),
+            (skewed(CLOCK_SKEW_MAX), true),
+            (skewed(CLOCK_SKEW_MAX + SECOND), false),
+        ] {
+            let opened = second.open(&ticket, CONTEXT, time);
+            let expected = is_opened.then_some(STATE);
+            assert_eq!(opened.as_deref(), expected, "{:?}", time.wall);
+        }
         let ticket = second.seal(STATE, CONTEXT, now).unwrap();
         assert_eq!(first.open(&ticket, CONTEXT, now), None);
         let short = Tickets::given([("key", &old[..31])]).unwrap_err();
@@ -375,7 +453,7 @@ mod tests {
     #[test]
     fn what_was_changed_on_its_way_is_no_ticket() {
         let tickets = Tickets::rotating();
-        let now = Instant::now();
+        let now = Moment::now();
         let ticket = tickets.seal(STATE, CONTEXT, now).unwrap();
         for index in 0..ticket.len() {
             let mut changed = ticket.clone();

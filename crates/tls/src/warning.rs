@@ -1,13 +1,13 @@
-//! What an operator should know of certificates in service, and of their keys.
+//! What an operator should know of certificates in service, and of keys in files.
 
 use std::fmt;
 
-/// What an operator should know of a certificate in service, in one line.
+/// What an operator should know of a certificate in service, or of a key's file, in one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// What it is about.
     pub kind: WarningKind,
-    /// Where the certificate, or its key, came from.
+    /// Where the certificate, or the key, came from.
     pub label: String,
     text: String,
 }
@@ -23,7 +23,7 @@ pub enum WarningKind {
     ExpiresSoon,
     /// No client gets it: others are for its names.
     Unused,
-    /// All users of the machine can read the file of its key.
+    /// All users of the machine can read the file of a key.
     ReadableKey,
 }
 

@@ -53,7 +53,10 @@ pub(crate) fn subject(der: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SerialNumber};
+    use rcgen::{
+        BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+        SerialNumber,
+    };
 
     use super::*;
 
@@ -74,5 +77,28 @@ mod tests {
         let alone = CertificateParams::new(["b.example".to_owned()]).unwrap();
         let alone = alone.self_signed(&own).unwrap();
         assert_eq!(authority_and_serial(alone.der()), None);
+    }
+
+    /// RFC 4514 section 2.4. Otherwise a common name could look like further attributes.
+    #[test]
+    fn a_subject_has_its_special_characters_escaped() {
+        let key = KeyPair::generate().unwrap();
+        for (name, expected) in [
+            ("ada,O=Other", r"CN=ada\,O=Other,O=Example"),
+            ("ada+UID=root", r"CN=ada\+UID=root,O=Example"),
+            (r"ada\,O=Other", r"CN=ada\\\,O=Other,O=Example"),
+            (r#""<ada>;""#, r#"CN=\"\<ada\>\;\",O=Example"#),
+            ("#ada ", r"CN=\#ada\ ,O=Example"),
+            (" ada\n", r"CN=\ ada\0a,O=Example"),
+        ] {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = DistinguishedName::new();
+            let attributes = &mut params.distinguished_name;
+            attributes.push(DnType::OrganizationName, "Example");
+            attributes.push(DnType::CommonName, name);
+            let certificate = params.self_signed(&key).unwrap();
+            let subject = subject(certificate.der());
+            assert_eq!(subject.as_deref(), Some(expected), "{name:?}");
+        }
     }
 }

@@ -183,6 +183,34 @@ fn a_state_directory_that_others_can_read_is_refused() {
 }
 
 #[test]
+fn keys_that_all_users_can_read_are_warned_of_beside_automatic_certificates() {
+    let (played, _folder) = authority(Box::new(|_| String::new()));
+    let folder = tempfile::tempdir_in("/tmp").unwrap(); // others can enter that
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(folder.path().join("ca.pem"), played.front.certificate()).unwrap();
+    let keys = ["eab.key", "ticket.key"].map(|name| folder.path().join(name));
+    for key in &keys {
+        fs::write(key, [b'A'; 80]).unwrap();
+        fs::set_permissions(key, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let [external, tickets] = keys.map(|key| key.display().to_string());
+    let mut all = options(&played, folder.path());
+    all.extend(["--acme-agree-to-terms", "--acme-eab-kid", "kid-1"].map(str::to_owned));
+    all.extend(["--status-path", "/-/status"].map(str::to_owned));
+    all.extend(["--acme-eab-key".to_owned(), external.clone()]);
+    all.extend(["--tls-ticket-key".to_owned(), tickets.clone()]);
+    let site = site();
+    let server = Server::start_with(site.path(), &words(&all), Stdio::null());
+    for key in [external, tickets] {
+        let right = format!("right would be 600 (chmod 600 {key})");
+        let is_warning = |line: &&String| line.contains("WARN") && line.contains(&right);
+        assert_eq!(server.start_up.iter().filter(is_warning).count(), 1);
+    }
+    let status: serde_json::Value = serde_json::from_str(&server.get("/-/status")).unwrap();
+    assert_eq!(status["tls"]["keys_readable_by_others"], 2, "{status:#}");
+}
+
+#[test]
 fn keys_and_logs_in_the_served_directory_are_refused() {
     let site = site();
     let (root, secret) = (site.path().display(), site.path().join("secret"));

@@ -286,6 +286,32 @@ fn a_key_that_all_users_can_read_is_warned_of_and_shows_in_the_status() {
     }
 }
 
+/// Who has it can resume sessions of others, with the certificates of their clients.
+#[test]
+fn a_ticket_key_that_all_users_can_read_is_warned_of_and_shows_in_the_status() {
+    let site = site();
+    for (mode, is_warned) in [(0o644, true), (0o640, false)] {
+        let folder = tempfile::tempdir_in("/tmp").unwrap(); // others can enter that
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        write_pair(folder.path());
+        let key = folder.path().join("ticket.key");
+        fs::write(&key, [1; 80]).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+        let more = ["--tls-ticket-key", key.to_str().unwrap()];
+        let more = [&WITH_STATUS[..], &more].concat();
+        let server = start_with(site.path(), &[folder.path()], &more);
+        let said = server.start_up.iter();
+        let said = said.filter(|line| line.contains("WARN") && line.contains("ticket.key"));
+        let said: Vec<_> = said.collect();
+        assert_eq!(said.len(), usize::from(is_warned), "{mode:o}: {said:?}");
+        let right = format!("right would be 600 (chmod 600 {})", key.display());
+        assert!(said.iter().all(|line| line.contains(&right)), "{said:?}");
+        let status = tls_status(&server);
+        let count = u64::from(is_warned);
+        assert_eq!(status["keys_readable_by_others"], count, "{mode:o}");
+    }
+}
+
 #[test]
 fn a_hang_up_has_certificates_taken_up_and_no_handshake_is_lost() {
     const RENEWALS: usize = 20;

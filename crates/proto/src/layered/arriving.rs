@@ -153,6 +153,22 @@ impl<L: Layer, S: Session> Layered<L, S> {
         self.owes_nothing() && (is_beginning || self.arriving.record_since().is_some())
     }
 
+    /// Whether the handshake goes on: early data has opened the layer before its end.
+    pub(super) fn is_handshaking(&self) -> bool {
+        let security = self.layer.security();
+        !self.layer.is_open() || security.is_some_and(|it| it.is_early)
+    }
+
+    /// Behind early data only between requests: a session that answers one may not read, and the rest of the
+    /// handshake waits in the socket. It may be idle with an answer that is still to be sent: then it has not rested.
+    pub(super) fn handshake_deadline(&self) -> Option<Millis> {
+        let has_rested = self.session.is_idle() && !self.arriving.is_serving;
+        let is_awaited = !self.layer.is_open() || has_rested;
+        let allowed = self.config.limits.handshake_timeout_ms;
+        let until = Millis(self.since.0.saturating_add(allowed));
+        (is_awaited && self.is_handshaking()).then_some(until)
+    }
+
     /// Whether no response is due of a session that orders `ReceivePending`. One of HTTP/2 orders it only
     /// then, also with part of a frame, or with streams that nobody waits for: it is not idle.
     fn owes_nothing(&self) -> bool {

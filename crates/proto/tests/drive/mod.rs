@@ -313,13 +313,23 @@ impl<'h> Driver<'h> {
 
     /// The worker finishes the parked blocking step.
     pub fn complete(&mut self) -> &mut Self {
+        self.finish_step();
+        self.drive();
+        self
+    }
+
+    /// The same, and the owner looks at the clock before it asks for the next order.
+    pub fn complete_and_expire(&mut self) -> &mut Self {
+        self.finish_step();
+        self.expire()
+    }
+
+    fn finish_step(&mut self) {
         let mut exchange = self.parked.take().expect("a parked exchange");
         (self.handle_blocking)(&mut exchange);
         self.unsent_answers += 1;
         let session = self.session.as_mut().expect("an open connection");
         session.completed(exchange, cx!(self));
-        self.drive();
-        self
     }
 
     /// What is held is computed, or refused.
@@ -498,11 +508,7 @@ impl<'h> Driver<'h> {
         self.events.push(Event::Block);
         self.parked = Some(exchange);
         if !self.hold_blocking {
-            let mut exchange = self.parked.take().expect("just parked");
-            (self.handle_blocking)(&mut exchange);
-            self.unsent_answers += 1;
-            let session = self.session.as_mut().expect("an open connection");
-            session.completed(exchange, cx!(self));
+            self.finish_step();
         }
     }
 

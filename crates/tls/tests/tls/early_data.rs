@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
-use loadline_proto::{Body, Context, Exchange, Limits, Outcome};
+use loadline_proto::{Body, CloseReason, Context, Exchange, Limits, Outcome};
 use loadline_tls::{Certificates, TlsOptions, TlsServer};
 use rustls::client::{
     ClientSessionMemoryCache, ClientSessionStore, Resumption, Tls12ClientSessionValue,
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, ClientConnection, Error, NamedGroup, RootCertStore};
 
 use crate::drive::{Driver, config, parse_answers};
-use crate::pair::{certificate, connection, sent_by};
+use crate::pair::{certificate, connection, receive, sent_by};
 
 /// A server, and a client that sends early data where it may.
 fn ends(early_data: bool) -> (TlsServer, Arc<ClientConfig>) {
@@ -210,6 +210,88 @@ fn send_early(
         let _ = client.reader().read_to_end(&mut Vec::new()); // ends with what there is
     }
     Ok(())
+}
+
+/// It stayed open for as long as an idle connection.
+#[test]
+fn a_handshake_that_is_abandoned_behind_early_data_has_its_deadline() {
+    let (server, client) = ends(true);
+    ask(&server, &client, GET, &mut Vec::new());
+    let limits = Limits::default();
+    assert!(limits.handshake_timeout_ms < limits.idle_timeout_ms);
+    let config = config(limits.clone());
+    let mut driver = Driver::speaking(server.protocol(), &config, whether_early);
+    send_early(&mut driver, &client, &[GET]).unwrap();
+    driver.pass(limits.handshake_timeout_ms - 1);
+    assert!(!driver.is_closed() && driver.seen.len() == 1);
+    assert_eq!(server.counts().timed_out, 0);
+    driver.pass(1);
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+    assert_eq!(server.counts().timed_out, 1);
+}
+
+#[test]
+fn a_client_that_leaves_behind_early_data_has_failed() {
+    let (server, client) = ends(true);
+    for failed in [1, 2] {
+        ask(&server, &client, GET, &mut Vec::new());
+        let limits = config(Limits::default());
+        let mut driver = Driver::speaking(server.protocol(), &limits, whether_early);
+        send_early(&mut driver, &client, &[GET]).unwrap();
+        match failed {
+            1 => driver.eof(),
+            _ => driver.peer_gone(),
+        };
+        assert!(driver.is_closed());
+        let counts = server.counts();
+        assert_eq!((counts.failed, counts.truncated), (failed, 0));
+    }
+}
+
+/// Its end is in the socket, which is not read meanwhile.
+#[test]
+fn a_handshake_behind_early_data_does_not_end_while_the_server_responds() {
+    let (server, client) = ends(true);
+    ask(&server, &client, GET, &mut Vec::new());
+    let limits = Limits::default();
+    let config = config(limits.clone());
+    let blocking = |_: &mut Exchange, _: &mut Context<'_>| Outcome::Blocking;
+    let mut driver = Driver::speaking(server.protocol(), &config, blocking);
+    driver.hold_blocking = true;
+    let mut client = connection(&client);
+    let mut early = client.early_data().expect("a session for it");
+    early.write_all(GET.as_bytes()).unwrap();
+    driver.feed(&sent_by(&mut client));
+    receive(&mut client, &driver, &mut 0);
+    driver.feed(&sent_by(&mut client));
+    driver.pass(2 * limits.handshake_timeout_ms);
+    assert_eq!(server.counts().resumed, 0, "it was not read yet");
+    driver.complete().pass(limits.idle_timeout_ms - 1);
+    assert!(!driver.is_closed());
+    let counts = server.counts();
+    assert_eq!((counts.resumed, counts.timed_out), (1, 0));
+}
+
+/// Two steps in a row on a connection's own thread are its share: it looks at the clock then, with an answer that
+/// is not sent yet.
+#[test]
+fn an_answer_to_early_data_is_sent_though_the_handshake_is_late() {
+    let (server, client) = ends(true);
+    ask(&server, &client, GET, &mut Vec::new());
+    let limits = Limits::default();
+    let config = config(limits.clone());
+    let blocking = |_: &mut Exchange, _: &mut Context<'_>| Outcome::Blocking;
+    let mut driver = Driver::speaking(server.protocol(), &config, blocking);
+    driver.hold_blocking = true;
+    send_early(&mut driver, &client, &[GET]).unwrap();
+    driver.pass(2 * limits.handshake_timeout_ms);
+    let sent = driver.output.len();
+    driver.complete_and_expire();
+    assert!(driver.output.len() > sent);
+    assert!(!driver.is_closed());
+    driver.expire();
+    assert_eq!(driver.closes(CloseReason::Slow), 1);
+    assert_eq!(server.counts().timed_out, 1);
 }
 
 #[test]

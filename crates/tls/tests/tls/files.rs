@@ -1,7 +1,9 @@
 //! Certificates and ticket keys in files that change while they are served.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use loadline_tls::{CertificateFiles, CertificatePair, TakenUp, TicketFiles};
 use rcgen::{CertificateParams, KeyPair};
@@ -109,6 +111,30 @@ fn each_broken_pair_is_reported_and_holds_up_no_other() {
     write(&folders[2], "both", "six");
     assert_eq!(counts(&files.reload()), (true, 1));
     assert_eq!(names(&files), ["five", "two", "six"]);
+}
+
+#[test]
+fn the_mode_of_a_ticket_key_is_looked_at_with_each_reading() {
+    let folder = tempfile::tempdir_in("/tmp").unwrap(); // others can enter that
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let path = folder.path().join("ticket.key");
+    fs::write(&path, [1; 80]).unwrap();
+    let set = |mode| fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    set(0o644);
+    let mut files = TicketFiles::load(vec![path.clone()]).unwrap();
+    let tickets = Arc::clone(files.tickets());
+    let warnings = tickets.key_warnings();
+    assert_eq!(warnings.len(), 1);
+    let text = warnings[0].to_string();
+    assert!(
+        text.contains("can read the ticket key; right would be 600"),
+        "{text}"
+    );
+    for (mode, warnings) in [(0o600, 0), (0o604, 1)] {
+        set(mode);
+        files.reload().unwrap();
+        assert_eq!(tickets.key_warnings().len(), warnings, "{mode:o}");
+    }
 }
 
 #[test]

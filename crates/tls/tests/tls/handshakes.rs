@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use loadline_proto::{CloseReason, Limits};
-use loadline_tls::{Tickets, TlsOptions, TlsServer};
+use loadline_tls::{HandshakeCounts, Tickets, TlsOptions, TlsServer};
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::TLS12;
 use rustls::{ClientConfig, HandshakeKind};
@@ -106,11 +106,43 @@ fn a_client_that_leaves_in_the_middle() {
     left.hold_computing = true;
     left.feed(&hello).peer_gone();
     assert!(left.is_closed());
+    assert_eq!(server.counts().failed, 1);
     drop(left.computing.take()); // as the worker does
-    let mut half = driver(&server);
-    half.feed(&hello[..50]).eof();
-    assert!(half.is_closed());
+    for (failed, sent) in (2..).zip([1, 50, hello.len()]) {
+        let mut ended = driver(&server);
+        ended.feed(&hello[..sent]).eof();
+        assert!(ended.is_closed());
+        assert_eq!(server.counts().failed, failed, "{sent} bytes");
+    }
     Pair::new(&server, &client).open();
+    let counts = server.counts();
+    assert_eq!((counts.full, counts.truncated), (1, 0));
+}
+
+#[test]
+fn a_client_that_leaves_without_a_word_has_not_failed() {
+    let (server, _) = ends(&TlsOptions::default());
+    let [mut ended, mut gone] = [(); 2].map(|()| driver(&server));
+    ended.eof();
+    gone.peer_gone();
+    assert!(ended.is_closed() && gone.is_closed());
+    assert_eq!(server.counts(), HandshakeCounts::default());
+}
+
+#[test]
+fn a_client_that_leaves_after_a_failure_is_counted_once() {
+    let (server, client) = ends(&TlsOptions::default());
+    let mut hello = Pair::new(&server, &client).out.to_vec();
+    hello[5] = 99; // another message
+    let mut failed = driver(&server);
+    failed.hold_output = true;
+    failed.feed(&hello).peer_gone();
+    let mut plain = driver(&server);
+    plain.hold_output = true;
+    plain.feed(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").peer_gone();
+    assert!(failed.is_closed() && plain.is_closed());
+    let counts = server.counts();
+    assert_eq!((counts.failed, counts.plaintext), (1, 1));
 }
 
 #[test]
