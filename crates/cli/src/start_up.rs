@@ -22,6 +22,9 @@ pub(crate) fn text(
     if let Some(why) = &plan.fallback {
         text += &format!("loadline: the reactor instead of the proactor: {why}\n");
     }
+    if let Some(warning) = &plan.memory_warning {
+        text += &format!("loadline: {warning}\n");
+    }
     for (address, listen) in addresses.iter().zip(&plan.flags.listen) {
         let (base, note) = url(address, scheme(listen));
         let slash = match address {
@@ -72,7 +75,7 @@ fn found(machine: &Machine) -> String {
 }
 
 /// "512 MiB", "11.8 GiB".
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
     match bytes / MIB {
         mib @ 0..10_240 => format!("{mib} MiB"),
