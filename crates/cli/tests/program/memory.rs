@@ -248,8 +248,7 @@ fn site_and_options() -> ([TempDir; 2], Vec<String>) {
     let elsewhere = tempfile::tempdir().unwrap();
     let database = format!("sqlite:{}", elsewhere.path().join("accounts").display());
     let options = ["--status-path", "/-/status", "--accounts", &database];
-    let options = options.map(str::to_owned).to_vec();
-    ([site, elsewhere], options)
+    ([site, elsewhere], options.map(str::to_owned).into())
 }
 
 /// So many connections of each kind of attack: the server takes no more than its budget and what is beside it.
