@@ -6,8 +6,6 @@ use loadline_spec::serve::{MEMORY_LEAST, ServeSpec};
 use loadline_spec::values::Auto;
 use loadline_sys::memory_limit::MemoryLimit;
 
-use crate::start_up::size;
-
 /// What was worked out.
 #[derive(Debug)]
 pub(super) struct MemoryPlan {
@@ -83,6 +81,15 @@ fn warning(found: MemoryLimit, bytes: u64, reserve_bytes: u64, right: u64) -> St
         size(reserve_bytes),
         size(right.next_multiple_of(1 << 20)),
     )
+}
+
+/// "512 MiB", "11.8 GiB".
+pub(crate) fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes / MIB {
+        mib @ 0..10_240 => format!("{mib} MiB"),
+        mib => format!("{:.1} GiB", mib as f64 / 1024.0),
+    }
 }
 
 #[cfg(test)]
