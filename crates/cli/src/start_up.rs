@@ -6,6 +6,7 @@ use std::path::Path;
 use loadline_server::{Accept, Architecture, Balance, ListenAddr, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
+use crate::flags::memory::size;
 use loadline_spec::serve::{Listen, RunningSpec};
 use loadline_spec::values::Auto;
 
@@ -21,6 +22,9 @@ pub(crate) fn text(
     let mut text = format!("loadline {version}: found {found}; chose {chosen}\n");
     if let Some(why) = &plan.fallback {
         text += &format!("loadline: the reactor instead of the proactor: {why}\n");
+    }
+    if let Some(warning) = &plan.memory_warning {
+        text += &format!("loadline: {warning}\n");
     }
     for (address, listen) in addresses.iter().zip(&plan.flags.listen) {
         let (base, note) = url(address, scheme(listen));
@@ -76,15 +80,6 @@ fn found(machine: &Machine) -> String {
         "{} ({affinity} by affinity, {quota}) and {descriptors}{memory}",
         count(machine.budget.cpus(), "CPU")
     )
-}
-
-/// "512 MiB", "11.8 GiB".
-fn size(bytes: u64) -> String {
-    const MIB: u64 = 1 << 20;
-    match bytes / MIB {
-        mib @ 0..10_240 => format!("{mib} MiB"),
-        mib => format!("{:.1} GiB", mib as f64 / 1024.0),
-    }
 }
 
 /// What was chosen: "2 loops, 4 workers, ..."

@@ -55,6 +55,7 @@ use crate::worker::job::Served;
 use crate::worker::pool::Workers;
 use costs::Costs;
 use loop_group::LoopGroup;
+use memory::LeftBehind;
 use moving::Leaving;
 use shares::Victims;
 pub(crate) use threads::run;
@@ -90,6 +91,8 @@ struct Slot<T> {
     knows_drain: bool,
     acceptance: Acceptance,
     footprint: Footprint,
+    /// Jobs of it that workers have or will have, beside the connection itself.
+    jobs_out: u32,
 }
 
 /// How a connection counts.
@@ -160,6 +163,8 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     is_reporting: bool,
     /// Who gives up what while memory is short.
     plan: Plan,
+    /// Of closed connections with jobs out: at most as many as there are jobs.
+    left_behind: HashMap<Token, LeftBehind>,
     /// When the handler gives back what is not in use; `None`: nothing has come since it has.
     releases_at: Option<Millis>,
 }
@@ -230,6 +235,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             is_cut_short: false,
             is_reporting: false,
             plan: Plan::default(),
+            left_behind: HashMap::new(),
             releases_at: None,
         })
     }

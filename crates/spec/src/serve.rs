@@ -192,7 +192,7 @@ spec! {
     pub struct MemorySpec {
         /// Memory for connections, their buffers, threads and the file cache. When it runs short, idle
         /// connections are closed, then connections that wait for their clients; then new connections
-        /// and large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the control group or the machine has; off: no limit.
+        /// and large request content are refused (503). Apps, databases and password hashing come on top. auto is half of what the program itself leaves of the control group's or the machine's memory; off: no limit.
         #[arg(long, value_name = "SIZE", default_value = "auto")]
         pub memory_max: Preset<OrOff<Auto<Size<MEMORY_LEAST>>>>,
 
@@ -205,7 +205,7 @@ spec! {
 }
 
 /// The least that the threads of a small server and some connections need.
-const MEMORY_LEAST: u64 = 16 << 20;
+pub const MEMORY_LEAST: u64 = 16 << 20;
 /// What the kernel takes as the least itself, about.
 const SOCKET_BUFFER_LEAST: u64 = 8 << 10;
 const SOCKET_BUFFER_MOST: u64 = 1 << 30;

@@ -11,7 +11,7 @@ use loadline_apps::{CacheControlRule, MediaTypeRule, MediaTypes};
 use loadline_proto::{Limits, TrustedProxies};
 use loadline_server::{
     Architecture, DESCRIPTORS_RESERVED, QUEUE_MAX, ServerOptions, SizeRange, SocketIo, THREADS_MAX,
-    WorkerPools, fixed_memory_bytes,
+    WorkerPools,
 };
 use loadline_spec::serve::{ArchitectureSpec, Listen, ProxySpec, ServeSpec};
 use loadline_spec::values::{Auto, Count};
@@ -21,6 +21,7 @@ use loadline_sys::memory_limit::MemoryLimit;
 
 use super::fit;
 use super::limits::limits;
+use super::memory::memory;
 use crate::failure::Failure;
 
 /// What was found about the machine.
@@ -70,6 +71,8 @@ pub(crate) struct Plan {
     pub(crate) memory_bytes_max: Option<u64>,
     /// The file cache's part of it.
     pub(crate) cache_bytes_max: u64,
+    /// Why there may be too little memory, and how much would do.
+    pub(crate) memory_warning: Option<String>,
     /// Files that the cache keeps open.
     pub(crate) open_files_max: usize,
     /// Who is trusted to name clients.
@@ -121,10 +124,11 @@ pub(crate) fn plan(mut flags: ServeSpec, machine: &Machine) -> Result<Plan, Fail
     options
         .validate_descriptors(machine.descriptors_max, open_files_max)
         .map_err(Failure::usage)?;
-    let (memory_bytes_max, cache_bytes_max) = memory(&flags, &options, machine)?;
+    let memory = memory(&flags, &options, machine.memory)?;
     Ok(Plan {
-        memory_bytes_max,
-        cache_bytes_max,
+        memory_bytes_max: memory.budget_bytes,
+        cache_bytes_max: memory.cache_bytes,
+        memory_warning: memory.warning,
         limits: limits(&flags)?,
         flags: Arc::new(flags),
         options,
@@ -172,38 +176,6 @@ fn choose(typed: &ArchitectureSpec, machine: &Machine) -> (Architecture, Option<
 fn open_files_max(flags: &ServeSpec, machine: &Machine) -> usize {
     let auto = || (machine.descriptors_max / 8).clamp(16, OPEN_FILES_AUTO);
     or_auto(&flags.content.cache_open_files, auto)
-}
-
-/// The share of all memory that `auto` takes. The rest is for what is not counted: apps, password hashing,
-/// the kernel's buffers of sockets, what the allocator keeps, and the page cache, which files are served
-/// from.
-const MEMORY_SHARE: u64 = 2;
-/// The part of it that the file cache may have: the rest must be enough for connections.
-const CACHE_SHARE: u64 = 4;
-
-/// The budget of memory, and what the file cache has of it.
-fn memory(
-    flags: &ServeSpec,
-    options: &ServerOptions,
-    machine: &Machine,
-) -> Result<(Option<u64>, u64), SpecError> {
-    let cache_bytes = **flags.content.cache_bytes;
-    // The threads and the cache leave a quarter at least for connections.
-    let least = fixed_memory_bytes(options).saturating_mul(2);
-    let budget_bytes = match flags.memory.memory_max.0.0 {
-        None => None,
-        Some(Auto::Auto) => machine
-            .memory
-            .map(|found| (found.bytes() / MEMORY_SHARE).max(least)),
-        Some(Auto::Given(given)) if *given < least => {
-            let why = format!("the threads alone take {} bytes", least / 2);
-            let error = SpecError::new("memory-max", why, format!("at least {least}"));
-            return Err(error.with_value(given));
-        }
-        Some(Auto::Given(given)) => Some(*given),
-    };
-    let cache_max = budget_bytes.map_or(u64::MAX, |bytes| bytes / CACHE_SHARE);
-    Ok((budget_bytes, cache_bytes.min(cache_max)))
 }
 
 fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> ServerOptions {
@@ -441,35 +413,6 @@ mod tests {
                 assert!(options.connections_max > 64, "{options:?}");
             }
         }
-    }
-
-    #[test]
-    fn memory_is_half_of_what_there_is_and_the_cache_has_a_quarter_of_it() {
-        const MIB: u64 = 1 << 20;
-        let planned = |line: &str, memory| {
-            let machine = Machine { memory, ..MACHINE };
-            let plan = planned(line, &machine).unwrap();
-            (plan.memory_bytes_max, plan.cache_bytes_max)
-        };
-        let of_group = |bytes| {
-            Some(MemoryLimit {
-                machine_bytes: 16 << 30,
-                group_bytes: Some(bytes),
-            })
-        };
-        let found = of_group(1 << 30);
-        assert_eq!(planned("", found), (Some(512 * MIB), 128 * MIB));
-        assert_eq!(planned("--memory-max off", found), (None, 128 * MIB));
-        let given = planned("--memory-max 100M --cache-bytes 1M", found);
-        assert_eq!(given, (Some(100 * MIB), MIB));
-        let given = planned("--memory-max 64M", found);
-        assert_eq!(given, (Some(64 * MIB), 16 * MIB));
-        assert_eq!(planned("", None), (None, 128 * MIB));
-        // Threads that were asked for fit in any case.
-        let line = "--architecture thread-pool --threads 1000";
-        let (budget, cache) = planned(line, of_group(64 * MIB));
-        let budget = budget.unwrap();
-        assert!(budget > 64 * MIB && cache == budget / 4, "{budget}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) mod lab_report_defs;
 pub(crate) mod lab_server_defs;
 pub(crate) mod limits;
 pub(crate) mod load_defs;
+pub(crate) mod memory;
 pub(crate) mod precompress_defs;
 
 use std::ffi::OsString;

@@ -1,11 +1,15 @@
 //! The budget of memory, under clients that make a server hold as much as they can.
 
+mod group;
+
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use loadline_proto::hpack::{Encoder, Indexing};
 use loadline_proto::http2::frame::{Kind, PREFACE, Setting, flags, write_frame};
+use tempfile::TempDir;
 
 use crate::util::{GRACE, Server, site};
 
@@ -161,70 +165,108 @@ fn get(server: &Server, target: &str) -> (String, usize) {
     panic!("no other client is served: {refusals} refusals");
 }
 
-/// So many connections of one kind of attack: the server keeps to its budget and serves others.
-pub(crate) fn withstand(architecture: &str, budget_bytes: u64, connections: usize) {
+/// What a server came to under an attack.
+struct Outcome {
+    attack: &'static str,
+    /// In memory before it, and at most.
+    own_bytes: u64,
+    peak_bytes: u64,
+    /// Counted, and what may be.
+    used_bytes: u64,
+    budget_bytes: u64,
+    /// Of requests of others.
+    refusals: usize,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} KiB at the start, {} KiB at most, {} KiB counted of {}, {} refusals",
+            self.attack,
+            self.own_bytes >> 10,
+            self.peak_bytes >> 10,
+            self.used_bytes >> 10,
+            self.budget_bytes >> 10,
+            self.refusals,
+        )
+    }
+}
+
+/// So many connections of one kind of attack: the server keeps to its budget and serves others, meanwhile and
+/// afterwards.
+fn besiege(server: &Server, attack: &Attack, connections: usize) -> Outcome {
+    // What starting up has read of the program was given back before the server said that it serves. What it
+    // needs to serve is in memory again after this.
+    get(server, "/");
+    let own_bytes = figure(server.id(), "VmRSS:");
+    let mut clients: Vec<(TcpStream, usize)> = Vec::new();
+    let mut refusals = 0;
+    for number in 0..connections {
+        let mut stream = server.connect();
+        stream.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        send(&mut stream, &attack.bytes, &mut sent);
+        clients.push((stream, sent));
+        if number.is_multiple_of(40) {
+            refusals += get(server, "/").1;
+        }
+    }
+    for _ in 0..3 {
+        for (stream, sent) in &mut clients {
+            let _ = send(stream, &attack.bytes, sent); // or it is closed
+        }
+        refusals += get(server, "/").1;
+    }
+    // Not as JSON, which has an entry for each of many threads.
+    let page = get(server, "/-/status?format=prometheus").0;
+    let of_page = |name: &str| {
+        let mut lines = page.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap().parse::<u64>().unwrap()
+    };
+    let outcome = Outcome {
+        attack: attack.name,
+        own_bytes,
+        peak_bytes: figure(server.id(), "VmHWM:"),
+        used_bytes: of_page("loadline_memory_used_bytes"),
+        budget_bytes: of_page("loadline_memory_budget_bytes"),
+        refusals,
+    };
+    drop(clients);
+    get(server, "/");
+    let counted_max = outcome.budget_bytes + (1 << 20);
+    assert!(outcome.used_bytes <= counted_max, "{outcome}");
+    let requests_of_others = connections / 40 + 3;
+    let refusals_max = requests_of_others * REFUSALS_MAX;
+    assert!(refusals <= refusals_max, "{outcome}");
+    outcome
+}
+
+/// The site that is attacked, and what else the server is to have: pages, and forms that are gathered.
+fn site_and_options() -> ([TempDir; 2], Vec<String>) {
     let site = site();
     std::fs::write(site.path().join("page.html"), "x".repeat(10 << 10)).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let database = format!("sqlite:{}", elsewhere.path().join("accounts").display());
+    let options = ["--status-path", "/-/status", "--accounts", &database];
+    ([site, elsewhere], options.map(str::to_owned).into())
+}
+
+/// So many connections of each kind of attack: the server takes no more than its budget and what is beside it.
+fn withstand(architecture: &str, budget_bytes: u64, connections: usize) {
+    let (folders, options) = site_and_options();
     let budget = budget_bytes.to_string();
     for attack in attacks() {
-        let options = [
-            "--memory-max",
-            &budget,
-            "--status-path",
-            "/-/status",
-            "--accounts",
-            &database,
-        ];
-        let words: Vec<&str> = options.into_iter().chain(architecture.split(' ')).collect();
-        let server = Server::start(site.path(), &words);
-        // What starting up has read of the program was given back before the server said that it serves. What it
-        // needs to serve is in memory again after this.
-        get(&server, "/");
-        let own = figure(server.id(), "VmRSS:");
-        let mut clients: Vec<(TcpStream, usize)> = Vec::new();
-        let mut refusals = 0;
-        for number in 0..connections {
-            let mut stream = server.connect();
-            stream.set_nonblocking(true).unwrap();
-            let mut sent = 0;
-            send(&mut stream, &attack.bytes, &mut sent);
-            clients.push((stream, sent));
-            if number.is_multiple_of(40) {
-                refusals += get(&server, "/").1;
-            }
-        }
-        for _ in 0..3 {
-            for (stream, sent) in &mut clients {
-                let _ = send(stream, &attack.bytes, sent); // or it is closed
-            }
-            refusals += get(&server, "/").1;
-        }
-        // Not as JSON, which has an entry for each of many threads.
-        let page = get(&server, "/-/status?format=prometheus").0;
-        let used = page
-            .lines()
-            .find_map(|line| line.strip_prefix("loadline_memory_used_bytes "));
-        let used: u64 = used.unwrap().parse().unwrap();
-        let peak = figure(server.id(), "VmHWM:");
-        let figures = format!(
-            "{architecture}, {}: {} KiB at the start, {} KiB at most, {} KiB counted, {refusals} refusals",
-            attack.name,
-            own >> 10,
-            peak >> 10,
-            used >> 10,
-        );
-        let _ = writeln!(std::io::stderr(), "{figures}");
-        assert!(
-            peak <= own + budget_bytes + beside_bytes(architecture),
-            "{figures}"
-        );
-        assert!(used <= budget_bytes + (1 << 20), "{figures}");
-        let requests_of_others = connections / 40 + 3;
-        assert!(refusals <= requests_of_others * REFUSALS_MAX, "{figures}");
-        drop(clients);
-        get(&server, "/");
+        let options = options.iter().map(String::as_str);
+        let words = ["--memory-max", &budget].into_iter().chain(options);
+        let words: Vec<&str> = words.chain(architecture.split(' ')).collect();
+        let server = Server::start(folders[0].path(), &words);
+        let outcome = besiege(&server, &attack, connections);
+        let _ = writeln!(std::io::stderr(), "{architecture}, {outcome}");
+        assert_eq!(outcome.budget_bytes, budget_bytes, "{outcome}");
+        let most = outcome.own_bytes + budget_bytes + beside_bytes(architecture);
+        assert!(outcome.peak_bytes <= most, "{architecture}, {outcome}");
     }
 }
 

@@ -75,6 +75,20 @@ fn affinity_is_found() {
 }
 
 #[test]
+fn a_budget_that_memory_does_not_suffice_for_is_said_at_the_start() {
+    let site = site();
+    // It may run where there is as much.
+    let has_all = loadline_sys::memory_limit::memory_limit().unwrap().bytes() > 1025 << 30;
+    for (budget, is_said) in [("1024G", !has_all), ("16M", false)] {
+        let more = ["--architecture", "sequential", "--memory-max", budget];
+        let server = Server::start(site.path(), &more);
+        let mut lines = server.start_up.iter();
+        let found = lines.any(|line| line.contains("of memory may be too little"));
+        assert_eq!(found, is_said, "{budget}: {:?}", server.start_up);
+    }
+}
+
+#[test]
 fn serves_on_several_addresses_and_unix_sockets() {
     let site = site();
     let socket = site.path().join("socket");

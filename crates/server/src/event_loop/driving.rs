@@ -49,7 +49,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         };
         let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
-        match connection.drive(&mut self.thread, &mut self.driver, placement) {
+        let step = connection.drive(&mut self.thread, &mut self.driver, placement);
+        slot.jobs_out += placement.queued;
+        match step {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),
             Step::Start(exchange, steps) => {
@@ -122,10 +124,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     pub(super) fn close(&mut self, token: Token) {
-        let Some(mut slot) = self.slots.remove(token) else {
+        let Some(slot) = self.slots.remove(token) else {
             return;
         };
-        slot.footprint.release(&mut self.thread.memory);
+        self.release_memory(token, slot.footprint, slot.jobs_out);
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.stats.connections.sub(1);
         let mut client = match self.proxied.is_empty() {

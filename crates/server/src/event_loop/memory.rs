@@ -1,5 +1,7 @@
 //! What a loop does when the memory of the process runs short.
 
+use std::collections::hash_map::Entry;
+
 use loadline_base::{MemoryPressure, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
@@ -7,7 +9,7 @@ use super::shares::occupation;
 use super::{Acceptance, EventLoop, connection_at};
 use crate::connection::Connection;
 use crate::fairness::ClientKey;
-use crate::memory::{Elsewhere, Holding, Relief, Shortage, Sums};
+use crate::memory::{Elsewhere, Footprint, Holding, Relief, Shortage, Sums};
 use crate::transport::Driver;
 
 /// Connections that are closed in one turn while only idle ones are: 64 take some 200 us.
@@ -18,7 +20,48 @@ const IDLE_CLOSES_MAX: usize = 64;
 const LOOK_MS: u64 = 1;
 const LOOK_IN_VAIN_MS: u64 = 10;
 
+/// What a closed connection held counts until workers have given back its last job: they still have its requests.
+#[derive(Debug)]
+pub(super) struct LeftBehind {
+    jobs_out: u32,
+    footprint: Footprint,
+}
+
 impl<H: Handler, D: Driver> EventLoop<H, D> {
+    /// So many jobs of a connection were queued for workers.
+    pub(super) fn jobs_are_out(&mut self, token: Token, queued: u32) {
+        if let Some(slot) = self.slots.get_mut(token) {
+            slot.jobs_out += queued;
+        }
+    }
+
+    /// Workers are done with one of them.
+    pub(super) fn job_is_back(&mut self, token: Token) {
+        if let Some(slot) = self.slots.get_mut(token) {
+            slot.jobs_out = slot.jobs_out.saturating_sub(1);
+            return;
+        }
+        if let Entry::Occupied(mut left) = self.left_behind.entry(token) {
+            let jobs_out = left.get().jobs_out.saturating_sub(1);
+            left.get_mut().jobs_out = jobs_out;
+            if jobs_out == 0 {
+                left.remove().footprint.release(&mut self.thread.memory);
+            }
+        }
+    }
+
+    /// A connection is closed: what it held is free, unless jobs of it are out.
+    pub(super) fn release_memory(&mut self, token: Token, mut footprint: Footprint, jobs_out: u32) {
+        if jobs_out == 0 {
+            return footprint.release(&mut self.thread.memory);
+        }
+        let left = LeftBehind {
+            jobs_out,
+            footprint,
+        };
+        self.left_behind.insert(token, left);
+    }
+
     /// A connection is put aside: counts what it holds.
     #[inline]
     pub(super) fn note_memory(&mut self, token: Token) {

@@ -71,6 +71,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let blocked = placement.block_by(steps, exchange, &mut self.thread);
+        let queued = placement.queued;
+        self.jobs_are_out(token, queued);
         let connection = connection_at_mut(&mut self.slots, token);
         if let (Blocked::Done(exchange) | Blocked::Refused(exchange), Some(connection)) =
             (blocked, connection)
@@ -143,6 +145,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     fn on_done(&mut self, token: Token, mut work: Work) {
+        let was_out = match &work {
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => true,
+            Work::Task(task) => !task.is_passed_on(),
+            Work::Serve(_) => false, // the connection itself
+        };
+        if was_out {
+            self.job_is_back(token);
+        }
         let after = match &mut work {
             Work::Serve(served) => Some(std::mem::take(&mut served.after)),
             Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => None,

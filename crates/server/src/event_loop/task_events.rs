@@ -25,8 +25,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         steps: Arc<dyn Steps>,
     ) {
         let load = &self.group.loops()[self.index].load;
-        let placement = OnLoop::new(&self.dispatcher, token, load);
+        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let start = placement.start_by(steps, exchange, &mut self.thread);
+        let queued = placement.queued;
+        self.jobs_are_out(token, queued);
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {
             connection.started(start, &mut self.thread);
         }

@@ -138,6 +138,8 @@ pub(crate) struct OnLoop<'l> {
     pub(crate) dispatcher: &'l Dispatcher,
     pub(crate) token: Token,
     pub(crate) load: &'l Load,
+    /// Jobs of the connection that it has queued for workers.
+    pub(crate) queued: u32,
 }
 
 impl<'l> OnLoop<'l> {
@@ -146,24 +148,27 @@ impl<'l> OnLoop<'l> {
             dispatcher,
             token,
             load,
+            queued: 0,
         }
     }
 
     /// `Some`: it is not queued, and what becomes of it.
     fn submit<H: Handler>(
-        &self,
+        &mut self,
         kind: Kind,
         work: Work,
         client: ClientKey,
         site: &Site<H>,
     ) -> Option<NotQueued> {
         let (dispatcher, load) = (self.dispatcher, self.load);
-        (dispatcher.submit(kind, work, self.token, client, site, load)).err()
+        let submitted = dispatcher.submit(kind, work, self.token, client, site, load);
+        self.queued += u32::from(submitted.is_ok());
+        submitted.err()
     }
 
     /// A blocking step of this handler: of an earlier configuration, perhaps.
     pub(crate) fn block_by<H: Handler>(
-        &self,
+        &mut self,
         steps: Arc<dyn Steps>,
         exchange: Box<Exchange>,
         thread: &mut ThreadContext<H>,
@@ -193,7 +198,7 @@ impl<'l> OnLoop<'l> {
     /// Starts an app's task of this handler, likewise. A worker polls the task whenever it is woken. Without
     /// workers the loop does.
     pub(crate) fn start_by<H: Handler>(
-        &self,
+        &mut self,
         steps: Arc<dyn Steps>,
         mut exchange: Box<Exchange>,
         thread: &mut ThreadContext<H>,
