@@ -13,8 +13,11 @@ use std::time::Duration;
 use loadline_sys::usage::ThreadUsage;
 
 use super::at_once::Used;
+use super::delay::DelayControl;
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::FlowKey;
+#[cfg(test)]
+use crate::fairness::lanes::Lane;
 pub(crate) use state::Permit;
 use state::{Begin, State};
 
@@ -33,6 +36,9 @@ const WAITS_APART: u64 = 32;
 ///   CPUs; for work that waits it falls with their number, so that nothing is refused that disturbs
 ///   nobody.
 ///
+/// Files and apps are judged each by what they cost themselves, and an overload of one is none of the other. They
+/// share the CPUs: those in progress evenly, and those that wait in turn.
+///
 /// Handshakes that threads compute are not among them. What these take of the CPUs shows in the time of the requests
 /// beside them, and what they wait for in `offer_handshake`; their own short times would make those of requests look
 /// shorter, and a client's handshake would count as another request of it.
@@ -42,7 +48,8 @@ const WAITS_APART: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct InProgress {
     state: Mutex<State>,
-    goal_us: u64,
+    /// What is a long wait by the goal alone. It knows of no overload, which is that of a lane.
+    goal: DelayControl,
     /// Requests that were about to begin.
     asked: AtomicU64,
     /// Until then it is found out for each how long it has waited, in microseconds.
@@ -93,7 +100,7 @@ impl InProgress {
         let counts = || Used::by(ThreadUsage::of_this_thread(), 0).is_some();
         let state = State::new(goal, cpus.filter(|_| counts()));
         Self {
-            goal_us: state.all.delay.goal_us(),
+            goal: DelayControl::new(goal),
             asked: AtomicU64::new(0),
             pressed_until_us: AtomicU64::new(0),
             state: Mutex::new(state),
@@ -108,11 +115,8 @@ impl InProgress {
 
     /// Whether a handshake is to be computed that has waited for a CPU for so long; 0: not known.
     pub(crate) fn offer_handshake(&self, client: ClientKey, waited_us: u64, now_us: u64) -> bool {
-        let mut state = self.lock();
-        let is_wait = state.all.delay.is_wait(waited_us);
-        let is_in_time = state.offer_handshake(client, waited_us, now_us);
-        drop(state);
-        if is_wait || !is_in_time {
+        let is_in_time = self.lock().offer_handshake(client, waited_us, now_us);
+        if self.goal.is_wait(waited_us) || !is_in_time {
             self.press(now_us);
         }
         is_in_time
@@ -127,17 +131,15 @@ impl InProgress {
         now_us: impl Fn() -> u64,
     ) -> Result<Permit, u32> {
         let came_us = now_us();
-        let mut state = self.lock();
-        if state.all.delay.is_wait(waited.for_cpu_us) {
+        if self.goal.is_wait(waited.for_cpu_us) {
             self.press(came_us);
         }
-        let begin = state.begin(flow, waited, came_us);
-        drop(state);
+        let begin = self.lock().begin(flow, waited, came_us);
         let begun = match begin {
             Begin::Now(permit) => Ok(permit),
             Begin::Never(retry_after_s) => Err(retry_after_s),
             Begin::Later(ticket) => {
-                let left_us = self.goal_us.saturating_sub(waited.in_all_us);
+                let left_us = self.goal.goal_us().saturating_sub(waited.in_all_us);
                 let last_us = came_us.saturating_add(left_us);
                 self.wait(flow, &ticket, last_us, &now_us)
             }
@@ -154,18 +156,15 @@ impl InProgress {
 
     /// Whether a request that has waited for so long is done only for a client that certainly waits for it.
     pub(crate) fn is_long(&self, waited_us: u64) -> bool {
-        self.lock().all.delay.is_long(waited_us)
+        self.goal.is_long(waited_us)
     }
 
     pub(crate) fn end(&self, now_us: u64, permit: &Permit) {
         let used = permit.measured.and_then(|thread| Used::by(thread, now_us));
         let mut state = self.lock();
-        let was_long = state
-            .all
-            .delay
-            .is_wait(now_us.saturating_sub(permit.began_us));
+        let took_us = now_us.saturating_sub(permit.began_us);
         // What comes to the same thread has waited for it.
-        if was_long && state.all_begin() {
+        if self.goal.is_wait(took_us) && state.all_begin() {
             self.press(now_us);
         }
         state.end(permit, used, now_us);
@@ -176,10 +175,10 @@ impl InProgress {
         self.lock().give_back(permit, now_us);
     }
 
-    /// What a request costs each of those in progress, as far as is known, in microseconds.
+    /// What a request of a lane costs each of those in progress, as far as is known, in microseconds.
     #[cfg(test)]
-    pub(crate) fn each_us(&self) -> u64 {
-        self.lock().each_us()
+    pub(crate) fn each_us(&self, lane: Lane) -> u64 {
+        self.lock().each_us(lane)
     }
 
     /// Requests that wait for others.
@@ -228,7 +227,8 @@ impl InProgress {
 
     /// Requests wait.
     fn press(&self, now_us: u64) {
-        self.pressed_until_us.store(now_us + self.goal_us, Relaxed);
+        let until_us = now_us + self.goal.goal_us();
+        self.pressed_until_us.store(until_us, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

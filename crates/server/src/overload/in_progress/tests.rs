@@ -1,7 +1,6 @@
 //! Which requests begin, wait and are refused.
 
 use super::*;
-use crate::fairness::lanes::Lane;
 
 const CLIENT: ClientKey = ClientKey::NOBODY;
 const GOAL: Duration = Duration::from_secs(1);
@@ -54,7 +53,7 @@ fn requests_whose_clients_have_left_say_nothing_of_others() {
         let permit = begin(&in_progress, CLIENT, 0, 20_000).unwrap();
         in_progress.give_back(20_000, &permit);
     }
-    assert_eq!(in_progress.each_us(), 10_000);
+    assert_eq!(in_progress.each_us(Lane::Files), 10_000);
     let begun = fill(&in_progress, 20_000);
     assert!((90..=110).contains(&begun), "{begun}");
 }
@@ -247,7 +246,7 @@ fn what_its_connection_has_kept_too_long_is_refused_and_is_no_overload() {
     for now_us in (30_000..430_000).step_by(10_000) {
         assert!(begin(971_000, now_us).is_err(), "three of 10 ms");
     }
-    assert!(!in_progress.lock().all.delay.is_lasting());
+    assert!(!in_progress.lock().of(Lane::Files).all.delay.is_lasting());
     let third = begin(970_000, 430_000).unwrap();
     held.iter()
         .chain([&third])
@@ -288,7 +287,7 @@ fn what_its_connection_had_kept_is_no_overload_when_its_turn_comes_too_late_eith
     }
     let ticket = later(begin(&mut state, 970_000, 630_000));
     state.give_up(FlowKey::default(), &ticket, 661_000);
-    assert!(!state.all.delay.is_lasting());
+    assert!(!state.of(Lane::Files).all.delay.is_lasting());
     [first, held]
         .iter()
         .for_each(|permit| state.give_back(permit, 670_000));
@@ -373,6 +372,84 @@ fn what_comes_too_late_for_its_handshake_is_overload() {
             assert!(first.wait(Duration::ZERO).unwrap().is_err());
             held = last.wait(Duration::ZERO).unwrap().unwrap();
         }
-        assert_eq!(state.all.delay.is_lasting(), is_overload, "{waited:?}");
+        let delay = &state.of(Lane::Files).all.delay;
+        assert_eq!(delay.is_lasting(), is_overload, "{waited:?}");
     }
+}
+
+/// With requests of 500 ms in one lane. Two are in progress, and no more are taken.
+fn with_a_slow_lane(slow: Lane) -> (InProgress, [Permit; 2]) {
+    let in_progress = InProgress::new(GOAL, None);
+    let begin = |now_us| begin_in(&in_progress, slow, now_us).unwrap();
+    in_progress.end(500_000, &begin(0));
+    let held = [0, 0].map(|_| begin(600_000));
+    (in_progress, held)
+}
+
+fn begin_in(in_progress: &InProgress, lane: Lane, now_us: u64) -> Result<Permit, u32> {
+    let client = CLIENT;
+    in_progress.begin(FlowKey { lane, client }, Waited::default(), || now_us)
+}
+
+/// They were counted together, and refused together.
+#[test]
+fn while_a_slow_lane_is_refused_the_other_one_is_not() {
+    for (slow, quick) in [(Lane::Apps, Lane::Files), (Lane::Files, Lane::Apps)] {
+        let (in_progress, held) = with_a_slow_lane(slow);
+        for now_us in (600_000..1_000_000).step_by(10_000) {
+            assert!(begin_in(&in_progress, slow, now_us).is_err());
+            let three = [0; 3].map(|_| begin_in(&in_progress, quick, now_us).unwrap());
+            three
+                .iter()
+                .for_each(|one| in_progress.end(now_us + 3_000, one));
+        }
+        let is_lasting = |lane| in_progress.lock().of(lane).all.delay.is_lasting();
+        assert_eq!((is_lasting(slow), is_lasting(quick)), (true, false));
+        held.iter().for_each(|one| in_progress.end(1_000_000, one));
+        assert_eq!(in_progress.lock().clients(), 0);
+    }
+}
+
+/// Those in progress share the CPUs with it; those that wait have turns.
+#[test]
+fn what_a_request_is_expected_to_take_beside_another_lane() {
+    let mut state = State::new(GOAL, Some(1.0));
+    let flow = |lane| FlowKey {
+        lane,
+        client: CLIENT,
+    };
+    let begin = |state: &mut State, lane| state.begin(flow(lane), Waited::default(), 0);
+    let now = |begun| match begun {
+        Begin::Now(permit) => permit,
+        _ => panic!("it begins"),
+    };
+    for (lane, took_us) in [(Lane::Files, 10_000), (Lane::Apps, 2_000)] {
+        let one = now(begin(&mut state, lane));
+        state.end(&one, None, took_us);
+    }
+    let held = [0, 0].map(|_| now(begin(&mut state, Lane::Apps)));
+    let wait = |state: &mut State, lane| assert!(matches!(begin(state, lane), Begin::Later(_)));
+    (0..3).for_each(|_| wait(&mut state, Lane::Apps));
+    (0..2).for_each(|_| wait(&mut state, Lane::Files));
+    let takes_us = |lane| state.expected(flow(lane)).takes_us;
+    // Three of 10 ms, as if the two apps in progress were files, too, and those that wait, of 2 ms each.
+    assert_eq!(takes_us(Lane::Files), 30_000 + 20_000 + 6_000);
+    // Six of 2 ms, and the files that wait, for as long at most.
+    assert_eq!(takes_us(Lane::Apps), 12_000 + 12_000);
+    held.iter().for_each(|one| state.give_back(one, 0));
+}
+
+/// What a handshake brings is not known.
+#[test]
+fn a_handshake_is_computed_while_requests_of_one_lane_would_be_in_time() {
+    let (in_progress, held) = with_a_slow_lane(Lane::Apps);
+    let offer = |now_us| in_progress.offer_handshake(CLIENT, 0, now_us);
+    assert!(!offer(610_000), "apps are all that was asked for");
+    let file = begin_in(&in_progress, Lane::Files, 620_000).unwrap();
+    in_progress.end(621_000, &file);
+    assert!(offer(630_000));
+    assert!(begin_in(&in_progress, Lane::Apps, 10_600_000).is_err());
+    assert!(offer(10_620_000));
+    assert!(!offer(10_620_001), "no file has come for so long");
+    held.iter().for_each(|one| in_progress.end(10_620_001, one));
 }
