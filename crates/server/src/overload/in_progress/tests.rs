@@ -339,7 +339,7 @@ fn what_comes_too_late_for_its_handshake_is_overload() {
     let behind_others = Waited {
         in_all_us: 900_000,
         for_cpu_us: 100_000,
-        handshake_us: 0,
+        ..Waited::default()
     };
     for (waited, gives_up, is_overload) in [
         (behind_handshake, false, true),
