@@ -500,19 +500,23 @@ impl State {
         }
     }
 
-    /// How long so many requests of a lane take, of so long each, beside those of other lanes. Those in progress
-    /// there count as ones of this lane, with which they share the CPUs. Those that wait there begin in turn with
-    /// these, and have as much time at most: all of it under lasting overload, since more of them come.
+    /// How long so many requests of a lane take, of so long each, beside those of other lanes. These take what they
+    /// need of the CPUs: in progress no more than one of this lane each, since they share the CPUs evenly; waiting no
+    /// more than all of this lane, since they begin in turn. Under lasting overload that is what they take: more come.
     fn takes_us(&self, lane: Lane, each_us: f64, count: u32) -> f64 {
         let own_us = each_us * f64::from(count);
         let beside_us = lane.others().map(|other| {
             let waiting = self.waiting.len_of(other);
             let other = self.of(other);
-            let waits_us = match waiting > 0 && other.all.delay.is_lasting() {
-                true => own_us,
-                false => own_us.min(other.all.each_us * waiting as f64),
+            let need_us = match other.all.delay.is_lasting() {
+                true => f64::INFINITY,
+                false => other.all.each_us,
             };
-            each_us * f64::from(other.count) + waits_us
+            let waits_us = match waiting {
+                0 => 0.0,
+                _ => own_us.min(need_us * waiting as f64),
+            };
+            each_us.min(need_us) * f64::from(other.count) + waits_us
         });
         own_us + beside_us.sum::<f64>()
     }

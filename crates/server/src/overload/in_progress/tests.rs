@@ -431,12 +431,35 @@ fn what_a_request_is_expected_to_take_beside_another_lane() {
     let wait = |state: &mut State, lane| assert!(matches!(begin(state, lane), Begin::Later(_)));
     (0..3).for_each(|_| wait(&mut state, Lane::Apps));
     (0..2).for_each(|_| wait(&mut state, Lane::Files));
-    let takes_us = |lane| state.expected(flow(lane)).takes_us;
-    // Three of 10 ms, as if the two apps in progress were files, too, and those that wait, of 2 ms each.
-    assert_eq!(takes_us(Lane::Files), 30_000 + 20_000 + 6_000);
+    let takes_us = |state: &State, lane| state.expected(flow(lane)).takes_us;
+    // Three of 10 ms, and the apps of 2 ms: two in progress, and three that wait.
+    assert_eq!(takes_us(&state, Lane::Files), 30_000 + 4_000 + 6_000);
     // Six of 2 ms, and the files that wait, for as long at most.
-    assert_eq!(takes_us(Lane::Apps), 12_000 + 12_000);
+    assert_eq!(takes_us(&state, Lane::Apps), 12_000 + 12_000);
+    for now_us in [0, 250_000] {
+        let begun = state.begin(flow(Lane::Apps), Waited::for_cpu(2_000_000), now_us);
+        assert!(matches!(begun, Begin::Never(_)), "lasting overload");
+    }
+    // More apps come when these have ended.
+    assert_eq!(takes_us(&state, Lane::Files), 30_000 + 20_000 + 30_000);
     held.iter().for_each(|one| state.give_back(one, 0));
+}
+
+/// Each of them was taken to need as much as one of the long ones.
+#[test]
+fn a_burst_of_short_requests_in_one_lane_leaves_room_for_long_ones_in_another() {
+    let in_progress = InProgress::new(GOAL, None);
+    for (lane, took_us) in [(Lane::Files, 1_000), (Lane::Apps, 100_000)] {
+        let one = begin_in(&in_progress, lane, 0).unwrap();
+        in_progress.end(took_us, &one);
+    }
+    let begin = |lane| begin_in(&in_progress, lane, 200_000).unwrap();
+    let files: Vec<_> = (0..300).map(|_| begin(Lane::Files)).collect();
+    // 300 ms of their own, and as much for the files.
+    let apps = [0; 3].map(|_| begin(Lane::Apps));
+    let all = files.iter().chain(&apps);
+    all.for_each(|one| in_progress.end(800_000, one));
+    assert_eq!(in_progress.lock().clients(), 0);
 }
 
 /// What a handshake brings is not known.
