@@ -329,6 +329,11 @@ impl<J> Lanes<J> {
         self.lanes.iter().map(|lane| lane.jobs).sum()
     }
 
+    /// Those of one lane.
+    pub(crate) fn len_of(&self, lane: Lane) -> usize {
+        self.lanes[lane as usize].jobs
+    }
+
     /// Whether nothing waits or runs in any lane.
     fn is_idle(&self) -> bool {
         let mut lanes = self.lanes.iter();

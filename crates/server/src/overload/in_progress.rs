@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod simulation;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,8 +13,11 @@ use std::time::Duration;
 use loadline_sys::usage::ThreadUsage;
 
 use super::at_once::Used;
+use super::delay::DelayControl;
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::FlowKey;
+#[cfg(test)]
+use crate::fairness::lanes::Lane;
 pub(crate) use state::Permit;
 use state::{Begin, State};
 
@@ -31,6 +36,9 @@ const WAITS_APART: u64 = 32;
 ///   CPUs; for work that waits it falls with their number, so that nothing is refused that disturbs
 ///   nobody.
 ///
+/// Files and apps are judged each by what they cost themselves, and an overload of one is none of the other. They
+/// share the CPUs: those in progress evenly, and those that wait in turn.
+///
 /// Handshakes that threads compute are not among them. What these take of the CPUs shows in the time of the requests
 /// beside them, and what they wait for in `offer_handshake`; their own short times would make those of requests look
 /// shorter, and a client's handshake would count as another request of it.
@@ -40,7 +48,8 @@ const WAITS_APART: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct InProgress {
     state: Mutex<State>,
-    goal_us: u64,
+    /// What is a long wait by the goal alone. It knows of no overload, which is that of a lane.
+    goal: DelayControl,
     /// Requests that were about to begin.
     asked: AtomicU64,
     /// Until then it is found out for each how long it has waited, in microseconds.
@@ -91,7 +100,7 @@ impl InProgress {
         let counts = || Used::by(ThreadUsage::of_this_thread(), 0).is_some();
         let state = State::new(goal, cpus.filter(|_| counts()));
         Self {
-            goal_us: state.all.delay.goal_us(),
+            goal: DelayControl::new(goal),
             asked: AtomicU64::new(0),
             pressed_until_us: AtomicU64::new(0),
             state: Mutex::new(state),
@@ -106,11 +115,8 @@ impl InProgress {
 
     /// Whether a handshake is to be computed that has waited for a CPU for so long; 0: not known.
     pub(crate) fn offer_handshake(&self, client: ClientKey, waited_us: u64, now_us: u64) -> bool {
-        let mut state = self.lock();
-        let is_wait = state.all.delay.is_wait(waited_us);
-        let is_in_time = state.offer_handshake(client, waited_us, now_us);
-        drop(state);
-        if is_wait || !is_in_time {
+        let is_in_time = self.lock().offer_handshake(client, waited_us, now_us);
+        if self.goal.is_wait(waited_us) || !is_in_time {
             self.press(now_us);
         }
         is_in_time
@@ -125,17 +131,15 @@ impl InProgress {
         now_us: impl Fn() -> u64,
     ) -> Result<Permit, u32> {
         let came_us = now_us();
-        let mut state = self.lock();
-        if state.all.delay.is_wait(waited.for_cpu_us) {
+        if self.goal.is_wait(waited.for_cpu_us) {
             self.press(came_us);
         }
-        let begin = state.begin(flow, waited, came_us);
-        drop(state);
+        let begin = self.lock().begin(flow, waited, came_us);
         let begun = match begin {
             Begin::Now(permit) => Ok(permit),
             Begin::Never(retry_after_s) => Err(retry_after_s),
             Begin::Later(ticket) => {
-                let left_us = self.goal_us.saturating_sub(waited.in_all_us);
+                let left_us = self.goal.goal_us().saturating_sub(waited.in_all_us);
                 let last_us = came_us.saturating_add(left_us);
                 self.wait(flow, &ticket, last_us, &now_us)
             }
@@ -152,18 +156,15 @@ impl InProgress {
 
     /// Whether a request that has waited for so long is done only for a client that certainly waits for it.
     pub(crate) fn is_long(&self, waited_us: u64) -> bool {
-        self.lock().all.delay.is_long(waited_us)
+        self.goal.is_long(waited_us)
     }
 
     pub(crate) fn end(&self, now_us: u64, permit: &Permit) {
         let used = permit.measured.and_then(|thread| Used::by(thread, now_us));
         let mut state = self.lock();
-        let was_long = state
-            .all
-            .delay
-            .is_wait(now_us.saturating_sub(permit.began_us));
+        let took_us = now_us.saturating_sub(permit.began_us);
         // What comes to the same thread has waited for it.
-        if was_long && state.all_begin() {
+        if self.goal.is_wait(took_us) && state.all_begin() {
             self.press(now_us);
         }
         state.end(permit, used, now_us);
@@ -174,10 +175,10 @@ impl InProgress {
         self.lock().give_back(permit, now_us);
     }
 
-    /// What a request costs each of those in progress, as far as is known, in microseconds.
+    /// What a request of a lane costs each of those in progress, as far as is known, in microseconds.
     #[cfg(test)]
-    pub(crate) fn each_us(&self) -> u64 {
-        self.lock().each_us()
+    pub(crate) fn each_us(&self, lane: Lane) -> u64 {
+        self.lock().each_us(lane)
     }
 
     /// Requests that wait for others.
@@ -226,7 +227,8 @@ impl InProgress {
 
     /// Requests wait.
     fn press(&self, now_us: u64) {
-        self.pressed_until_us.store(now_us + self.goal_us, Relaxed);
+        let until_us = now_us + self.goal.goal_us();
+        self.pressed_until_us.store(until_us, Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -248,341 +250,5 @@ impl Ticket {
         let waited = self.changed.wait_timeout_while(decided, at_most, is_open);
         let (mut decided, _) = waited.unwrap_or_else(PoisonError::into_inner);
         decided.take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fairness::lanes::Lane;
-
-    const CLIENT: ClientKey = ClientKey::NOBODY;
-    const GOAL: Duration = Duration::from_secs(1);
-
-    fn flow(client: ClientKey) -> FlowKey {
-        let lane = Lane::Files;
-        FlowKey { lane, client }
-    }
-
-    fn begin(
-        in_progress: &InProgress,
-        client: ClientKey,
-        waited_us: u64,
-        now_us: u64,
-    ) -> Result<Permit, u32> {
-        in_progress.begin(flow(client), Waited::for_cpu(waited_us), || now_us)
-    }
-
-    /// Requests begin until one is refused; how many.
-    fn fill(in_progress: &InProgress, now_us: u64) -> usize {
-        let begun: Vec<_> = (0..10_000)
-            .map_while(|_| begin(in_progress, CLIENT, 0, now_us).ok())
-            .collect();
-        begun.len()
-    }
-
-    #[test]
-    fn work_that_computes_is_bounded_by_what_its_cpus_do_within_the_goal() {
-        let in_progress = InProgress::new(GOAL, None);
-        for index in 0..50 {
-            let permits: Vec<_> = (0..4)
-                .map(|_| begin(&in_progress, CLIENT, 0, index).unwrap())
-                .collect();
-            for permit in permits {
-                // four of 10 ms each on one CPU; the later ones end among fewer
-                in_progress.end(index + 40_000, &permit);
-            }
-        }
-        let begun = fill(&in_progress, 100_000);
-        assert!((50..=100).contains(&begun), "{begun}");
-    }
-
-    /// They counted as ones that take no time, so that more began than could be answered in time.
-    #[test]
-    fn requests_whose_clients_have_left_say_nothing_of_others() {
-        let in_progress = InProgress::new(GOAL, None);
-        let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
-        in_progress.end(10_000, &permit);
-        for _ in 0..100 {
-            let permit = begin(&in_progress, CLIENT, 0, 20_000).unwrap();
-            in_progress.give_back(20_000, &permit);
-        }
-        assert_eq!(in_progress.each_us(), 10_000);
-        let begun = fill(&in_progress, 20_000);
-        assert!((90..=110).contains(&begun), "{begun}");
-    }
-
-    #[test]
-    fn handshakes_that_take_half_of_the_cpus_leave_room_for_half_of_the_requests() {
-        let begun = |took_us| {
-            let in_progress = InProgress::new(GOAL, None);
-            let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
-            in_progress.end(took_us, &permit);
-            fill(&in_progress, 100_000)
-        };
-        let (alone, beside_handshakes) = (begun(10_000), begun(20_000));
-        assert!(alone >= 50, "{alone}");
-        let difference = (alone / 2).abs_diff(beside_handshakes);
-        assert!(difference <= 2, "{alone}, {beside_handshakes}");
-    }
-
-    #[test]
-    fn work_that_sleeps_is_bounded_by_connections_alone() {
-        let in_progress = InProgress::new(GOAL, None);
-        for index in 0..50 {
-            let permits: Vec<_> = (0..90)
-                .map(|_| begin(&in_progress, CLIENT, 0, index).unwrap())
-                .collect();
-            for permit in permits {
-                in_progress.end(index + 10_000, &permit);
-            }
-        }
-        assert!(fill(&in_progress, 100_000) > 3_000);
-    }
-
-    #[test]
-    fn a_client_with_few_begins_though_another_has_all_that_can_be_done() {
-        let in_progress = InProgress::new(GOAL, None);
-        let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
-        in_progress.end(10_000, &permit);
-        let begun = fill(&in_progress, 20_000);
-        assert!(begin(&in_progress, CLIENT, 0, 20_000).is_err());
-        let other = ClientKey::of([192, 0, 2, 2].into());
-        let permits: Vec<_> = (0..10)
-            .map(|_| begin(&in_progress, other, 0, 20_000).unwrap())
-            .collect();
-        assert!(begin(&in_progress, CLIENT, 0, 20_000).is_err(), "{begun}");
-        permits
-            .iter()
-            .for_each(|permit| in_progress.end(30_000, permit));
-        assert_eq!(in_progress.lock().clients(), 1);
-    }
-
-    /// One client's long requests, of which it is refused more for a while, are nothing to clients with one.
-    #[test]
-    fn a_client_with_one_request_is_judged_by_its_like() {
-        let in_progress = InProgress::new(GOAL, None);
-        let begin = |client, now_us| begin(&in_progress, client, 0, now_us);
-        let long = [0, 0].map(|now_us| begin(CLIENT, now_us).unwrap());
-        long.iter().for_each(|one| in_progress.end(500_000, one));
-        let other = ClientKey::of([192, 0, 2, 2].into());
-        let first = begin(CLIENT, 600_000).unwrap();
-        let short = begin(other, 600_000).unwrap();
-        in_progress.end(610_000, &short);
-        let others = std::iter::from_fn(|| begin(CLIENT, 620_000).ok());
-        let held: Vec<_> = others.chain([first]).collect();
-        for now_us in (620_000..920_000).step_by(10_000) {
-            assert!(begin(CLIENT, now_us).is_err(), "lasting overload");
-        }
-        let short = begin(other, 920_000).unwrap();
-        in_progress.end(930_000, &short);
-        held.iter().for_each(|one| in_progress.end(940_000, one));
-    }
-
-    /// Each of them refused because one was slow, none would show that they no longer are.
-    #[test]
-    fn clients_with_one_request_are_let_in_again_after_a_slow_one() {
-        let in_progress = InProgress::new(GOAL, None);
-        let begin = |client, now_us| begin(&in_progress, client, 0, now_us);
-        let other = ClientKey::of([192, 0, 2, 2].into());
-        let both = [CLIENT, other].map(|client| begin(client, 0).unwrap());
-        both.iter().for_each(|one| in_progress.end(2_000_000, one));
-        let mut is_let_in = false;
-        for now_us in (2_100_000..4_100_000).step_by(10_000) {
-            let greedy = [0, 0].map(|_| begin(CLIENT, now_us).unwrap());
-            let single = begin(other, now_us).ok();
-            is_let_in = single.is_some();
-            let all = greedy.iter().chain(&single);
-            all.for_each(|one| in_progress.end(now_us + 1_000, one));
-        }
-        assert!(is_let_in);
-        assert_eq!(in_progress.lock().singles(), 0);
-    }
-
-    #[test]
-    fn two_begin_however_slow_they_are() {
-        let in_progress = InProgress::new(GOAL, None);
-        let permit = begin(&in_progress, CLIENT, 0, 0).unwrap();
-        in_progress.end(30_000_000, &permit);
-        assert_eq!(fill(&in_progress, 40_000_000), 2);
-    }
-
-    /// Many threads wait for a CPU, each of which has its request to itself once it has one.
-    #[test]
-    fn what_has_waited_for_a_cpu_is_refused_though_nothing_is_in_progress() {
-        let in_progress = InProgress::new(GOAL, None);
-        let serve = |waited_us, now_us| {
-            let begun = begin(&in_progress, CLIENT, waited_us, now_us);
-            let permit = begun.inspect(|permit| in_progress.end(now_us + 200, permit));
-            permit.is_ok()
-        };
-        assert!(in_progress.wants_waits(0), "the first one");
-        assert!(!in_progress.wants_waits(0));
-        assert!(serve(900_000, 1_000_000));
-        assert!(
-            in_progress.wants_waits(1_900_000),
-            "for as long as the goal"
-        );
-        assert!(!serve(1_000_001, 2_000_000));
-        assert!(!serve(1_000_001, 2_250_000));
-        // From now on a tenth of the goal is enough, until something has hardly waited.
-        assert!(!serve(100_001, 2_300_000));
-        assert!(serve(99_000, 2_300_000));
-        assert!(serve(10_000, 2_500_000));
-        assert!(!serve(100_001, 2_550_000), "they do not begin in order");
-        assert!(serve(10_000, 2_800_001));
-        assert!(serve(900_000, 2_900_000));
-        let asked = (0..320).filter(|_| in_progress.wants_waits(9_000_000));
-        assert_eq!(asked.count(), 10);
-    }
-
-    /// It was computed, and the request behind it came as if it had not waited.
-    #[test]
-    fn a_handshake_that_has_waited_too_long_for_a_cpu_is_refused() {
-        let in_progress = InProgress::new(GOAL, None);
-        let offer = |waited_us, now_us| in_progress.offer_handshake(CLIENT, waited_us, now_us);
-        assert!(in_progress.wants_waits(0), "the first one");
-        assert!(offer(0, 1_000_000), "it is not known");
-        assert!(!in_progress.wants_waits(1_000_000));
-        assert!(offer(900_000, 1_000_000));
-        assert!(in_progress.wants_waits(1_900_000), "others may wait, too");
-        assert!(!offer(984_376, 1_700_000), "1/64 is in reserve");
-        assert!(offer(900_000, 1_960_000), "that is no overload");
-        assert!(!offer(1_000_001, 2_000_000));
-        assert!(!offer(1_000_001, 2_250_000));
-        assert!(!offer(100_001, 2_300_000), "it lasts");
-        assert!(offer(99_000, 2_300_000));
-    }
-
-    /// It was computed, and the request behind it was refused.
-    #[test]
-    fn a_handshake_is_refused_whose_request_would_find_too_many_in_progress() {
-        let in_progress = InProgress::new(GOAL, None);
-        let now_us = 20_000;
-        let begin = || begin(&in_progress, CLIENT, 0, now_us).unwrap();
-        let offer = |client, waited_us| in_progress.offer_handshake(client, waited_us, now_us);
-        in_progress.end(now_us + 10_000, &begin());
-        let mut held: Vec<_> = (0..97).map(|_| begin()).collect();
-        assert!(offer(CLIENT, 4_000), "the 98th of 10 ms");
-        assert!(!offer(CLIENT, 5_000));
-        held.push(begin());
-        assert!(!offer(CLIENT, 0));
-        let other = ClientKey::of([192, 0, 2, 2].into());
-        assert!(offer(other, 8_000), "a client with none in progress");
-        held.iter().for_each(|one| in_progress.end(40_000, one));
-    }
-
-    #[test]
-    fn a_request_has_waited_for_as_long_as_its_handshake_was_kept() {
-        let in_progress = InProgress::new(GOAL, None);
-        let begin = |handshake_us| {
-            let waited = Waited::for_cpu(500_000).behind_handshake(handshake_us);
-            in_progress.begin(flow(CLIENT), waited, || 2_000_000)
-        };
-        let permit = begin(490_000).unwrap();
-        in_progress.end(2_000_000, &permit);
-        assert!(begin(510_000).is_err());
-    }
-
-    #[test]
-    fn what_its_connection_has_kept_too_long_is_refused_and_is_no_overload() {
-        let in_progress = InProgress::new(GOAL, None);
-        let begin = |in_all_us, now_us| {
-            let waited = Waited {
-                in_all_us,
-                ..Waited::default()
-            };
-            in_progress.begin(flow(CLIENT), waited, || now_us)
-        };
-        let first = begin(0, 0).unwrap();
-        in_progress.end(10_000, &first);
-        let held = [0, 0].map(|in_all_us| begin(in_all_us, 20_000).unwrap());
-        for now_us in (30_000..430_000).step_by(10_000) {
-            assert!(begin(971_000, now_us).is_err(), "three of 10 ms");
-        }
-        assert!(!in_progress.lock().all.delay.is_lasting());
-        let third = begin(970_000, 430_000).unwrap();
-        held.iter()
-            .chain([&third])
-            .for_each(|permit| in_progress.end(440_000, permit));
-        let alone = begin(1_100_000, 450_000).unwrap();
-        in_progress.end(460_000, &alone);
-    }
-
-    /// A burst over some connections of HTTP/2 left a server in lasting overload that had none.
-    #[test]
-    fn what_its_connection_had_kept_is_no_overload_when_its_turn_comes_too_late_either() {
-        let mut state = State::new(GOAL, Some(1.0));
-        let begin = |state: &mut State, in_all_us, now_us| {
-            let waited = Waited {
-                in_all_us,
-                ..Waited::default()
-            };
-            state.begin(FlowKey::default(), waited, now_us)
-        };
-        let now = |begun| match begun {
-            Begin::Now(permit) => permit,
-            _ => panic!("it begins"),
-        };
-        let later = |begun| match begun {
-            Begin::Later(ticket) => ticket,
-            _ => panic!("it waits"),
-        };
-        let one = now(begin(&mut state, 0, 0));
-        state.end(&one, None, 10_000);
-        let first = now(begin(&mut state, 0, 20_000));
-        let mut held = now(begin(&mut state, 0, 20_000));
-        for now_us in (30_000..630_000).step_by(60_000) {
-            let both = [0, 1].map(|_| later(begin(&mut state, 950_000, now_us)));
-            state.give_back(&held, now_us + 60_000);
-            let [late, last] = both.map(|it| it.wait(Duration::ZERO).unwrap());
-            assert!(late.is_err());
-            held = last.unwrap();
-        }
-        let ticket = later(begin(&mut state, 970_000, 630_000));
-        state.give_up(FlowKey::default(), &ticket, 661_000);
-        assert!(!state.all.delay.is_lasting());
-        [first, held]
-            .iter()
-            .for_each(|permit| state.give_back(permit, 670_000));
-        assert_eq!((state.clients(), state.waiting()), (0, 0));
-    }
-
-    /// While nothing is known, two begin for each CPU. The others wait instead of being refused.
-    #[test]
-    fn who_waits_begins_when_one_has_ended() {
-        let in_progress = InProgress::new(GOAL, Some(1.0));
-        let first = [0, 1].map(|_| begin(&in_progress, CLIENT, 0, 0).unwrap());
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| begin(&in_progress, CLIENT, 0, 1_000));
-            while in_progress.lock().waiting() == 0 {
-                std::thread::yield_now();
-            }
-            in_progress.end(10_000, &first[0]);
-            let permit = waiting.join().unwrap().unwrap();
-            in_progress.end(20_000, &permit);
-        });
-        in_progress.end(20_000, &first[1]);
-        assert_eq!(in_progress.lock().clients(), 0);
-    }
-
-    #[test]
-    fn who_gives_up_is_refused_and_leaves_nothing() {
-        let mut state = State::new(GOAL, Some(1.0));
-        let mut begin = |now_us| state.begin(FlowKey::default(), Waited::default(), now_us);
-        let (Begin::Now(first), Begin::Now(second)) = (begin(0), begin(0)) else {
-            panic!("two begin");
-        };
-        let (Begin::Later(one), Begin::Later(other)) = (begin(0), begin(0)) else {
-            panic!("more wait");
-        };
-        assert!(state.give_up(FlowKey::default(), &one, 1_000_001) > 0);
-        state.end(&first, None, 1_000_002);
-        assert!(one.wait(Duration::ZERO).is_none());
-        // Too late as well, but nothing else waits.
-        let permit = other.wait(Duration::ZERO).unwrap().unwrap();
-        state.end(&permit, None, 1_010_000);
-        state.end(&second, None, 1_010_000);
-        assert_eq!((state.clients(), state.waiting()), (0, 0));
     }
 }

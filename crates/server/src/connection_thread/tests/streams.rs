@@ -22,7 +22,7 @@ use crate::ServerOptions;
 use crate::config::{Config, SharedConfig};
 use crate::connection::{Connection, POLLS_US};
 use crate::connection_thread::{Hold, Left, Resting, serve_accepted, serve_while_held};
-use crate::fairness::lanes::FlowKey;
+use crate::fairness::lanes::{FlowKey, Lane};
 use crate::overload::{InProgress, Waited};
 use crate::site::Site;
 use crate::site::tests::{clock, site_at};
@@ -156,8 +156,8 @@ fn each_request_of_an_app_takes_the_time_of_its_own_task() {
     client.shutdown(Shutdown::Write).unwrap();
     serve_accepted(&accepted, None, &mut context(&site));
     assert_eq!(now_us.load(Relaxed), 3 * TAKES_US);
-    let each_us = site.in_progress.as_ref().map(InProgress::each_us);
-    assert_eq!(each_us, Some(TAKES_US));
+    let in_progress = site.in_progress.as_ref().unwrap();
+    assert_eq!(in_progress.each_us(Lane::Apps), TAKES_US);
     // They have come at once: the first one took 10 ms, and the last one 30.
     let [(_, _, counts)] = &site.registry.timings().requests[..] else {
         panic!("all are of one mount");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::state::{Begin, Permit, State};
 use super::{Ticket, Waited};
-use crate::fairness::lanes::FlowKey;
+use crate::fairness::lanes::{FlowKey, LANES, Lane};
 
 const GOAL: Duration = Duration::from_secs(1);
 const GOAL_US: u64 = 1_000_000;
@@ -28,8 +28,15 @@ struct Seen {
     in_goal: Vec<u64>,
 }
 
-struct Thread {
+#[derive(Clone, Copy)]
+struct Request {
     came_us: u64,
+    lane: Lane,
+    service_us: u64,
+}
+
+struct Thread {
+    request: Request,
     left_us: u64,
     permit: Permit,
 }
@@ -37,8 +44,8 @@ struct Thread {
 struct Simulation {
     state: State,
     running: VecDeque<Thread>,
-    waiting: Vec<(u64, Arc<Ticket>)>,
-    seen: Seen,
+    waiting: Vec<(Request, Arc<Ticket>)>,
+    seen: [Seen; LANES],
 }
 
 impl Simulation {
@@ -47,22 +54,27 @@ impl Simulation {
             state: State::new(GOAL, cpus),
             running: VecDeque::new(),
             waiting: Vec::new(),
-            seen: Seen {
+            seen: Lane::ALL.map(|_| Seen {
                 in_goal: vec![0; seconds + 4],
                 ..Seen::default()
-            },
+            }),
         }
     }
 
-    fn run(mut self, mut arrivals: VecDeque<u64>) -> Seen {
+    /// With requests of one lane.
+    fn run(self, arrivals: VecDeque<u64>) -> Seen {
+        let [files, ..] = self.serve(requests(Lane::Files, SERVICE_US, arrivals));
+        files
+    }
+
+    fn serve(mut self, mut requests: Vec<Request>) -> [Seen; LANES] {
+        requests.sort_by_key(|request| request.came_us);
+        let mut requests = requests.into_iter().peekable();
         let mut steps = 0;
         let mut now_us = 0;
-        while !arrivals.is_empty() || !self.running.is_empty() {
-            while let Some(came_us) = arrivals.front().copied()
-                && came_us <= now_us
-            {
-                arrivals.pop_front();
-                self.come(came_us);
+        while requests.peek().is_some() || !self.running.is_empty() {
+            while let Some(request) = requests.next_if(|request| request.came_us <= now_us) {
+                self.come(request);
             }
             now_us += STEP_US;
             steps += 1;
@@ -80,47 +92,58 @@ impl Simulation {
         self.seen
     }
 
-    fn come(&mut self, came_us: u64) {
-        self.seen.came += 1;
-        match self
-            .state
-            .begin(FlowKey::default(), Waited::default(), came_us)
-        {
-            Begin::Now(permit) => self.start(came_us, permit),
-            Begin::Later(ticket) => self.waiting.push((came_us, ticket)),
-            Begin::Never(_) => self.seen.refused += 1,
+    fn come(&mut self, request: Request) {
+        self.seen[request.lane as usize].came += 1;
+        let flow = FlowKey {
+            lane: request.lane,
+            ..FlowKey::default()
+        };
+        let begin = self.state.begin(flow, Waited::default(), request.came_us);
+        match begin {
+            Begin::Now(permit) => self.start(request, permit),
+            Begin::Later(ticket) => self.waiting.push((request, ticket)),
+            Begin::Never(_) => self.seen[request.lane as usize].refused += 1,
         }
     }
 
-    fn start(&mut self, came_us: u64, permit: Permit) {
-        let left_us = SERVICE_US;
+    fn start(&mut self, request: Request, permit: Permit) {
         self.running.push_back(Thread {
-            came_us,
-            left_us,
+            request,
+            left_us: request.service_us,
             permit,
         });
     }
 
     fn end(&mut self, now_us: u64) {
         let thread = self.running.pop_front().unwrap();
-        let took_us = now_us - thread.came_us;
-        self.seen.good += u64::from(took_us <= PATIENCE_US);
-        self.seen.late += u64::from(took_us > GOAL_US);
+        let took_us = now_us - thread.request.came_us;
+        let seen = &mut self.seen[thread.request.lane as usize];
+        seen.good += u64::from(took_us <= PATIENCE_US);
+        seen.late += u64::from(took_us > GOAL_US);
         let second = (now_us / 1_000_000) as usize;
         if took_us <= GOAL_US
-            && let Some(count) = self.seen.in_goal.get_mut(second)
+            && let Some(count) = seen.in_goal.get_mut(second)
         {
             *count += 1;
         }
         self.state.end(&thread.permit, None, now_us);
-        for (came_us, ticket) in std::mem::take(&mut self.waiting) {
+        for (request, ticket) in std::mem::take(&mut self.waiting) {
             match ticket.wait(Duration::ZERO) {
-                Some(Ok(permit)) => self.start(came_us, permit),
-                Some(Err(_)) => self.seen.refused += 1,
-                None => self.waiting.push((came_us, ticket)),
+                Some(Ok(permit)) => self.start(request, permit),
+                Some(Err(_)) => self.seen[request.lane as usize].refused += 1,
+                None => self.waiting.push((request, ticket)),
             }
         }
     }
+}
+
+fn requests(lane: Lane, service_us: u64, arrivals: VecDeque<u64>) -> Vec<Request> {
+    let request = |came_us| Request {
+        came_us,
+        lane,
+        service_us,
+    };
+    arrivals.into_iter().map(request).collect()
 }
 
 /// Poisson arrivals at so many times the capacity.
@@ -175,6 +198,40 @@ fn a_burst_that_can_be_answered_in_time_is() {
         lost += seen.refused + seen.late;
     }
     assert!(lost as f64 <= 0.012 * came as f64, "{lost} of {came}");
+}
+
+/// Both were refused together, whichever of them was slow.
+#[test]
+fn a_slow_lane_under_too_much_load_and_another_one_leave_each_other_alone() {
+    let in_goal = |seen: &Seen| seen.in_goal.iter().sum::<u64>();
+    for (slow, quick) in [(Lane::Apps, Lane::Files), (Lane::Files, Lane::Apps)] {
+        let (mut alone, mut beside) = (0, 0);
+        for (seed, load) in (1..=6).zip([2.0, 5.0, 10.0].into_iter().cycle()) {
+            // Requests of 100 ms: ten a second are all that can be answered.
+            let long = requests(slow, 100_000, arrivals(0, 20_000_000, 0.1 * load, seed));
+            let short = requests(quick, 1_000, arrivals(0, 20_000_000, 0.1, seed + 100));
+            alone += in_goal(&Simulation::new(CPUS, 20).serve(long.clone())[slow as usize]);
+            let both = Simulation::new(CPUS, 20).serve([long, short].concat());
+            let quick = &both[quick as usize];
+            assert_eq!((quick.refused, quick.late), (0, 0), "{slow:?}, {load}");
+            beside += in_goal(&both[slow as usize]);
+        }
+        assert!(beside as f64 >= 0.9 * alone as f64, "{beside} of {alone}");
+    }
+}
+
+#[test]
+fn two_lanes_under_too_much_load_have_half_of_the_capacity_each() {
+    for seed in 1..=3 {
+        let of = |lane, seed| requests(lane, SERVICE_US, arrivals(0, 10_000_000, 5.0, seed));
+        let all = [of(Lane::Files, seed), of(Lane::Apps, seed + 100)].concat();
+        let [files, apps, _] = Simulation::new(CPUS, 10).serve(all);
+        for seen in [&files, &apps] {
+            let in_goal: u64 = seen.in_goal.iter().sum();
+            assert!(in_goal >= 400, "{files:?}, {apps:?}");
+            assert!(seen.late as f64 <= 0.05 * seen.good as f64, "{seen:?}");
+        }
+    }
 }
 
 #[test]

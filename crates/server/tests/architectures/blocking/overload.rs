@@ -84,6 +84,40 @@ fn at_the_gate(server: &Server, count: u64) -> Client {
     }
 }
 
+/// Slow requests of one kind had the quick ones of the other refused.
+#[test]
+fn while_slow_apps_are_refused_files_are_not_and_the_reverse() {
+    const KINDS: [[&str; 3]; 2] = [
+        ["/app-long-work", "/app-gate", "/blocking"],
+        ["/long-work", "/gate", "/app-work"],
+    ];
+    for [slow, held, quick] in KINDS {
+        // In time on a machine that is not too busy.
+        once_in(5, || {
+            let server = start(ServerOptions {
+                latency_goal: Some(Duration::from_secs(1)),
+                ..options(Architecture::ThreadPerConnection)
+            });
+            let gate = server.handler.gate_of(held);
+            let refused = || server.handle.snapshot().total.refused_late;
+            let mut clients = [server.connect(), server.connect()];
+            let first = clients[0].get(slow).status;
+            for (count, client) in (1..).zip(&mut clients) {
+                client.ask(held);
+                eventually(|| gate.waiting() == count || refused() > 0);
+            }
+            // A third one of 500 ms would not end within a second.
+            let beside = [slow, quick, quick].map(|path| server.connect().get(path).status);
+            gate.open();
+            let [second, third] = clients.each_mut().map(|it| it.answer().unwrap().status);
+            match ([first, second, third], beside) {
+                ([200, 200, 200], [503, 200, 200]) => Ok(()),
+                seen => Err(format!("{seen:?}")),
+            }
+        });
+    }
+}
+
 /// Of requests that wait for others to end; those of clients that have only half-closed are carried out.
 #[test]
 fn requests_of_clients_that_have_left_are_not_carried_out() {

@@ -10,6 +10,7 @@ use super::util::*;
 on_loops! {
     jobs_that_could_not_be_done_in_time_are_refused_at_once,
     without_a_goal_all_of_them_wait,
+    while_apps_are_refused_files_are_not_and_the_reverse,
     jobs_of_clients_that_have_left_are_not_done,
     who_half_closes_and_waits_too_long_has_its_503,
     a_loop_that_does_the_work_itself_refuses_what_comes_too_late,
@@ -79,6 +80,41 @@ fn without_a_goal_all_of_them_wait(architecture: Architecture) {
     let seen = ask_many(&server, "/nap", || handler.gate.open());
     assert_eq!(held.answer().unwrap().status, 200);
     assert_eq!(seen, (300, 0));
+}
+
+/// The only worker is held.
+fn while_apps_are_refused_files_are_not_and_the_reverse(architecture: Architecture) {
+    const KINDS: [[&str; 3]; 2] = [
+        ["/app-long-work", "/app-gate", "/work"],
+        ["/long-work", "/gate", "/app-work"],
+    ];
+    for [refused, held, taken] in KINDS {
+        let server = start(ServerOptions {
+            latency_goal: Some(Duration::from_secs(4)),
+            ..options(architecture, 1, 1)
+        });
+        let gate = server.handler.gate_of(held);
+        let mut first = server.connect();
+        assert_eq!(first.get(refused).status, 200);
+        first.ask(held);
+        gate.await_waiting(1);
+        let mut many = Vec::new();
+        eventually(|| {
+            let mut more: Vec<_> = (0..20).map(|_| server.connect()).collect();
+            more.iter_mut().for_each(|client| client.ask(refused));
+            many.extend(more);
+            server.total().refused_late > 0
+        });
+        // From now on no more of those are taken.
+        let depth = server.total().queue_depth;
+        let mut others = [server.connect(), server.connect()];
+        others.iter_mut().for_each(|client| client.ask(taken));
+        eventually(|| server.total().queue_depth == depth + 2);
+        gate.open();
+        for client in others.iter_mut().chain([&mut first]) {
+            assert_eq!(client.answer().unwrap().status, 200);
+        }
+    }
 }
 
 fn jobs_of_clients_that_have_left_are_not_done(architecture: Architecture) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use loadline_base::Buffer;
 use loadline_proto::{Body, Exchange, Piece, Port};
 
-use super::eventually;
+use super::{Gate, eventually};
 
 /// Pieces of a response that has as many as there is room for.
 pub(crate) const PIECES_MAX: usize = 200;
@@ -23,6 +23,8 @@ pub(crate) struct TestApp {
     pub(crate) pieces: AtomicUsize,
     /// Tasks that were begun so far.
     pub(crate) begun: AtomicUsize,
+    /// Where tasks hold their threads.
+    pub(crate) gate: Gate,
 }
 
 impl TestApp {
@@ -53,9 +55,9 @@ impl TestApp {
         port.answer(exchange);
     }
 
-    /// Holds its thread for 10 ms.
-    pub(super) fn work(mut exchange: Box<Exchange>, port: &Port) {
-        std::thread::sleep(Duration::from_millis(10));
+    /// Holds its thread for so long.
+    pub(super) fn work(mut exchange: Box<Exchange>, port: &Port, time: Duration) {
+        std::thread::sleep(time);
         exchange.response.body = Body::Bytes(b"worked".to_vec());
         port.answer(exchange);
     }

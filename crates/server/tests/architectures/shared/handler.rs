@@ -32,7 +32,8 @@ use super::app::TestApp;
 /// | `/shared`, `/big` | at once | some MiB from memory |
 /// | `/file` | at once | the file it was given |
 /// | `/app` | a task | waits until the app is opened, and says "passed" |
-/// | `/app-work` | a task | holds its thread for 10 ms |
+/// | `/app-work`, `/app-long-work` | a task | holds its thread for 10 ms, or for 500 ms |
+/// | `/app-gate` | a task | holds its thread at the app's gate |
 /// | `/app-content` | a task | says how long the content is |
 /// | `/pieces` | a task | produces whenever there is room, in many pieces |
 /// | `/pieces-so-far` | blocking | says how many those are |
@@ -48,6 +49,18 @@ pub(crate) struct TestHandler {
     pub(crate) starts_that_panic: AtomicUsize,
     /// Where each thread waits before it serves by this handler.
     pub(crate) local_gate: Option<Gate>,
+}
+
+impl TestHandler {
+    /// At which requests for this path wait.
+    pub(crate) fn gate_of(&self, path: &str) -> &Gate {
+        match path {
+            "/gate" => &self.gate,
+            "/second-gate" => &self.second_gate,
+            "/app-gate" => &self.app.gate,
+            _ => panic!("{path} has no gate"),
+        }
+    }
 }
 
 /// Panics when what has panicked is dropped: so often that nothing around a request holds it.
@@ -121,7 +134,8 @@ impl Handler for TestHandler {
             | b"/long-compute" | b"/pieces-so-far" => {
                 return Outcome::Blocking;
             }
-            b"/app" | b"/app-work" | b"/app-content" | b"/pieces" => {
+            b"/app" | b"/app-work" | b"/app-long-work" | b"/app-gate" | b"/app-content"
+            | b"/pieces" => {
                 return Outcome::Later(TaskOptions::default());
             }
             b"/upload" => {
@@ -197,7 +211,12 @@ impl Handler for TestHandler {
         Box::pin(async move {
             let path = exchange.request.path().to_vec();
             match &path[..] {
-                b"/app-work" => TestApp::work(exchange, &port),
+                b"/app-work" => TestApp::work(exchange, &port, Duration::from_millis(10)),
+                b"/app-long-work" => TestApp::work(exchange, &port, Duration::from_millis(500)),
+                b"/app-gate" => {
+                    app.gate.pass();
+                    TestApp::work(exchange, &port, Duration::ZERO);
+                }
                 b"/app-content" => TestApp::count(exchange, port).await,
                 b"/pieces" => app.produce(exchange, port).await,
                 _ => app.pass(exchange, port).await,
