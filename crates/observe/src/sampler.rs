@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
-use loadline_proto::CloseReason;
 use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Counts, Role, Snapshot};
 use loadline_sys::clock::unix_ms;
 
 use crate::reading::Reading;
+use crate::refusals::Refusals;
 use crate::stations::Stations;
 
 /// A little less than a second, so that readers who come once a second always find a new sample.
@@ -58,20 +58,6 @@ pub(crate) struct Sample {
     pub(crate) load: Option<LoadRatio>,
     /// As the live page takes it, once somebody has asked: one text for all who watch.
     pub(crate) event: OnceLock<Arc<str>>,
-}
-
-/// What was turned away, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refusals {
-    /// Too late for the latency goal.
-    late: u64,
-    queue_full: u64,
-    connections: u64,
-    /// Requests that would not have been late, and requests and connections that would have had room, had their
-    /// client not had more than others.
-    over_share: u64,
-    /// Not done, since their client had left.
-    abandoned: u64,
 }
 
 /// The samples of the last two minutes.
@@ -144,7 +130,7 @@ impl Sampler {
             seconds: span_s,
             served: latencies.count() as f64,
             others: counts.own_pages as f64,
-            refused: refusals.all() as f64,
+            refused: refusals.requests() as f64,
             busy_s,
             server_s,
         };
@@ -204,41 +190,6 @@ impl Sampler {
         let list = stations.at_most(workers_useful, jobs.scv());
         let windows: Vec<Window> = self.windows.iter().map(|(_, it)| it.clone()).collect();
         estimate(&list, &windows, goal, self.demands_s.as_deref())
-    }
-}
-
-impl Refusals {
-    fn of(counts: &Counts) -> Self {
-        let closed = [CloseReason::Refused, CloseReason::OverCapacity];
-        let connections: u64 = (closed.into_iter())
-            .map(|reason| counts.closed_for(reason))
-            .sum();
-        let made_room = counts.queue_full_over_share.min(counts.queue_full);
-        let others = counts.refused_over_share.saturating_sub(made_room);
-        // Mostly requests that were late; the counts do not tell them from connections.
-        let of_late = others.min(counts.refused_late);
-        let of_connections = (others - of_late).min(connections);
-        Self {
-            late: counts.refused_late - of_late,
-            queue_full: counts.queue_full - made_room,
-            connections: connections - of_connections,
-            over_share: made_room + of_late + of_connections,
-            abandoned: counts.abandoned,
-        }
-    }
-
-    pub(crate) fn named(&self) -> [(&'static str, u64); 5] {
-        [
-            ("late", self.late),
-            ("queue full", self.queue_full),
-            ("connections", self.connections),
-            ("over share", self.over_share),
-            ("client left", self.abandoned),
-        ]
-    }
-
-    fn all(&self) -> u64 {
-        self.named().iter().map(|(_, count)| count).sum()
     }
 }
 
@@ -500,51 +451,6 @@ mod tests {
         near(refresh(1, 12, 2, 8), (0.67, 0.8, 0.13));
         // Jobs wait, and more workers were found to bring nothing: two are what it can carry.
         near(refresh(0, 13, 2, 2), (0.5, 0.67, 0.51));
-    }
-
-    #[test]
-    fn refusals_have_their_reasons() {
-        let mut total = Counts {
-            refused_late: 30,
-            refused_over_share: 32,
-            queue_full: 4,
-            abandoned: 5,
-            ..Counts::default()
-        };
-        total.closed[CloseReason::Refused as usize] = 27;
-        total.closed[CloseReason::OverCapacity as usize] = 3;
-        let found = Refusals::of(&total);
-        let expected = [
-            ("late", 0),
-            ("queue full", 4),
-            ("connections", 28),
-            ("over share", 32),
-            ("client left", 5),
-        ];
-        assert_eq!(found.named(), expected);
-        assert_eq!(found.all(), 69);
-    }
-
-    /// The live page showed no late ones then.
-    #[test]
-    fn what_made_room_in_a_full_queue_was_not_late() {
-        let total = Counts {
-            refused_late: 30,
-            refused_over_share: 25,
-            queue_full: 40,
-            queue_full_over_share: 20,
-            ..Counts::default()
-        };
-        let found = Refusals::of(&total);
-        let expected = [
-            ("late", 25),
-            ("queue full", 20),
-            ("connections", 0),
-            ("over share", 25),
-            ("client left", 0),
-        ];
-        assert_eq!(found.named(), expected);
-        assert_eq!(found.all(), 70);
     }
 
     #[test]

@@ -307,6 +307,8 @@ counts! {
         accepted,
         /// Responses of the server's own pages.
         own_pages,
+        /// Requests refused because there was no memory for their content.
+        content_refused_memory,
     }
     /// Connections being served.
     connections,
