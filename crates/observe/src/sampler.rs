@@ -123,8 +123,7 @@ impl Sampler {
         let use_of = use_of.collect();
         let refusals = Refusals::of(&counts);
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
-        let has_jobs = now.snapshot.total.jobs > 0;
-        let queue_age_us = queue_age_us(&counts, has_jobs, span, before);
+        let queue_age_us = queue_age_us(&counts, span, before);
         let latencies = now.latencies.since(&last.latencies);
         let window = Window {
             seconds: span_s,
@@ -193,21 +192,12 @@ impl Sampler {
     }
 }
 
-fn queue_age_us(
-    counts: &Counts,
-    has_jobs: bool,
-    span: Duration,
-    before_us: Option<u64>,
-) -> Option<u64> {
-    if counts.queue_wait_us == 0 && counts.queue_depth > 0 {
+fn queue_age_us(counts: &Counts, span: Duration, before_us: Option<u64>) -> Option<u64> {
+    let taken = counts.queue_taken;
+    if taken == 0 && counts.queue_depth > 0 {
         let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         return Some(before_us.unwrap_or(0) + span_us); // none was taken
     }
-    // Jobs wait, or connections before a pool of threads that has no goal.
-    let taken = match has_jobs {
-        true => counts.jobs + counts.abandoned,
-        false => counts.accepted,
-    };
     let has_queue = taken > 0 && counts.queue_wait_us > 0;
     has_queue.then(|| counts.queue_wait_us / taken)
 }
@@ -455,14 +445,14 @@ mod tests {
 
     #[test]
     fn a_queue_from_which_nothing_is_taken_grows_old() {
-        let of = |jobs, wait_us, depth, before_us| {
+        let of = |taken, wait_us, depth, before_us| {
             let counts = Counts {
-                jobs,
+                queue_taken: taken,
                 queue_wait_us: wait_us,
                 queue_depth: depth,
                 ..Counts::default()
             };
-            queue_age_us(&counts, true, Duration::from_secs(1), before_us)
+            queue_age_us(&counts, Duration::from_secs(1), before_us)
         };
         assert_eq!(of(0, 0, 0, Some(7)), None);
         assert_eq!(of(10, 500, 3, None), Some(50));

@@ -126,9 +126,18 @@ impl OnThread<'_> {
             },
             false => FlowKey::default(),
         };
-        match in_progress.begin(flow, waited, || site.clock.now_us()) {
+        thread.stats.queue_depth.add(1);
+        let begun = in_progress.begin(flow, waited, || site.clock.now_us());
+        thread.stats.queue_depth.sub(1);
+        match begun {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
+                // In a pool the queue has counted it.
+                if self.socket.is_some() {
+                    let before_us = waited.in_all_us.saturating_sub(waited.reserve_us);
+                    let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
+                    thread.stats.note_wait(before_us + turn_us);
+                }
                 if waited_us == 0 || !self.has_left(in_progress.is_long(waited_us)) {
                     *self.permit = Some(permit);
                     return Ok(());
@@ -190,7 +199,7 @@ impl OnThread<'_> {
             in_all_us,
             // Until the connection was driven. What a client has pipelined waits for itself since then.
             for_cpu_us: in_all_us.saturating_sub(driven_us),
-            handshake_us: 0,
+            ..Waited::default()
         }
     }
 

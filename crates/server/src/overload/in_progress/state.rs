@@ -121,7 +121,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// How long it has waited for others to end; 0: it began at once.
+    /// How long it has waited for a CPU and for others to end; 0: it began at once.
     pub(crate) fn waited_us(&self) -> u64 {
         self.waited_us
     }
@@ -446,7 +446,7 @@ mod tests {
         let behind_others = Waited {
             in_all_us: 900_000,
             for_cpu_us: 100_000,
-            handshake_us: 0,
+            ..Waited::default()
         };
         for (waited, gives_up, is_overload) in [
             (behind_handshake, false, true),
