@@ -126,15 +126,20 @@ impl OnThread<'_> {
             },
             false => FlowKey::default(),
         };
-        thread.stats.queue_depth.add(1);
+        let counts_waits = self.socket.is_some(); // in a pool the queue does
+        if counts_waits {
+            thread.stats.queue_depth.add(1);
+        }
         let begun = in_progress.begin(flow, waited, || site.clock.now_us());
-        thread.stats.queue_depth.sub(1);
+        if counts_waits {
+            thread.stats.queue_depth.sub(1);
+        }
         match begun {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
-                // In a pool the queue has counted it.
-                if self.socket.is_some() {
-                    let before_us = waited.in_all_us.saturating_sub(waited.reserve_us);
+                if counts_waits {
+                    let not_waited_us = waited.reserve_us.saturating_add(exchange.handshake_us);
+                    let before_us = waited.in_all_us.saturating_sub(not_waited_us);
                     let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
                     thread.stats.note_wait(before_us + turn_us);
                 }
