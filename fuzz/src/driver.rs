@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 
 use loadline_base::{Buffer, Chunk, ContentVersion, Millis, OpenFile, Segment, Transmit};
 use loadline_proto::{
-    AccessFormat, AccessLog, Action, Body, Context, Counters, Exchange, Fields, HttpDate, Method,
-    Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status, TaskOptions,
+    AccessFormat, AccessLog, Action, Body, CloseReason, Context, Counters, Exchange, Fields,
+    HttpDate, Method, Outcome, Pool, RequestBody, ServerSession, SessionConfig, Status,
+    TaskOptions,
 };
 
 use crate::wire::{Answer, read_answers};
@@ -222,7 +223,7 @@ impl<'i> Driver<'i> {
     /// There is no room for this connection.
     pub fn refuse(&mut self) {
         self.session
-            .refuse(Status::SERVICE_UNAVAILABLE, &mut self.lent.turn());
+            .refuse(CloseReason::Refused, &mut self.lent.turn());
         self.settle();
     }
 

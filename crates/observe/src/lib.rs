@@ -25,6 +25,7 @@ mod live;
 mod object;
 mod pages;
 mod reading;
+mod refusals;
 mod sampler;
 mod section;
 mod stations;

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
-use loadline_proto::CloseReason;
 use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Counts, Role, Snapshot};
 use loadline_sys::clock::unix_ms;
 
 use crate::reading::Reading;
+use crate::refusals::Refusals;
 use crate::stations::{Jobs, Stations};
 
 /// A little less than a second, so that readers who come once a second always find a new sample.
@@ -58,20 +58,6 @@ pub(crate) struct Sample {
     pub(crate) load: Option<LoadRatio>,
     /// As the live page takes it, once somebody has asked: one text for all who watch.
     pub(crate) event: OnceLock<Arc<str>>,
-}
-
-/// What was turned away, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refusals {
-    /// Too late for the latency goal.
-    late: u64,
-    queue_full: u64,
-    connections: u64,
-    /// Requests that would not have been late, and requests and connections that would have had room, had their
-    /// client not had more than others.
-    over_share: u64,
-    /// Not done, since their client had left.
-    abandoned: u64,
 }
 
 /// The samples of the last two minutes.
@@ -146,14 +132,13 @@ impl Sampler {
         let use_of = use_of.collect();
         let refusals = Refusals::of(&counts);
         let before = self.samples.back().and_then(|sample| sample.queue_age_us);
-        let has_jobs = now.snapshot.total.jobs > 0;
-        let queue_age_us = queue_age_us(&counts, has_jobs, span, before);
+        let queue_age_us = queue_age_us(&counts, span, before);
         let latencies = now.latencies.since(&last.latencies);
         let window = Window {
             seconds: span_s,
             served: latencies.count() as f64,
             others: counts.own_pages as f64,
-            refused: refusals.all() as f64,
+            refused: refusals.requests() as f64,
             busy_s,
             server_s,
         };
@@ -216,56 +201,12 @@ impl Sampler {
     }
 }
 
-impl Refusals {
-    fn of(counts: &Counts) -> Self {
-        let closed = [CloseReason::Refused, CloseReason::OverCapacity];
-        let connections: u64 = (closed.into_iter())
-            .map(|reason| counts.closed_for(reason))
-            .sum();
-        let made_room = counts.queue_full_over_share.min(counts.queue_full);
-        let others = counts.refused_over_share.saturating_sub(made_room);
-        // Mostly requests that were late; the counts do not tell them from connections.
-        let of_late = others.min(counts.refused_late);
-        let of_connections = (others - of_late).min(connections);
-        Self {
-            late: counts.refused_late - of_late,
-            queue_full: counts.queue_full - made_room,
-            connections: connections - of_connections,
-            over_share: made_room + of_late + of_connections,
-            abandoned: counts.abandoned,
-        }
-    }
-
-    pub(crate) fn named(&self) -> [(&'static str, u64); 5] {
-        [
-            ("late", self.late),
-            ("queue full", self.queue_full),
-            ("connections", self.connections),
-            ("over share", self.over_share),
-            ("client left", self.abandoned),
-        ]
-    }
-
-    fn all(&self) -> u64 {
-        self.named().iter().map(|(_, count)| count).sum()
-    }
-}
-
-fn queue_age_us(
-    counts: &Counts,
-    has_jobs: bool,
-    span: Duration,
-    before_us: Option<u64>,
-) -> Option<u64> {
-    if counts.queue_wait_us == 0 && counts.queue_depth > 0 {
+fn queue_age_us(counts: &Counts, span: Duration, before_us: Option<u64>) -> Option<u64> {
+    let taken = counts.queue_taken;
+    if taken == 0 && counts.queue_depth > 0 {
         let span_us = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
         return Some(before_us.unwrap_or(0) + span_us); // none was taken
     }
-    // Jobs wait, or connections before a pool of threads that has no goal.
-    let taken = match has_jobs {
-        true => counts.jobs + counts.abandoned,
-        false => counts.accepted,
-    };
     let has_queue = taken > 0 && counts.queue_wait_us > 0;
     has_queue.then(|| counts.queue_wait_us / taken)
 }

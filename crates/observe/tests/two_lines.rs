@@ -20,7 +20,7 @@ fn ask(address: SocketAddr, target: &str) -> String {
 }
 
 #[test]
-fn an_app_has_status_probes_and_an_access_log() {
+fn an_app_has_status_a_live_page_probes_and_an_access_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let app = Router::new().route("/", get(|| async { "hello" }));
@@ -41,11 +41,13 @@ fn an_app_has_status_probes_and_an_access_log() {
     assert_eq!(status["total"]["answers"]["2xx"], 2, "{status}");
     assert_eq!(status["server"]["architecture"], "reactor");
     assert!(ask(address, "/-/status?format=prometheus").contains("\nloadline_accepted_total{"));
+    assert!(ask(address, "/-/live").contains("<title>Loadline, live</title>"));
+    assert!(ask(address, "/-/live/events").contains("\r\n\r\nretry: "));
 
     server.drain();
     assert!(server.wait().unwrap().is_clean());
     drop(closing);
     let lines = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(lines.lines().count(), 4, "{lines}");
+    assert_eq!(lines.lines().count(), 6, "{lines}");
     assert!(lines.contains("\"GET /-/ready HTTP/1.1\" 200"), "{lines}");
 }

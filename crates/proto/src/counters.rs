@@ -29,6 +29,8 @@ pub enum CloseReason {
     Memory,
     /// A new connection refused with 503 at the cap.
     Refused,
+    /// A new connection refused with 503 because there was no memory for it.
+    RefusedMemory,
     /// A new connection closed without an answer at a loop's capacity.
     OverCapacity,
     /// The server is going down.
@@ -47,7 +49,7 @@ impl CloseReason {
     }
 
     /// Every reason with its name in the status page.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::Client, "client"),
         (Self::Finished, "finished"),
         (Self::Idle, "idle"),
@@ -58,6 +60,7 @@ impl CloseReason {
         (Self::OverShare, "over_share"),
         (Self::Memory, "memory"),
         (Self::Refused, "refused"),
+        (Self::RefusedMemory, "refused_memory"),
         (Self::OverCapacity, "over_capacity"),
         (Self::Drained, "drained"),
         (Self::Failed, "failed"),
@@ -128,6 +131,8 @@ pub struct Counters {
     pub latencies: Latencies,
     /// Complete responses that are in no latencies, and no refusals: the server's own pages.
     pub own_pages: Counter,
+    /// Requests refused because there was no memory for their content.
+    pub content_refused_memory: Counter,
 }
 
 impl Counters {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use loadline_base::{Millis, Segment, Transmit};
 
 use crate::peer::Peer;
-use crate::progress::{BodyReader, Progress};
+use crate::progress::{BodyReader, Progress, no_room_for_connection};
 use crate::session_state::{Pending, State};
 use crate::trusted_proxies::PeerKind;
 use crate::{
@@ -354,10 +354,10 @@ impl Http1Session {
     /// Nothing is ordered to be computed.
     pub fn computed(&mut self, _computation: Box<dyn Computation>, _cx: &mut Context<'_>) {}
 
-    /// Answer a new connection with this status and close, without reading a request.
-    pub fn refuse(&mut self, status: Status, cx: &mut Context<'_>) {
-        self.reason = Some(CloseReason::Refused);
-        self.fault(Fault::limit(status, "no room for another connection"), cx);
+    /// Answer a new connection with 503 and close, for this reason, without reading a request.
+    pub fn refuse(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
+        self.reason = Some(reason);
+        self.fault(no_room_for_connection(), cx);
     }
 
     /// Close without an answer, for this reason.

@@ -44,9 +44,10 @@ use crate::http2::priority::Priority;
 use crate::http2::state::State;
 use crate::http2::stream::{Phase, Stream, Streams};
 use crate::peer::Peer;
+use crate::progress::no_room_for_connection;
 use crate::trusted_proxies::PeerKind;
 use crate::{
-    Body, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fault, Fill,
+    Body, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
     Http1Session, Http2Count, Method, Outcome, Security, Session, SessionConfig, Status, StreamId,
 };
 use borrowed_output::Common;
@@ -497,13 +498,9 @@ impl Session for Http2Session {
         }
     }
 
-    fn refuse(&mut self, _status: Status, cx: &mut Context<'_>) {
-        self.reason = Some(CloseReason::Refused);
-        let fault = Fault::limit(
-            Status::SERVICE_UNAVAILABLE,
-            "no room for another connection",
-        );
-        cx.counters.fault(&fault);
+    fn refuse(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
+        self.reason = Some(reason);
+        cx.counters.fault(&no_room_for_connection());
         self.go_away(ErrorCode::EnhanceYourCalm, cx);
     }
 

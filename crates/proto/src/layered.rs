@@ -491,8 +491,8 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     /// An answer would take a handshake first: it is closed.
-    fn refuse(&mut self, _status: Status, _cx: &mut Context<'_>) {
-        self.abort(CloseReason::Refused);
+    fn refuse(&mut self, reason: CloseReason, _cx: &mut Context<'_>) {
+        self.abort(reason);
     }
 
     fn abort(&mut self, reason: CloseReason) {

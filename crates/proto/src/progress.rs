@@ -211,6 +211,13 @@ impl Progress {
 /// Content that is gathered even while memory is short: what a login sends, or a small form.
 pub(crate) const SMALL_CONTENT_BYTES: u64 = 16 << 10;
 
+pub(crate) fn no_room_for_connection() -> Fault {
+    Fault::limit(
+        Status::SERVICE_UNAVAILABLE,
+        "no room for another connection",
+    )
+}
+
 pub(crate) fn no_memory_for_content() -> Fault {
     Fault::limit(Status::SERVICE_UNAVAILABLE, "no memory for so much content")
 }

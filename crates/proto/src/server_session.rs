@@ -13,8 +13,7 @@ use loadline_base::{Millis, Transmit};
 use crate::session::session;
 use crate::{
     Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
-    Http1Session, Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, Status,
-    StreamId,
+    Http1Session, Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, StreamId,
 };
 
 /// One connection of a server as a state machine: events in, orders out.

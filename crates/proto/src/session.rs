@@ -8,7 +8,7 @@ use loadline_base::{Millis, Transmit};
 
 use crate::{
     Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
-    Outcome, Piece, Security, Status, StreamId,
+    Outcome, Piece, Security, StreamId,
 };
 
 /// Gives the events and questions of a session to a macro: each is written down once, here.
@@ -95,8 +95,8 @@ macro_rules! session {
                 /// `Close`. An idle connection closes at once, unless a request has arrived.
                 fn draining(cx: &mut Context<'_>);
 
-                /// Answer a new connection with this status and close, without reading a request.
-                fn refuse(status: Status, cx: &mut Context<'_>);
+                /// Answer a new connection with 503 and close, for this reason, without reading a request.
+                fn refuse(reason: CloseReason, cx: &mut Context<'_>);
 
                 /// Close without an answer, for this reason.
                 fn abort(reason: CloseReason);

@@ -1,6 +1,7 @@
 //! What becomes of new work by how much there is already: a connection, a job for the workers, an app's
 //! task. Whether there is time for it is decided in `overload`, before.
 
+use loadline_proto::CloseReason;
 use loadline_sys::Accepted;
 
 use crate::fairness::{ClientKey, Share};
@@ -87,6 +88,23 @@ pub(crate) struct Handoff {
     /// Another thread has sent it: its request came after this or shortly before, in microseconds of the server's
     /// clock, and may have waited since, in the backlog or on its way. 0: it may have waited for any time before.
     pub(crate) came_after_us: Option<u64>,
+    /// There was no memory for it.
+    pub(crate) is_memory_full: bool,
+}
+
+impl Handoff {
+    /// Why it is closed, if it is refused.
+    pub(crate) fn refused_for(&self) -> CloseReason {
+        refused_for(self.is_memory_full)
+    }
+}
+
+/// Why a refused connection is closed.
+pub(crate) fn refused_for(is_memory_full: bool) -> CloseReason {
+    match is_memory_full {
+        true => CloseReason::RefusedMemory,
+        false => CloseReason::Refused,
+    }
 }
 
 /// Requests are answered with 503.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use loadline_base::Millis;
 use loadline_proto::{
     Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler, Outcome,
-    ServerSession, Status,
+    ServerSession,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
@@ -472,9 +472,9 @@ impl<T> Connection<T> {
         true
     }
 
-    /// To be answered with 503 and closed.
-    pub(crate) fn refuse(&mut self, cx: &mut Context<'_>) {
-        self.session.refuse(Status::SERVICE_UNAVAILABLE, cx);
+    /// To be answered with 503 and closed, for this reason.
+    pub(crate) fn refuse(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
+        self.session.refuse(reason, cx);
     }
 
     /// To be closed without an answer.

@@ -9,6 +9,7 @@
 
 mod busy_time;
 mod on_thread;
+mod refusal;
 mod steps;
 mod stream_queue;
 
@@ -23,7 +24,6 @@ use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_B
 use loadline_sys::{Accepted, Waker, poll, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
-use crate::admission::Verdict;
 use crate::config::Steps;
 use crate::connection::{Connection, Step};
 use crate::fairness::{ClientKey, Occupation};
@@ -36,6 +36,7 @@ use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
 pub(crate) use busy_time::BusyTime;
 use on_thread::{JUST_WOKEN_US, OnThread, Received, Work};
+pub(crate) use refusal::refuse_at_once;
 use stream_queue::StreamQueue;
 
 /// Read buffer of a blocking thread: 16 KiB, since there may be thousands of them. A request with
@@ -173,23 +174,24 @@ pub(crate) fn serve_accepted<H: Handler>(
     let hold = Forever {
         socket: accepted.socket.as_fd(),
     };
-    serve(accepted, thread, &hold, Verdict::Admit, record);
+    serve(accepted, thread, &hold, None, record);
 }
 
-/// Serves a connection until its end. The caller has noted it in the connection log, and closes the socket.
+/// Serves a connection until its end; one that is `refused`, for this reason, gets a 503. The caller has noted it in
+/// the connection log, and closes the socket.
 pub(crate) fn serve<H: Handler, T: Hold>(
     accepted: &Accepted,
     thread: &mut ThreadContext<H>,
     hold: &T,
-    verdict: Verdict,
+    refused: Option<CloseReason>,
     record: Option<Box<ConnectionRecord>>,
 ) {
     thread.begin_busy();
     thread.stats.connections.add(1);
     let transport = Socket::of_thread(accepted.socket.as_fd());
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
-    if verdict == Verdict::Refuse {
-        connection.refuse(&mut thread.cx());
+    if let Some(reason) = refused {
+        connection.refuse(reason, &mut thread.cx());
     }
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
     let run = AssertUnwindSafe(|| serve_while_held(&mut connection, thread, hold));
@@ -262,30 +264,6 @@ pub(crate) fn give_up<T>(connection: &mut Connection<T>, text: &str) {
         tracing::error!("a connection's thread panicked: {text}{more}");
     });
     connection.abort(CloseReason::Failed);
-}
-
-/// Answers a new connection with 503, as far as that takes no waiting, and closes it. A client that
-/// is still sending may see a reset instead of the answer.
-pub(crate) fn refuse_at_once<H: Handler>(accepted: &Accepted, thread: &mut ThreadContext<H>) {
-    thread.tick();
-    let record = thread.log_accepted(accepted.peer);
-    let transport = Socket::of_thread(accepted.socket.as_fd());
-    let mut connection = Connection::new(transport, accepted.into(), record, thread);
-    connection.refuse(&mut thread.cx());
-    let placement = &mut OnThread {
-        waker: &mut None,
-        permit: &mut None,
-        streams: None,
-        socket: None,
-        received: &mut Received::default(),
-        home: None,
-        driven_since_us: None,
-    };
-    while !matches!(connection.drive(thread, &mut (), placement), Step::Close) {
-        connection.abort(CloseReason::Refused); // no thread waits for it
-    }
-    let record = connection.end(&mut (), &mut thread.cx());
-    thread.log_closed(record);
 }
 
 /// A thread and its connection.

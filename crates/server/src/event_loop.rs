@@ -342,6 +342,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.show_oldest_idle();
         }
         self.relieve();
+        self.count_waits();
         let now_us = self.thread.end_turn();
         self.balance(began_us, now_us);
         self.send_leaving();
@@ -351,6 +352,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             .stats
             .busy_us
             .add(now_us.saturating_sub(began_us));
+    }
+
+    /// Without workers requests wait for the loop, and for nothing else.
+    fn count_waits(&mut self) {
+        if self.dispatcher.workers.is_none()
+            && let Some(turn) = &mut self.thread.turn
+        {
+            let (begun, waited_us) = turn.take_waits();
+            self.thread.stats.queue_taken.add(begun);
+            self.thread.stats.queue_wait_us.add(waited_us);
+        }
     }
 
     fn load(&self) -> &Load {

@@ -29,7 +29,7 @@ const CHARTS = [
   { id: "use", show: percent, top: 1, of: (s) => s.use },
   { id: "memory", show: bytes, of: memory },
 ];
-const LETTERS = ["a", "b", "c", "d", "e"];
+const LETTERS = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
 
 function legend(id, entries) {
   const items = entries.map(([letter, text]) => {

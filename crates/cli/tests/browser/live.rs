@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -271,11 +270,11 @@ fn ten_thousand_connections_are_behind_it() {
     let sizes = "Number(samples[samples.length - 1].sizes.connections)";
     let seen = browser.evaluate(sizes);
     assert!(seen.as_u64() >= Some(CONNECTIONS as u64), "{seen}");
-    let spans = browser.evaluate("Math.max(...samples.map((it) => it.span_s))");
-    assert!(
-        spans.as_f64().expect("a number") < Duration::from_secs(30).as_secs_f64(),
-        "{spans}"
-    );
+    // After a gap of more than five seconds, by the server's clock, the page begins anew. So there was none between
+    // these; on a busy machine it may take longer until there are so many.
+    await_seconds(&mut browser, 11);
+    let late = browser.evaluate("samples.slice(1).filter((it) => it.span_s > PAUSE_S).length");
+    assert_eq!(late, 0);
     assert!(noted(&mut browser).is_empty());
     drop(connections);
 }

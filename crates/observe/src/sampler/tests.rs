@@ -325,60 +325,15 @@ fn a_pool_that_grows_is_used_as_it_is_and_carries_what_it_can_get() {
 }
 
 #[test]
-fn refusals_have_their_reasons() {
-    let mut total = Counts {
-        refused_late: 30,
-        refused_over_share: 32,
-        queue_full: 4,
-        abandoned: 5,
-        ..Counts::default()
-    };
-    total.closed[CloseReason::Refused as usize] = 27;
-    total.closed[CloseReason::OverCapacity as usize] = 3;
-    let found = Refusals::of(&total);
-    let expected = [
-        ("late", 0),
-        ("queue full", 4),
-        ("connections", 28),
-        ("over share", 32),
-        ("client left", 5),
-    ];
-    assert_eq!(found.named(), expected);
-    assert_eq!(found.all(), 69);
-}
-
-/// The live page showed no late ones then.
-#[test]
-fn what_made_room_in_a_full_queue_was_not_late() {
-    let total = Counts {
-        refused_late: 30,
-        refused_over_share: 25,
-        queue_full: 40,
-        queue_full_over_share: 20,
-        ..Counts::default()
-    };
-    let found = Refusals::of(&total);
-    let expected = [
-        ("late", 25),
-        ("queue full", 20),
-        ("connections", 0),
-        ("over share", 25),
-        ("client left", 0),
-    ];
-    assert_eq!(found.named(), expected);
-    assert_eq!(found.all(), 70);
-}
-
-#[test]
 fn a_queue_from_which_nothing_is_taken_grows_old() {
-    let of = |jobs, wait_us, depth, before_us| {
+    let of = |taken, wait_us, depth, before_us| {
         let counts = Counts {
-            jobs,
+            queue_taken: taken,
             queue_wait_us: wait_us,
             queue_depth: depth,
             ..Counts::default()
         };
-        queue_age_us(&counts, true, Duration::from_secs(1), before_us)
+        queue_age_us(&counts, Duration::from_secs(1), before_us)
     };
     assert_eq!(of(0, 0, 0, Some(7)), None);
     assert_eq!(of(10, 500, 3, None), Some(50));

@@ -53,7 +53,10 @@ impl Http1Session {
         }
         let content_bytes = self.progress.as_ref().map_or(0, |it| it.gathering_bytes());
         match content_bytes > SMALL_CONTENT_BYTES {
-            true => Err(no_memory_for_content()),
+            true => {
+                cx.counters.content_refused_memory.add(1);
+                Err(no_memory_for_content())
+            }
             false => Ok(()),
         }
     }

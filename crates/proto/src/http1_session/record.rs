@@ -21,7 +21,10 @@ impl Http1Session {
     #[inline]
     pub(super) fn count_request(&mut self) {
         if let Some(record) = &mut self.record
-            && self.reason != Some(CloseReason::Refused)
+            && !matches!(
+                self.reason,
+                Some(CloseReason::Refused | CloseReason::RefusedMemory)
+            )
         {
             record.requests += 1;
         }

@@ -161,6 +161,7 @@ impl Http2Session {
         match (fault, stream.has_all) {
             (Some(fault), _) => {
                 if let Some(exchange) = stream.exchange.take() {
+                    cx.counters.content_refused_memory.add(u64::from(is_short));
                     self.answer_fault(exchange, fault, cx);
                 }
             }

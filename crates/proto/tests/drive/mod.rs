@@ -22,7 +22,7 @@ use loadline_base::{Chunk, Millis, Transmit};
 use loadline_proto::{
     AccessLog, Action, CloseReason, Computation, ConnectionRecord, Context, Counters, Exchange,
     Fill, Http2, HttpDate, Limits, Outcome, Pool, Protocol, RequestBody, ServerSession,
-    SessionConfig, Status,
+    SessionConfig,
 };
 
 /// What a driver saw its session order.
@@ -274,9 +274,9 @@ impl<'h> Driver<'h> {
     }
 
     /// A new connection is refused.
-    pub fn refuse(&mut self, status: Status) -> &mut Self {
+    pub fn refuse(&mut self, reason: CloseReason) -> &mut Self {
         let session = self.session.as_mut().expect("an open connection");
-        session.refuse(status, cx!(self));
+        session.refuse(reason, cx!(self));
         self.drive();
         self
     }

@@ -36,7 +36,7 @@ pub struct Connection {
     session: Option<Http2Session>,
     pub now: Millis,
     pub counters: Counters,
-    pool: Pool,
+    pub pool: Pool,
     pub date: HttpDate,
     handle: fn(&mut Exchange, &mut Context<'_>) -> Outcome,
     pub encoder: Encoder,

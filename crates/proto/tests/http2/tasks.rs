@@ -62,6 +62,17 @@ fn content_that_fits_into_a_window_comes_before_the_task() {
     );
 }
 
+#[test]
+fn content_that_there_is_no_memory_for_is_refused_and_counted() {
+    for (len, refused) in [("16384", 0), ("16385", 1)] {
+        let mut connection = Connection::new();
+        connection.pool.set_short(true);
+        connection.post(1, "/task", &[("content-length", len)]);
+        let counted = connection.counters.content_refused_memory.value();
+        assert_eq!(counted, refused, "{len}");
+    }
+}
+
 /// Content of many requests is gathered at once, until the connection's window is used up: what is missing
 /// of each could not come.
 #[test]

@@ -1,7 +1,7 @@
 //! What a connection comes to, for the journal of connections.
 
 use crate::drive::{Driver, echo};
-use loadline_proto::{CloseReason, ConnectionRecord, Limits, Status};
+use loadline_proto::{CloseReason, ConnectionRecord, Limits};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -54,9 +54,11 @@ fn a_record_says_what_the_counters_say() {
 
 #[test]
 fn a_refusal_answers_no_request() {
-    let mut driver = recorded();
-    driver.refuse(Status::SERVICE_UNAVAILABLE).eof();
-    comes_to(&driver, 0, CloseReason::Refused);
+    for reason in [CloseReason::Refused, CloseReason::RefusedMemory] {
+        let mut driver = recorded();
+        driver.refuse(reason).eof();
+        comes_to(&driver, 0, reason);
+    }
 }
 
 #[test]

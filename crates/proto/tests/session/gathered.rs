@@ -65,6 +65,18 @@ fn a_window_of_it_and_no_more() {
 }
 
 #[test]
+fn what_there_is_no_memory_for_is_refused_and_counted() {
+    for (len, statuses) in [(16 << 10, vec![]), ((16 << 10) + 1, vec![503_u16])] {
+        let mut driver = driver();
+        driver.pool.set_short(true);
+        driver.feed(&post(len, ""));
+        assert_eq!(driver.statuses(), statuses, "{len}");
+        let refused = driver.counters.content_refused_memory.value();
+        assert_eq!(refused, statuses.len() as u64, "{len}");
+    }
+}
+
+#[test]
 fn however_it_is_cut() {
     let request = [&post(20, "")[..], &[b'x'; 20], NEXT].concat();
     for cut in 1..request.len() {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::drive::{Driver, Event, config, echo};
-use loadline_proto::{Body, CloseReason, Limits, Outcome, Status};
+use loadline_proto::{Body, CloseReason, Limits, Outcome};
 
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -371,7 +371,7 @@ fn draining_while_lingering_or_twice_is_harmless() {
 #[test]
 fn a_refused_connection_reads_its_503() {
     let mut driver = Driver::echo();
-    driver.refuse(Status::SERVICE_UNAVAILABLE);
+    driver.refuse(CloseReason::Refused);
     let answers = driver.answers();
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status, 503);

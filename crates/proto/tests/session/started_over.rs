@@ -1,7 +1,7 @@
 //! Nothing of an earlier request or of an earlier answer shows in the next one.
 
 use crate::drive::{Driver, config, parse_answers};
-use loadline_proto::{Body, Fields, Limits, Outcome, Status};
+use loadline_proto::{Body, CloseReason, Fields, Limits, Outcome, Status};
 
 const HEAD: &[u8] = b"HEAD /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 
@@ -18,11 +18,7 @@ fn an_error_after_a_head_request_has_its_content() {
         ),
         ("a bare LF", |d| _ = d.feed(b"GET / HTTP/1.1\n\n"), 400),
         ("too late", |d| _ = d.feed(b"GET").pass(60_000), 408),
-        (
-            "no room",
-            |d| _ = d.refuse(Status::SERVICE_UNAVAILABLE),
-            503,
-        ),
+        ("no room", |d| _ = d.refuse(CloseReason::Refused), 503),
     ];
     for (name, end, status) in ends {
         let mut driver = Driver::echo();

@@ -15,7 +15,7 @@ use loadline_sys::Accepted;
 
 use crate::Listener;
 use crate::accept::acceptor::{Acceptor, AtLimit, NewConnection};
-use crate::admission::{Admission, Verdict};
+use crate::admission::{Admission, Verdict, refused_for};
 use crate::blocking::connection_slots::{New, Slot, Slots};
 use crate::blocking::spare_threads::{self, SpareThreads};
 use crate::connection_thread::{self, Hold, Resting};
@@ -95,7 +95,8 @@ struct Shared<H: Handler> {
 /// A connection for a thread.
 struct Served<H: Handler> {
     held: ThreadSlot<H>,
-    verdict: Verdict,
+    /// It gets a 503, for this reason.
+    refused: Option<CloseReason>,
 }
 
 impl<H: Handler> Connections<H> {
@@ -120,25 +121,26 @@ impl<H: Handler> Connections<H> {
         let admission = Admission::new(self.site.options.connections_max);
         let decision = self.shared.lock().decide(admission, new);
         (thread.stats.refused_over_share).add(u64::from(decision.is_over_share));
+        let reason = refused_for(new.is_memory_full);
         match decision.verdict {
-            Verdict::Admit => self.slot(accepted, new.client, Verdict::Admit, thread),
+            Verdict::Admit => self.slot(accepted, new.client, None, thread),
             Verdict::Refuse if !is_last_descriptor => {
-                self.slot(accepted, ClientKey::NOBODY, Verdict::Refuse, thread);
+                self.slot(accepted, ClientKey::NOBODY, Some(reason), thread);
             }
-            _ => connection_thread::refuse_at_once(&accepted, thread),
+            _ => connection_thread::refuse_at_once(&accepted, reason, thread),
         }
         decision.has_made_room
     }
 
-    /// Gives a connection a thread of its own.
+    /// Gives a connection a thread of its own, also to refuse it.
     fn slot(
         &self,
         accepted: Accepted,
         client: ClientKey,
-        verdict: Verdict,
+        refused: Option<CloseReason>,
         thread: &mut ThreadContext<H>,
     ) {
-        let is_refused = verdict == Verdict::Refuse;
+        let is_refused = refused.is_some();
         let (token, slot) = self.shared.lock().insert(accepted, client, is_refused);
         let site = Arc::clone(&self.site);
         let held = ThreadSlot {
@@ -151,7 +153,7 @@ impl<H: Handler> Connections<H> {
         if self.site.in_progress.is_some() && self.threads.live() >= time_slices::MANY {
             shared.time_slices.shorten();
         }
-        let Some(first) = shared.spare_threads.give(Served { held, verdict }) else {
+        let Some(first) = shared.spare_threads.give(Served { held, refused }) else {
             return;
         };
         let shared = Arc::clone(shared);
@@ -167,7 +169,8 @@ impl<H: Handler> Connections<H> {
             );
         });
         if let Some(slot) = Arc::into_inner(slot) {
-            connection_thread::refuse_at_once(&slot.accepted, thread);
+            let reason = refused.unwrap_or(CloseReason::Refused);
+            connection_thread::refuse_at_once(&slot.accepted, reason, thread);
         }
     }
 }
@@ -193,11 +196,11 @@ impl<H: Handler> Shared<H> {
         thread.stats.runs_here();
         let mut served = first;
         let idle = loop {
-            let Served { held, verdict } = served;
+            let Served { held, refused } = served;
             let accepted = &held.slot.accepted;
             thread.tick();
             let record = thread.log_accepted(accepted.peer);
-            connection_thread::serve(accepted, &mut thread, &held, verdict, record);
+            connection_thread::serve(accepted, &mut thread, &held, refused, record);
             if site.memory.pressure() >= MemoryPressure::Spare {
                 return drop((thread, held));
             }

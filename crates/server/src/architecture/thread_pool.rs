@@ -126,7 +126,7 @@ fn work<H: Handler>(site: &Arc<Site<H>>, queue: &ConnectionQueue) -> io::Result<
     thread.stats.runs_here();
     while let Some(waiting) = queue.pop() {
         let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
-        thread.stats.queue_wait_us.add(waited_us);
+        thread.stats.note_wait(waited_us);
         connection_thread::serve_accepted(&waiting.accepted, waiting.record, &mut thread);
     }
     Ok(())

@@ -126,9 +126,23 @@ impl OnThread<'_> {
             },
             false => FlowKey::default(),
         };
-        match in_progress.begin(flow, waited, || site.clock.now_us()) {
+        let counts_waits = self.socket.is_some(); // in a pool the queue does
+        if counts_waits {
+            thread.stats.queue_depth.add(1);
+        }
+        let begun = in_progress.begin(flow, waited, || site.clock.now_us());
+        if counts_waits {
+            thread.stats.queue_depth.sub(1);
+        }
+        match begun {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
+                if counts_waits {
+                    let not_waited_us = waited.reserve_us.saturating_add(exchange.handshake_us);
+                    let before_us = waited.in_all_us.saturating_sub(not_waited_us);
+                    let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
+                    thread.stats.note_wait(before_us + turn_us);
+                }
                 if waited_us == 0 || !self.has_left(in_progress.is_long(waited_us)) {
                     *self.permit = Some(permit);
                     return Ok(());
@@ -190,7 +204,7 @@ impl OnThread<'_> {
             in_all_us,
             // Until the connection was driven. What a client has pipelined waits for itself since then.
             for_cpu_us: in_all_us.saturating_sub(driven_us),
-            handshake_us: 0,
+            ..Waited::default()
         }
     }
 

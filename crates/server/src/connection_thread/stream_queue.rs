@@ -194,6 +194,7 @@ impl<W> StreamQueue<W> {
             in_all_us: wait_us + self.reserve_us,
             for_cpu_us,
             handshake_us: 0, // it is part of the wait
+            reserve_us: self.reserve_us,
         };
         let Some(control) = &mut self.control else {
             return Some(Next::Run {
@@ -245,6 +246,7 @@ mod tests {
         in_all_us: 0,
         for_cpu_us: 0,
         handshake_us: 0,
+        reserve_us: 0,
     };
 
     fn offer(queue: &mut StreamQueue, now_us: u64) -> bool {
@@ -308,7 +310,7 @@ mod tests {
         let waited = Waited {
             in_all_us: 995_000,
             for_cpu_us: 7,
-            handshake_us: 0,
+            ..NOT_KNOWN
         };
         for _ in 0..2 {
             assert!(queue.offer(Box::default(), (), 2_000_000, waited).is_none());

@@ -129,6 +129,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         New {
             preferred: self.index,
             client: config.client(accepted.listener, accepted.peer),
+            is_memory_full: self.group.is_memory_full(),
             now: self.thread.now(),
             ..New::default()
         }
@@ -143,6 +144,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             client: new.client,
             tries: 0,
             came_after_us: None,
+            is_memory_full: new.is_memory_full,
         };
         self.hand_off(index, handoff);
         verdict
@@ -178,6 +180,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some((handoff, mut acceptance)) = self.make_room(handoff) else {
             return; // another loop does, and takes it
         };
+        let refused_for = handoff.refused_for();
         let Handoff {
             accepted,
             client,
@@ -221,7 +224,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
             }
             Acceptance::OverCapacity => self.settle(token),
-            Acceptance::Refused => self.refuse_connection(token),
+            Acceptance::Refused => self.refuse_connection(token, refused_for),
         }
     }
 
@@ -322,14 +325,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.settle(token);
     }
 
-    pub(super) fn refuse_connection(&mut self, token: Token) {
+    fn refuse_connection(&mut self, token: Token, reason: CloseReason) {
         let verdict = Admission::refusal(self.refused);
         self.refused += 1;
         if verdict == Verdict::Drop {
-            return self.abort(token, CloseReason::Refused);
+            return self.abort(token, reason);
         }
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {
-            connection.refuse(&mut self.thread.cx());
+            connection.refuse(reason, &mut self.thread.cx());
         }
         self.drive_here(token);
     }

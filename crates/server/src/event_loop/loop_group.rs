@@ -50,6 +50,8 @@ pub(super) struct New {
     pub(super) client: ClientKey,
     pub(super) is_last_descriptor: bool,
     pub(super) is_draining: bool,
+    /// There is no memory for it.
+    pub(super) is_memory_full: bool,
     pub(super) now: Millis,
 }
 
@@ -122,6 +124,11 @@ impl LoopGroup {
         }
     }
 
+    /// Whether there is no memory for another connection.
+    pub(super) fn is_memory_full(&self) -> bool {
+        self.memory.pressure() == MemoryPressure::Full
+    }
+
     /// Decides on a new connection and counts it in, unless it is refused. Says which loop takes it:
     /// the preferred one, or the one with the oldest idle connection if that has to be closed. `Drop`: no
     /// other loop does.
@@ -135,7 +142,7 @@ impl LoopGroup {
             refusals: self.refusals.load(Ordering::Relaxed),
             is_last_descriptor: new.is_last_descriptor,
             is_draining: new.is_draining,
-            is_memory_full: self.memory.pressure() == MemoryPressure::Full,
+            is_memory_full: new.is_memory_full,
             ..Pressure::default()
         };
         let verdict = self.admission.decide(Kind::Connection, &pressure);
@@ -381,6 +388,7 @@ mod tests {
                 client: ClientKey::NOBODY,
                 tries: 0,
                 came_after_us: None,
+                is_memory_full: false,
             };
             group.send(index, handoff);
         }

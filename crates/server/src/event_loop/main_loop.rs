@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use loadline_base::Millis;
-use loadline_proto::{CloseReason, Handler};
+use loadline_proto::Handler;
 use loadline_sys::{Accepted, Interest};
 
 use super::loop_group::{LoopGroup, New};
@@ -128,7 +128,7 @@ impl<H: Handler> MainLoop<H> {
     fn send(&self, index: usize, handoff: Handoff) {
         if handoff.verdict == Verdict::Drop {
             self.stats.core.accepted.add(1);
-            self.stats.core.close(CloseReason::Refused);
+            self.stats.core.close(handoff.refused_for());
             return;
         }
         self.group.send(index, handoff);
@@ -143,6 +143,7 @@ impl<H: Handler> MainLoop<H> {
             client,
             is_last_descriptor,
             is_draining: !is_last_descriptor && self.site.shutdown.is_draining(),
+            is_memory_full: self.group.is_memory_full(),
             now: self.site.clock.now(),
         };
         let (index, verdict) = self.group.place(new);
@@ -152,6 +153,7 @@ impl<H: Handler> MainLoop<H> {
             client,
             tries: 0,
             came_after_us: Some(self.none_left_us),
+            is_memory_full: new.is_memory_full,
         };
         (index, handoff)
     }

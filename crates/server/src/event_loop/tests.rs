@@ -136,6 +136,7 @@ fn take_in_as<H: Handler, D: Driver>(
         verdict,
         tries: 0,
         came_after_us: None,
+        is_memory_full: false,
     });
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct Waited {
     pub(crate) for_cpu_us: u64,
     /// Of it, while its connection's handshake waited for a CPU, and was computed.
     pub(crate) handshake_us: u64,
+    /// Of it, what is kept in reserve: it has not waited for that long.
+    pub(crate) reserve_us: u64,
 }
 
 impl Waited {
@@ -72,7 +74,7 @@ impl Waited {
         Self {
             in_all_us: us,
             for_cpu_us: us,
-            handshake_us: 0,
+            ..Self::default()
         }
     }
 

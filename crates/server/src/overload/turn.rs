@@ -41,6 +41,9 @@ pub(crate) struct TurnControl {
     answer_us: f64,
     /// When the request came that is judged now, where the kernel says.
     came_us: Option<u64>,
+    /// What has begun since somebody asked: how many, and how long they had waited in all.
+    begun: u64,
+    waited_us: u64,
     /// Some of this turn were refused by that: more connections come than can be served, however few there are
     /// at one time.
     has_refused_new: bool,
@@ -79,6 +82,8 @@ impl TurnControl {
             refused_us: None,
             answer_us: 0.0,
             came_us: None,
+            begun: 0,
+            waited_us: 0,
             has_refused_new: false,
         }
     }
@@ -173,7 +178,7 @@ impl TurnControl {
         };
         let age_us = now_us.saturating_sub(came_us);
         if age_us <= self.delay.accepted_us() {
-            self.answers();
+            self.answers(age_us);
             return Ok(());
         }
         Err(self.refuse(now_us))
@@ -188,13 +193,21 @@ impl TurnControl {
             return Err(self.refuse(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
-        self.answers();
+        self.answers(wait_us);
         Ok(())
     }
 
     /// What is answered behind a refusal is not in the time that is learned from.
-    fn answers(&mut self) {
+    fn answers(&mut self, waited_us: u64) {
         self.answered += u32::from(self.refused_us.is_none());
+        self.begun += 1;
+        self.waited_us += waited_us;
+    }
+
+    /// How many requests have begun since this was called last, and how long they had waited in all.
+    pub(crate) fn take_waits(&mut self) -> (u64, u64) {
+        let begun = std::mem::take(&mut self.begun);
+        (begun, std::mem::take(&mut self.waited_us))
     }
 
     #[cold]
@@ -235,6 +248,20 @@ mod tests {
         assert!(turn.check(6_700_000).is_err());
         turn.begin(at(6_700_000, true, false));
         assert_eq!(turn.check(7_000_000), Ok(()));
+    }
+
+    #[test]
+    fn what_begins_has_waited_since_it_came() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(at(5_000_000, true, false));
+        assert_eq!(turn.check(5_000_000), Ok(()));
+        assert_eq!(turn.check(5_010_000), Ok(()));
+        turn.judge_by(Some(4_990_000));
+        assert_eq!(turn.check(5_020_000), Ok(()));
+        turn.judge_by(None);
+        assert!(turn.check(7_000_000).is_err());
+        assert_eq!(turn.take_waits(), (3, 40_000));
+        assert_eq!(turn.take_waits(), (0, 0));
     }
 
     /// Each new connection had just come, however long it had waited to be accepted: at twice the capacity of a

@@ -79,8 +79,10 @@ pub(crate) struct ThreadStats {
     pub(crate) jobs: Counter,
     /// Those of them that were a step of a request: a blocking step, or a poll of its task.
     pub(crate) steps: Counter,
-    /// Time that jobs or connections waited in a queue before the thread took them, microseconds.
+    /// Time that jobs, requests or connections waited in a queue before the thread took them, microseconds.
     pub(crate) queue_wait_us: Counter,
+    /// How many these were.
+    pub(crate) queue_taken: Counter,
     /// Jobs taken from the queue of another worker.
     pub(crate) steals: Counter,
     /// Connections that have moved from this loop to another one.
@@ -96,7 +98,7 @@ pub(crate) struct ThreadStats {
     job_waits: OnceLock<Box<Histogram>>,
     /// Times that accepting was put off at the descriptor limit.
     pub(crate) accepts_deferred: Counter,
-    /// Jobs or connections that wait for this thread, or for any in its group. Many writers.
+    /// Jobs, requests or connections that wait for this thread, or for any in its group. Many writers.
     pub(crate) queue_depth: SharedCounter,
     /// Jobs that were refused because the queue was full. Many writers.
     pub(crate) queue_full: SharedCounter,
@@ -131,6 +133,12 @@ impl ThreadStats {
 
     fn lock_usage(&self) -> MutexGuard<'_, Option<ThreadUsage>> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is begun that has waited for so long.
+    pub(crate) fn note_wait(&self, waited_us: u64) {
+        self.queue_wait_us.add(waited_us);
+        self.queue_taken.add(1);
     }
 
     /// How long each job took, of a thread that has jobs.
@@ -321,6 +329,8 @@ counts! {
         accepted,
         /// Responses of the server's own pages.
         own_pages,
+        /// Requests refused because there was no memory for their content.
+        content_refused_memory,
     }
     /// Connections being served.
     connections,
@@ -334,8 +344,10 @@ counts! {
     blocked_in_place_us,
     /// Jobs that workers carried out. Each poll of a task is one.
     jobs,
-    /// Time that jobs or connections waited in a queue, in microseconds.
+    /// Time that jobs, requests or connections waited in a queue, in microseconds.
     queue_wait_us,
+    /// How many these were.
+    queue_taken,
     /// Jobs taken from the queue of another worker.
     steals,
     /// Connections that have moved from one loop to another.
@@ -344,7 +356,7 @@ counts! {
     busy_us,
     /// Times that accepting was put off at the descriptor limit.
     accepts_deferred,
-    /// Jobs or connections waiting for a thread.
+    /// Jobs, requests or connections waiting for a thread.
     queue_depth,
     /// Jobs refused because the queue was full.
     queue_full,

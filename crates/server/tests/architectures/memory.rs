@@ -74,6 +74,34 @@ fn which_client_of_a_proxy_holds_most_of_all_gives_up_first() {
     }
 }
 
+/// They looked like those beyond `--connections-max`.
+#[test]
+fn new_connections_without_memory_for_them_have_a_reason_of_their_own() {
+    for architecture in ARCHITECTURES.into_iter().filter(|it| is_offered(*it)) {
+        let options = ServerOptions {
+            architecture,
+            loops: 2,
+            workers: 0,
+            accept: Accept::Handoff,
+            defer_accept: false,
+            ..ServerOptions::default()
+        };
+        let budget = MemoryBudget::new(Some(BUDGET_BYTES));
+        let server = Server::start_behind_proxy(options, Limits::default(), Some(&budget));
+        budget.reserve(BUDGET_BYTES);
+        assert_eq!(budget.pressure(), MemoryPressure::Full);
+        let mut client = server.connect_from(STRANGER);
+        // Where even its 503 would take too much, there is none.
+        if let Ok(answer) = client.answer() {
+            assert_eq!(answer.status, 503);
+        }
+        drop(client);
+        let total = || server.handle.snapshot().total;
+        eventually(|| total().closed_for(CloseReason::RefusedMemory) == 1);
+        assert_eq!(total().closed_for(CloseReason::Refused), 0);
+    }
+}
+
 /// Memory runs short by a sixteenth: nobody but the holder has to give up anything for that.
 fn gives_up_first(architecture: Architecture, way: &Way) {
     // Nobody is too slow, however long the machine takes for so many.

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use loadline_base::{Millis, Segment, Transmit};
 use loadline_proto::{
     Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
-    Http1Session, Outcome, Piece, Protocol, Security, Session, SessionConfig, Status, StreamId,
-    Then,
+    Http1Session, Outcome, Piece, Protocol, Security, Session, SessionConfig, StreamId, Then,
 };
 
 const FRAME_BYTES_MAX: usize = 60_000;
@@ -332,7 +331,7 @@ impl Session for ManyStreams {
         self.every(|http| http.draining(cx));
     }
 
-    fn refuse(&mut self, _status: Status, _cx: &mut Context<'_>) {
+    fn refuse(&mut self, _reason: CloseReason, _cx: &mut Context<'_>) {
         self.is_closed = true;
     }
 

@@ -165,6 +165,23 @@ fn each_request_of_an_app_takes_the_time_of_its_own_task() {
     assert_eq!((counts.count(), counts.sum_us), (3, 6 * TAKES_US));
 }
 
+/// The live page said that nothing waits.
+#[test]
+fn how_long_requests_have_waited_for_their_thread_is_counted() {
+    let now_us = clock();
+    let site = Arc::new(Site {
+        in_progress: Some(InProgress::new(GOAL, None)),
+        ..site_at(now_us, Computing::new(now_us), ServerOptions::default())
+    });
+    let (mut client, accepted) = connect();
+    client.write_all(&requests([1, 3, 5])).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    serve_accepted(&accepted, None, &mut context(&site));
+    let total = site.registry.snapshot(0).total;
+    let counted = (total.queue_depth, total.queue_taken, total.queue_wait_us);
+    assert_eq!(counted, (0, 3, 3 * TAKES_US));
+}
+
 /// Their clients were taken to wait for them however long they had closed their end before. And all that came
 /// were counted as the app's.
 #[test]
@@ -280,6 +297,40 @@ fn what_comes_while_a_request_waits_in_vain_for_its_turn_is_as_old_as_that() {
     }
     client.shutdown(Shutdown::Write).unwrap();
     thread.join().unwrap();
+}
+
+#[test]
+fn how_long_a_request_has_waited_for_its_turn_is_counted() {
+    let now_us = clock();
+    let in_progress = InProgress::new(GOAL, Some(1.0));
+    let begin = || in_progress.begin(FlowKey::default(), Waited::default(), || 0);
+    let first = begin().unwrap();
+    in_progress.end(0, &begin().unwrap()); // the one that is measured, as above
+    let second = begin().unwrap();
+    let site = Arc::new(Site {
+        in_progress: Some(in_progress),
+        ..site_at(now_us, Computing::new(now_us), ServerOptions::default())
+    });
+    let in_progress = site.in_progress.as_ref().unwrap();
+    let total = || site.registry.snapshot(0).total;
+    let (mut client, accepted) = connect();
+    client.write_all(&requests([1])).unwrap();
+    let of_thread = Arc::clone(&site);
+    let serve = move || serve_accepted(&accepted, None, &mut context(&of_thread));
+    let thread = std::thread::spawn(serve);
+    while in_progress.waiting() == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(total().queue_depth, 1);
+    now_us.store(50_000, Relaxed);
+    for permit in [&first, &second] {
+        in_progress.end(50_000, permit);
+    }
+    client.shutdown(Shutdown::Write).unwrap();
+    thread.join().unwrap();
+    let total = total();
+    let counted = (total.queue_depth, total.queue_taken, total.queue_wait_us);
+    assert_eq!(counted, (0, 1, 50_000));
 }
 
 /// Steps of 10 ms each whose responses nobody takes.

@@ -20,7 +20,7 @@ use crate::config::{Config, SharedConfig};
 use crate::connection::Connection;
 use crate::connection::tests::{Distant, GET};
 use crate::event_loop::loop_group::LoopGroup;
-use crate::event_loop::tests::{connect, event_loops, has_rings, take_in};
+use crate::event_loop::tests::{connect, event_loop_at, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{Architecture, ServerOptions, SocketIo};
 use crate::site::tests::{Blocks, Quiet, clock, config_of, site_of};
@@ -359,6 +359,40 @@ fn a_request_has_waited_for_as_long_as_its_handshake() {
             assert!(answer.starts_with(&expected), "{options:?}: {answer}");
         }
     }
+}
+
+/// Its blocking step takes 10 ms, by a clock that it moves.
+struct Computes(&'static AtomicU64);
+
+impl Handler for Computes {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Blocking
+    }
+
+    fn handle_blocking(&self, _: &mut Exchange) {
+        self.0.fetch_add(10_000, Relaxed);
+    }
+}
+
+/// The live page said that nothing waits.
+#[test]
+fn a_loop_without_workers_counts_how_long_requests_have_waited() {
+    let now_us = clock();
+    let goal = Some(Duration::from_secs(1));
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, Computes(now_us), goal);
+    let clients = [0, 1].map(|_| connect(&mut event_loop));
+    for mut client in &clients {
+        client.write_all(GET).unwrap();
+    }
+    for _ in 0..3 {
+        turn(&mut event_loop); // the second request may be left for the next one
+    }
+    let total = event_loop.site.registry.snapshot(0).total;
+    assert_eq!((total.queue_taken, total.queue_wait_us), (2, 10_000));
 }
 
 /// The thread that keeps it counts what it holds. Beside that it counted in the loop's account, too.

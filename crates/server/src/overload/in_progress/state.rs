@@ -132,7 +132,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// How long it has waited for others to end; 0: it began at once.
+    /// How long it has waited for a CPU and for others to end; 0: it began at once.
     pub(crate) fn waited_us(&self) -> u64 {
         self.waited_us
     }

@@ -250,7 +250,7 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     fn note_wait(&self, waited_us: u64) {
-        self.stats.queue_wait_us.add(waited_us);
+        self.stats.note_wait(waited_us);
         if self.meter.is_some() {
             self.stats.job_waits().add(waited_us, 1);
         }
