@@ -141,7 +141,9 @@ impl TlsServer {
         &self.shared.certificates
     }
 
-    pub(crate) fn tickets(&self) -> &Arc<Tickets> {
+    /// By which sessions are resumed.
+    #[must_use]
+    pub fn tickets(&self) -> &Arc<Tickets> {
         &self.options.tickets
     }
 
