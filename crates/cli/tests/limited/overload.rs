@@ -110,7 +110,7 @@ impl Seen {
         let server = Server::start(site.path(), &options);
         let to = server.address();
         let group = thread::scope(|scope| {
-            let begin = |framing: &&'static str| begin_uploads(scope, *framing, to);
+            let begin = |framing: &&'static str| begin_uploads(scope, framing, to);
             let _uploads: Vec<Sender<()>> = uploads.iter().map(begin).collect();
             group(to, rate_per_s)
         });
