@@ -91,8 +91,9 @@ struct Slot<T> {
     knows_drain: bool,
     acceptance: Acceptance,
     footprint: Footprint,
-    /// Jobs of it that workers have or will have, beside the connection itself.
-    jobs_out: u32,
+    /// Jobs of it that workers have or will have, beside the connection itself: hardly more than it may have
+    /// streams. 16 bits, so that idle connections stay small.
+    jobs_out: u16,
 }
 
 /// How a connection counts.

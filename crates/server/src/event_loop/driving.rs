@@ -50,7 +50,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let step = connection.drive(&mut self.thread, &mut self.driver, placement);
-        slot.jobs_out += placement.queued;
+        slot.jobs_out = slot.jobs_out.saturating_add(placement.queued);
         match step {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),

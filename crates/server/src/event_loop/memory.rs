@@ -23,15 +23,15 @@ const LOOK_IN_VAIN_MS: u64 = 10;
 /// What a closed connection held counts until workers have given back its last job: they still have its requests.
 #[derive(Debug)]
 pub(super) struct LeftBehind {
-    jobs_out: u32,
+    jobs_out: u16,
     footprint: Footprint,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// So many jobs of a connection were queued for workers.
-    pub(super) fn jobs_are_out(&mut self, token: Token, queued: u32) {
+    pub(super) fn jobs_are_out(&mut self, token: Token, queued: u16) {
         if let Some(slot) = self.slots.get_mut(token) {
-            slot.jobs_out += queued;
+            slot.jobs_out = slot.jobs_out.saturating_add(queued);
         }
     }
 
@@ -51,7 +51,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     }
 
     /// A connection is closed: what it held is free, unless jobs of it are out.
-    pub(super) fn release_memory(&mut self, token: Token, mut footprint: Footprint, jobs_out: u32) {
+    pub(super) fn release_memory(&mut self, token: Token, mut footprint: Footprint, jobs_out: u16) {
         if jobs_out == 0 {
             return footprint.release(&mut self.thread.memory);
         }
