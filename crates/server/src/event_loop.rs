@@ -55,7 +55,7 @@ use crate::worker::job::Served;
 use crate::worker::pool::Workers;
 use costs::Costs;
 use loop_group::LoopGroup;
-use memory::LeftBehind;
+use memory::JobsOut;
 use moving::Leaving;
 use shares::Victims;
 pub(crate) use threads::run;
@@ -91,9 +91,6 @@ struct Slot<T> {
     knows_drain: bool,
     acceptance: Acceptance,
     footprint: Footprint,
-    /// Jobs of it that workers have or will have, beside the connection itself: hardly more than it may have
-    /// streams. 16 bits, so that idle connections stay small.
-    jobs_out: u16,
 }
 
 /// How a connection counts.
@@ -165,7 +162,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     /// Who gives up what while memory is short.
     plan: Plan,
     /// Of closed connections with jobs out: at most as many as there are jobs.
-    left_behind: HashMap<Token, LeftBehind>,
+    jobs_out: HashMap<Token, JobsOut>,
     /// When the handler gives back what is not in use; `None`: nothing has come since it has.
     releases_at: Option<Millis>,
 }
@@ -236,7 +233,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             is_cut_short: false,
             is_reporting: false,
             plan: Plan::default(),
-            left_behind: HashMap::new(),
+            jobs_out: HashMap::new(),
             releases_at: None,
         })
     }

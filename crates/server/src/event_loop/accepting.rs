@@ -274,7 +274,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             knows_drain: false,
             acceptance,
             footprint: Footprint::default(),
-            jobs_out: 0,
         });
         self.enter_costs(token, name);
         if let Some(connection) = connection_at_mut(&mut self.slots, token) {

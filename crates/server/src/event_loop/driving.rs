@@ -50,7 +50,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let load = &self.group.loops()[self.index].load;
         let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let step = connection.drive(&mut self.thread, &mut self.driver, placement);
-        slot.jobs_out = slot.jobs_out.saturating_add(placement.queued);
+        let queued = placement.queued;
+        self.jobs_are_out(token, queued);
         match step {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),
@@ -127,7 +128,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let Some(slot) = self.slots.remove(token) else {
             return;
         };
-        self.release_memory(token, slot.footprint, slot.jobs_out);
+        self.release_memory(token, slot.footprint);
         // Before the close is counted: a reader that sees all closed sees none connected.
         self.thread.stats.connections.sub(1);
         let mut client = match self.proxied.is_empty() {

@@ -20,46 +20,40 @@ const IDLE_CLOSES_MAX: usize = 64;
 const LOOK_MS: u64 = 1;
 const LOOK_IN_VAIN_MS: u64 = 10;
 
-/// What a closed connection held counts until workers have given back its last job: they still have its requests.
-#[derive(Debug)]
-pub(super) struct LeftBehind {
-    jobs_out: u16,
-    footprint: Footprint,
+/// Jobs of a connection that workers have or will have, beside the connection itself.
+#[derive(Debug, Default)]
+pub(super) struct JobsOut {
+    count: u32,
+    /// What the connection held, if it is closed: that counts until the last job is back, since workers still have
+    /// its requests.
+    left_behind: Footprint,
 }
 
 impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// So many jobs of a connection were queued for workers.
-    pub(super) fn jobs_are_out(&mut self, token: Token, queued: u16) {
-        if let Some(slot) = self.slots.get_mut(token) {
-            slot.jobs_out = slot.jobs_out.saturating_add(queued);
+    pub(super) fn jobs_are_out(&mut self, token: Token, queued: u32) {
+        if queued > 0 {
+            self.jobs_out.entry(token).or_default().count += queued;
         }
     }
 
     /// Workers are done with one of them.
     pub(super) fn job_is_back(&mut self, token: Token) {
-        if let Some(slot) = self.slots.get_mut(token) {
-            slot.jobs_out = slot.jobs_out.saturating_sub(1);
+        let Entry::Occupied(mut jobs) = self.jobs_out.entry(token) else {
             return;
-        }
-        if let Entry::Occupied(mut left) = self.left_behind.entry(token) {
-            let jobs_out = left.get().jobs_out.saturating_sub(1);
-            left.get_mut().jobs_out = jobs_out;
-            if jobs_out == 0 {
-                left.remove().footprint.release(&mut self.thread.memory);
-            }
+        };
+        jobs.get_mut().count -= 1;
+        if jobs.get().count == 0 {
+            jobs.remove().left_behind.release(&mut self.thread.memory);
         }
     }
 
     /// A connection is closed: what it held is free, unless jobs of it are out.
-    pub(super) fn release_memory(&mut self, token: Token, mut footprint: Footprint, jobs_out: u16) {
-        if jobs_out == 0 {
-            return footprint.release(&mut self.thread.memory);
+    pub(super) fn release_memory(&mut self, token: Token, mut footprint: Footprint) {
+        match self.jobs_out.get_mut(&token) {
+            Some(jobs) => jobs.left_behind = footprint,
+            None => footprint.release(&mut self.thread.memory),
         }
-        let left = LeftBehind {
-            jobs_out,
-            footprint,
-        };
-        self.left_behind.insert(token, left);
     }
 
     /// A connection is put aside: counts what it holds.

@@ -139,7 +139,7 @@ pub(crate) struct OnLoop<'l> {
     pub(crate) token: Token,
     pub(crate) load: &'l Load,
     /// Jobs of the connection that it has queued for workers.
-    pub(crate) queued: u16,
+    pub(crate) queued: u32,
 }
 
 impl<'l> OnLoop<'l> {
@@ -162,7 +162,7 @@ impl<'l> OnLoop<'l> {
     ) -> Option<NotQueued> {
         let (dispatcher, load) = (self.dispatcher, self.load);
         let submitted = dispatcher.submit(kind, work, self.token, client, site, load);
-        self.queued += u16::from(submitted.is_ok());
+        self.queued += u32::from(submitted.is_ok());
         submitted.err()
     }
 

@@ -617,7 +617,7 @@ fn counts_until_it_is_given_back(handler: impl Handler) {
     assert_eq!(site.memory.used_bytes(), used, "it is on its way back");
     turn(&mut server.event_loop);
     assert!(site.memory.used_bytes() < used);
-    assert!(server.event_loop.left_behind.is_empty());
+    assert!(server.event_loop.jobs_out.is_empty());
 }
 
 #[test]
