@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::{AppControl, Wait};
 
 const GOAL: Duration = Duration::from_secs(1);
-const GOAL_US: u64 = 1_000_000;
 /// Clients give up after this.
 const PATIENCE_US: u64 = 2_000_000;
 
@@ -26,6 +25,17 @@ enum Work {
     Mixed(u64),
     /// Takes 10 ms in the first five seconds, then so long.
     Slower(u64),
+    /// Has a place among two and takes so long in the first ten seconds, then that long.
+    Changing(u64, u64),
+    /// Has a place among two for 10 ms in the first ten seconds, then only takes its time, which is this.
+    Freed(u64),
+}
+
+/// Which of those that wait has a place next.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    First,
+    Last,
 }
 
 struct Request {
@@ -57,12 +67,14 @@ enum Event {
 
 struct App {
     work: Work,
+    order: Order,
     busy: usize,
     queue: VecDeque<usize>,
 }
 
 struct Simulation {
     control: AppControl,
+    goal_us: u64,
     app: App,
     requests: Vec<Request>,
     events: BinaryHeap<Reverse<(u64, Event)>>,
@@ -74,8 +86,10 @@ impl Simulation {
     fn new(work: Work, seed: u64, seconds: usize) -> Self {
         Self {
             control: AppControl::new(GOAL),
+            goal_us: 1_000_000,
             app: App {
                 work,
+                order: Order::First,
                 busy: 0,
                 queue: VecDeque::new(),
             },
@@ -88,6 +102,17 @@ impl Simulation {
                 ..Seen::default()
             },
         }
+    }
+
+    fn with_goal(mut self, goal: Duration) -> Self {
+        self.control = AppControl::new(goal);
+        self.goal_us = goal.as_micros() as u64;
+        self
+    }
+
+    fn in_order(mut self, order: Order) -> Self {
+        self.app.order = order;
+        self
     }
 
     /// From 0 to 1 (xorshift).
@@ -145,8 +170,9 @@ impl Simulation {
             wait,
             is_answered: false,
         });
+        let patience_us = PATIENCE_US.max(2 * self.goal_us);
         let patience = Event::GiveUp(index);
-        self.events.push(Reverse((now_us + PATIENCE_US, patience)));
+        self.events.push(Reverse((now_us + patience_us, patience)));
         match self.app.work {
             Work::Sleep(us) => self.sleep(index, now_us, us),
             Work::Random(us) => {
@@ -155,8 +181,13 @@ impl Simulation {
             }
             Work::Slower(us) if now_us >= 5_000_000 => self.sleep(index, now_us, us),
             Work::Slower(_) => self.sleep(index, now_us, 10_000),
+            Work::Freed(us) if now_us >= 10_000_000 => self.sleep(index, now_us, us),
             Work::Mixed(_) if index.is_multiple_of(20) => self.sleep(index, now_us, 30_000_000),
-            Work::Limited(..) | Work::Varying(..) | Work::Mixed(_) => {
+            Work::Limited(..)
+            | Work::Varying(..)
+            | Work::Mixed(_)
+            | Work::Changing(..)
+            | Work::Freed(_) => {
                 self.app.queue.push_back(index);
                 self.next(now_us);
             }
@@ -172,10 +203,13 @@ impl Simulation {
         let (places, us) = match self.app.work {
             Work::Limited(places, us) | Work::Varying(places, us) => (places, us),
             Work::Mixed(us) => (2, us),
+            Work::Changing(us, _) if now_us < 10_000_000 => (2, us),
+            Work::Changing(_, us) => (2, us),
+            Work::Freed(_) => (2, 10_000),
             Work::Sleep(_) | Work::Random(_) | Work::Slower(_) => return,
         };
         while self.app.busy < places
-            && let Some(index) = self.app.queue.pop_front()
+            && let Some(index) = self.take()
         {
             if !self.requests[index].is_answered {
                 self.app.busy += 1;
@@ -185,6 +219,13 @@ impl Simulation {
                 };
                 self.sleep(index, now_us, us);
             }
+        }
+    }
+
+    fn take(&mut self) -> Option<usize> {
+        match self.app.order {
+            Order::First => self.app.queue.pop_front(),
+            Order::Last => self.app.queue.pop_back(),
         }
     }
 
@@ -200,7 +241,7 @@ impl Simulation {
         }
         self.control.answered(request.wait, now_us);
         let took_us = now_us - request.came_us;
-        match took_us <= GOAL_US {
+        match took_us <= self.goal_us {
             true => {
                 self.seen.in_time += 1;
                 self.seen.by_second[(now_us / 1_000_000) as usize] += 1;
@@ -242,38 +283,52 @@ fn capacity(work: Work) -> f64 {
     }
 }
 
+/// What was answered in time from one second to another, as a part of this rate.
+fn goodput(seen: &Seen, from: usize, to: usize, rate: f64) -> f64 {
+    let in_time: usize = seen.by_second[from..to].iter().sum();
+    in_time as f64 / (to - from) as f64 / rate
+}
+
+/// Goodput and lateness at several times the capacity.
+fn overload(goal: Duration, work: Work, seed: u64, length: usize, goodput_min: f64) {
+    let capacity = capacity(work);
+    for times in [1.2, 2.0, 5.0, 10.0] {
+        let simulation = Simulation::new(work, seed, length).with_goal(goal);
+        let seen = simulation.run(&[(times * capacity, seconds(length as u64))]);
+        let goodput = goodput(&seen, 2, length, capacity);
+        let what = format!("{goal:?} {work:?} {times} {seed}: {goodput} {seen:?}");
+        assert!(goodput > goodput_min, "{what}");
+        let late_at_first = seen.late - seen.late_later;
+        assert!((late_at_first as f64) < 2.0 * capacity, "{what}");
+        // Where times vary, some take longer than is to be expected.
+        let late_max = match work {
+            Work::Varying(..) => seen.in_time / 16,
+            _ => 0,
+        };
+        assert!(seen.late_later <= late_max, "{what}");
+    }
+}
+
 #[test]
 fn goodput_stays_at_the_capacity_and_what_is_answered_is_so_in_time() {
     for work in ALL_LIMITED {
-        let capacity = capacity(work);
-        for times in [1.2, 2.0, 5.0, 10.0] {
-            for seed in 1..=20 {
-                let simulation = Simulation::new(work, seed, 20);
-                let seen = simulation.run(&[(times * capacity, seconds(20))]);
-                let in_time: usize = seen.by_second[2..20].iter().sum();
-                let goodput = in_time as f64 / 18.0 / capacity;
-                let goodput_min = match work {
-                    Work::Varying(..) => 0.9,
-                    _ => 0.95,
-                };
-                assert!(
-                    goodput > goodput_min,
-                    "{work:?} {times} {seed}: {goodput} {seen:?}"
-                );
-                assert!(
-                    (seen.late as f64) < 1.5 * capacity,
-                    "{work:?} {times} {seed}: {seen:?}"
-                );
-                // Where times vary, some take longer than is to be expected.
-                let late_max = match work {
-                    Work::Varying(..) => seen.in_time / 25,
-                    _ => 0,
-                };
-                assert!(
-                    seen.late_later <= late_max,
-                    "{work:?} {times} {seed}: {seen:?}"
-                );
-            }
+        let goodput_min = match work {
+            Work::Varying(..) => 0.92,
+            _ => 0.95,
+        };
+        (1..=20).for_each(|seed| overload(GOAL, work, seed, 20, goodput_min));
+        (1..=2).for_each(|seed| overload(GOAL, work, seed, 60, goodput_min));
+    }
+}
+
+#[test]
+fn so_it_does_with_other_goals() {
+    for seed in 1..=4 {
+        for work in ALL_LIMITED {
+            overload(Duration::from_secs(4), work, seed, 20, 0.9);
+        }
+        for work in [LIMITED, Work::Limited(1, 2_000)] {
+            overload(Duration::from_millis(250), work, seed, 20, 0.95);
         }
     }
 }
@@ -292,16 +347,19 @@ fn at_four_fifths_of_the_capacity_nothing_is_refused() {
 
 #[test]
 fn after_an_overload_all_is_good_within_two_seconds() {
-    for seed in 1..=10 {
-        let simulation = Simulation::new(LIMITED, seed, 40);
-        let phases = [
-            (160.0, seconds(5)),
-            (1000.0, seconds(10)),
-            (160.0, seconds(10)),
-        ];
-        let seen = simulation.run(&phases);
-        let after: usize = seen.refused_by_second[17..].iter().sum();
-        assert_eq!(after, 0, "{seed}: {seen:?}");
+    for work in ALL_LIMITED {
+        let calm = 0.8 * capacity(work);
+        for seed in 1..=4 {
+            let simulation = Simulation::new(work, seed, 40);
+            let phases = [
+                (calm, seconds(5)),
+                (6.0 * calm, seconds(5)),
+                (calm, seconds(10)),
+            ];
+            let seen = simulation.run(&phases);
+            let after: usize = seen.refused_by_second[12..].iter().sum();
+            assert_eq!(after, 0, "{work:?} {seed}: {seen:?}");
+        }
     }
 }
 
@@ -317,22 +375,32 @@ fn a_burst_loses_nothing_that_could_be_answered_in_time() {
 }
 
 #[test]
-fn what_only_takes_its_time_is_never_refused() {
+fn what_only_takes_its_time_is_not_refused() {
     let sleeps = [10_000, 300_000, 1_500_000, 1_900_000].map(Work::Sleep);
     let random = [100_000, 1_000_000, 1_900_000].map(Work::Random);
     for work in sleeps.into_iter().chain(random) {
-        for rate in [50.0, 500.0, 5_000.0] {
-            let simulation = Simulation::new(work, 1, 20);
-            let phases = [(rate / 10.0, seconds(5)), (rate, seconds(10))];
-            let seen = simulation.run(&phases);
-            assert_eq!(seen.refused, 0, "{work:?} {rate}: {seen:?}");
+        for (rate, seeds) in [(50.0, 20), (500.0, 10), (5_000.0, 1)] {
+            for seed in 1..=seeds {
+                let simulation = Simulation::new(work, seed, 20);
+                let phases = [(rate / 10.0, seconds(5)), (rate, seconds(10))];
+                let seen = simulation.run(&phases);
+                // Chance may look like a queue for a moment.
+                let refused_max = match work {
+                    Work::Random(_) => seen.came / 50,
+                    _ => 0,
+                };
+                assert!(
+                    seen.refused <= refused_max,
+                    "{work:?} {rate} {seed}: {seen:?}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn nor_are_others_beside_some_that_wait_for_long() {
-    for seed in 1..=10 {
+    for seed in 1..=20 {
         let simulation = Simulation::new(Work::Mixed(10_000), seed, 20);
         let seen = simulation.run(&[(160.0, seconds(20))]);
         assert_eq!(seen.refused, 0, "{seed}: {seen:?}");
@@ -340,13 +408,54 @@ fn nor_are_others_beside_some_that_wait_for_long() {
 }
 
 #[test]
-fn an_app_that_gets_slower_of_itself_is_soon_known() {
+fn nor_is_an_app_that_gets_slower_of_itself() {
     for us in [300_000, 900_000, 1_500_000] {
+        for rate in [30.0, 300.0] {
+            for seed in 1..=20 {
+                let simulation = Simulation::new(Work::Slower(us), seed, 20);
+                let seen = simulation.run(&[(rate, seconds(20))]);
+                assert_eq!(seen.refused, 0, "{us} {rate} {seed}: {seen:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_been_a_queue_is_known_to_be_none_within_six_goals() {
+    for us in [50_000, 300_000, 900_000, 1_500_000] {
         for seed in 1..=20 {
-            let simulation = Simulation::new(Work::Slower(us), seed, 20);
-            let seen = simulation.run(&[(300.0, seconds(20))]);
-            let after: usize = seen.refused_by_second[13..].iter().sum();
+            let simulation = Simulation::new(Work::Freed(us), seed, 30);
+            let seen = simulation.run(&[(400.0, seconds(30))]);
+            let before: usize = seen.refused_by_second[..10].iter().sum();
+            assert!(before > 1_500, "{us} {seed}: {seen:?}");
+            let after: usize = seen.refused_by_second[16..].iter().sum();
             assert_eq!(after, 0, "{us} {seed}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_capacity_that_changes_is_followed_within_three_seconds() {
+    for (us, later_us) in [(10_000, 20_000), (20_000, 10_000)] {
+        for seed in 1..=20 {
+            let simulation = Simulation::new(Work::Changing(us, later_us), seed, 20);
+            let rate = 2.0 * 2e6 / us as f64;
+            let seen = simulation.run(&[(rate, seconds(20))]);
+            let goodput = goodput(&seen, 13, 20, 2e6 / later_us as f64);
+            assert!(goodput > 0.9, "{us} {seed}: {goodput} {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_served_last_in_first_out_keeps_its_goodput() {
+    for work in ALL_LIMITED {
+        let capacity = capacity(work);
+        for times in [2.0, 10.0] {
+            let simulation = Simulation::new(work, 1, 20).in_order(Order::Last);
+            let seen = simulation.run(&[(times * capacity, seconds(20))]);
+            let goodput = goodput(&seen, 2, 20, capacity);
+            assert!(goodput > 0.9, "{work:?} {times}: {goodput} {seen:?}");
         }
     }
 }
