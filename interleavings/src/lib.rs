@@ -30,6 +30,7 @@ mod options {
         WorkStealing,
     }
 }
+mod overload;
 mod owner;
 mod site;
 mod sync;

@@ -275,7 +275,7 @@ impl Owner {
             Place::Worker => {
                 let (handle, task) =
                     self.task_pool
-                        .for_worker(exchange, notify, Arc::clone(&self.app) as _);
+                        .for_worker(exchange, None, notify, Arc::clone(&self.app) as _);
                 let queue = self.home.queue.as_ref().expect("there are workers");
                 assert!(
                     queue.push(lanes::FlowKey::default(), task).is_ok(),
@@ -284,7 +284,7 @@ impl Owner {
                 handle
             }
             Place::Loop | Place::Thread(_) | Place::ThreadThenWorker => {
-                self.task_pool.spawn_local(exchange, notify, &*self.app)
+                self.task_pool.spawn_local(exchange, None, notify, &*self.app)
             }
         };
         self.tasks.insert(handle);

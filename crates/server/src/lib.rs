@@ -159,7 +159,7 @@ pub use telemetry::counters::{Counts, Role, Snapshot, ThreadSnapshot, Timings};
 
 pub use accept::listener::ListenError;
 pub(crate) use accept::listener::Listener;
-use overload::InProgress;
+use overload::{AppRequests, InProgress};
 use shutdown::Shutdown;
 use site::{Clock, Site, Started};
 use telemetry::connection_log::SharedConnectionLog;
@@ -243,12 +243,15 @@ fn start<H: Handler>(
     let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();
     let socket_buffers = listeners.iter().map(Listener::socket_buffer_bytes);
+    let clock = Clock::new();
+    let apps = (config.options.latency_goal).map(|goal| AppRequests::new(goal, clock));
     let site = Arc::new(Site {
         memory: config.memory.unwrap_or_else(|| MemoryBudget::new(None)),
         socket_buffer_bytes: socket_buffers.max().unwrap_or(0),
         in_progress: in_progress(&config.options),
+        apps,
         config: served,
-        clock: Clock::new(),
+        clock,
         descriptor_log_after: accept::acceptor::LogAfter::default(),
         shutdown: Shutdown::new()?,
         registry: Arc::default(),

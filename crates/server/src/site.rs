@@ -14,7 +14,7 @@ use loadline_proto::{AccessFormat, Exchange, ForwardedField, Handler, Task};
 
 use crate::accept::acceptor::LogAfter;
 use crate::config::SharedConfig;
-use crate::overload::InProgress;
+use crate::overload::{AppRequests, InProgress};
 use crate::shutdown::Shutdown;
 use crate::telemetry::connection_log::SharedConnectionLog;
 use crate::telemetry::counters::Registry;
@@ -33,6 +33,8 @@ pub(crate) struct Site<H: Handler> {
     pub(crate) socket_buffer_bytes: u64,
     /// Requests on threads that share the CPUs, if there is a latency goal.
     pub(crate) in_progress: Option<InProgress>,
+    /// Requests that apps have, if there is a latency goal.
+    pub(crate) apps: Option<Arc<AppRequests>>,
     pub(crate) descriptor_log_after: LogAfter,
     pub(crate) shutdown: Shutdown,
     pub(crate) registry: Arc<Registry>,
@@ -248,6 +250,7 @@ pub(crate) mod tests {
             options,
             clock: Clock::new(),
             in_progress: None,
+            apps: None,
             memory: MemoryBudget::new(None),
             socket_buffer_bytes: 0,
             descriptor_log_after: LogAfter::default(),

@@ -268,6 +268,9 @@ impl OnThread<'_> {
         steps: Arc<dyn Steps>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
+        let Ok(request) = thread.admit_to_app(&mut exchange) else {
+            return TaskStart::Refused(exchange);
+        };
         let waited = self.waited_in_stream(thread);
         let waited = waited.behind_handshake(exchange.handshake_us);
         let Some(notify) = self.notify(thread) else {
@@ -278,7 +281,7 @@ impl OnThread<'_> {
             return TaskStart::Elsewhere(exchange, steps);
         };
         let work = Work::Task(steps);
-        let task = thread.tasks.prepare(&exchange, notify);
+        let task = thread.tasks.prepare(&exchange, request, notify);
         match offer(streams, exchange, work, waited, thread) {
             Ok(()) => TaskStart::Started(task),
             Err(refused) => {
@@ -375,6 +378,9 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if is_of_stream && !begins_here(&exchange, thread) {
             return TaskStart::Elsewhere(exchange, steps);
         }
+        let Ok(request) = thread.admit_to_app(&mut exchange) else {
+            return TaskStart::Refused(exchange);
+        };
         let waited = self.waited_by(&exchange, thread);
         let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
@@ -386,10 +392,10 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         };
         if is_of_stream {
             // At once, and not when all that came with it have begun: what it takes decides on those.
-            let task = thread.tasks.prepare(&exchange, notify);
+            let task = thread.tasks.prepare(&exchange, request, notify);
             return TaskStart::Now(task, exchange, steps);
         }
-        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps))
+        TaskStart::Started((thread.tasks).spawn_local(exchange, request, notify, &*steps))
     }
 
     fn cancelled(&mut self, stream: StreamId, thread: &mut ThreadContext<H>) {

@@ -10,6 +10,7 @@ use loadline_base::{Buffer, Token};
 use loadline_proto::{Body, Courier, Exchange, Fields, Gone, Piece, RequestBody, StreamId, Task};
 
 use crate::fairness::ClientKey;
+use crate::overload::AppRequest;
 use crate::site;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{self, Mutex, MutexGuard};
@@ -98,9 +99,21 @@ pub(super) struct State {
     /// What it has produced: mostly one thing.
     pub(super) first: Option<TaskEvent>,
     pub(super) more: Vec<TaskEvent>,
+    /// Until the app has answered it, if there is a latency goal.
+    request: Option<AppRequest>,
 }
 
 impl State {
+    /// The task has been polled and waits: for something of its own, unless for its client's content.
+    fn waits(&mut self) {
+        if let Some(request) = &mut self.request
+            && self.content_ended
+            && self.content.is_empty()
+        {
+            request.waits();
+        }
+    }
+
     fn push(&mut self, event: TaskEvent) {
         match self.first.is_none() && self.more.is_empty() {
             true => self.first = Some(event),
@@ -112,6 +125,7 @@ impl State {
     /// event.
     pub(super) fn finish(&mut self) -> bool {
         let is_missing = !std::mem::replace(&mut self.done, true) && !self.gone;
+        self.request = None;
         if is_missing {
             self.push(TaskEvent::Produced(Piece::Abort));
         }
@@ -127,12 +141,19 @@ impl fmt::Debug for Channel {
 
 impl Channel {
     /// `is_local`: its owner polls it, and is about to.
-    pub(super) fn new(exchange: &Exchange, room: usize, notify: Notify, is_local: bool) -> Self {
+    pub(super) fn new(
+        exchange: &Exchange,
+        room: usize,
+        notify: Notify,
+        is_local: bool,
+        request: Option<AppRequest>,
+    ) -> Self {
         let has_content = !matches!(exchange.request.body, RequestBody::Empty);
         Self {
             state: Mutex::new(State {
                 content_ended: !has_content,
                 room,
+                request,
                 ..State::default()
             }),
             stream: exchange.stream,
@@ -149,6 +170,11 @@ impl Channel {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its owner has polled the task, which waits.
+    pub(super) fn waits(&self) {
+        self.lock().waits();
     }
 
     /// Forgets what it carried, to be kept for another task.
@@ -208,6 +234,7 @@ impl Channel {
     /// A worker has polled the task, which is to wait until it is woken.
     pub(super) fn put_aside(self: &Arc<Self>, task: Task) {
         let mut state = self.lock();
+        state.waits();
         if state.is_woken {
             drop(state);
             self.queue_again(task); // others first
@@ -255,6 +282,7 @@ impl Channel {
         state.trailers = None;
         state.first = None;
         state.more.clear();
+        state.request = None;
         let wakers = [state.reader.take(), state.writer.take()];
         drop(state);
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -268,6 +296,9 @@ impl Courier for Channel {
     fn answer(&self, exchange: Box<Exchange>) {
         let mut state = self.lock();
         state.done |= !matches!(exchange.response.body, Body::Stream { .. });
+        if let Some(request) = state.request.take() {
+            request.answered();
+        }
         self.report(state, TaskEvent::Answered(exchange));
     }
 

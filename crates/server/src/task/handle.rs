@@ -12,6 +12,7 @@ use loadline_proto::{
 use super::channel::{Channel, Notify, TaskEvent};
 use super::worker::WorkerTask;
 use crate::config::Steps;
+use crate::overload::AppRequest;
 use crate::site;
 use crate::telemetry::counters::ThreadStats;
 
@@ -63,19 +64,25 @@ impl TaskPool {
     pub(crate) fn spawn_local(
         &mut self,
         exchange: Box<Exchange>,
+        request: Option<AppRequest>,
         notify: Notify,
         steps: &dyn Steps,
     ) -> Box<TaskHandle> {
-        let mut handle = self.prepare(&exchange, notify);
+        let mut handle = self.prepare(&exchange, request, notify);
         handle.is_due = true;
         handle.start(exchange, steps);
         handle
     }
 
     /// Prepares one that begins later (`Tasks::begin`). What comes for it meanwhile is kept.
-    pub(crate) fn prepare(&mut self, exchange: &Exchange, notify: Notify) -> Box<TaskHandle> {
+    pub(crate) fn prepare(
+        &mut self,
+        exchange: &Exchange,
+        request: Option<AppRequest>,
+        notify: Notify,
+    ) -> Box<TaskHandle> {
         let window = exchange.stream_window_bytes;
-        let channel = Channel::new(exchange, window, notify, true);
+        let channel = Channel::new(exchange, window, notify, true, request);
         self.begin(exchange.stream, channel)
     }
 
@@ -83,12 +90,14 @@ impl TaskPool {
     pub(crate) fn for_worker(
         &mut self,
         exchange: Box<Exchange>,
+        request: Option<AppRequest>,
         notify: Notify,
         steps: Arc<dyn Steps>,
     ) -> (Box<TaskHandle>, WorkerTask) {
         let window = exchange.stream_window_bytes;
         let stream = exchange.stream;
-        let handle = self.begin(stream, Channel::new(&exchange, window, notify, false));
+        let channel = Channel::new(&exchange, window, notify, false, request);
+        let handle = self.begin(stream, channel);
         let task = WorkerTask::new(exchange, Arc::clone(&handle.channel), steps);
         (handle, task)
     }
@@ -284,8 +293,9 @@ impl TaskHandle {
             return false;
         };
         let polled = site::poll_guarded(task, &mut task::Context::from_waker(&waker));
-        if polled.is_ready() {
-            site::drop_guarded(self.task.take());
+        match polled.is_ready() {
+            true => site::drop_guarded(self.task.take()),
+            false => self.channel.waits(),
         }
         polled.is_ready()
     }

@@ -15,7 +15,7 @@ use loadline_sys::write::FileBuffer;
 use crate::admission::Refusing;
 use crate::config::{Config, ThreadConfig};
 use crate::memory::{Footprint, thread_bytes};
-use crate::overload::TurnControl;
+use crate::overload::{AppRequest, TurnControl};
 use crate::site::Site;
 use crate::task::TaskPool;
 use crate::telemetry::connection_log::ThreadConnectionLog;
@@ -237,6 +237,21 @@ impl<H: Handler> ThreadContext<H> {
     /// come as if it had not waited. It is counted.
     pub(crate) fn refuses_handshake(&self) -> bool {
         self.refusing.inspect(|it| it.count(&self.stats)).is_some()
+    }
+
+    /// A request for an app has come. `Err`: the app could not answer it in time, and the exchange has its 503.
+    pub(crate) fn admit_to_app(&self, exchange: &mut Exchange) -> Result<Option<AppRequest>, ()> {
+        let Some(apps) = &self.site.apps else {
+            return Ok(None);
+        };
+        match apps.admit(exchange.mount) {
+            Ok(request) => Ok(Some(request)),
+            Err(retry_after_s) => {
+                exchange.refuse(retry_after_s);
+                self.stats.refused_late.add(1);
+                Err(())
+            }
+        }
     }
 
     /// What this thread serves.

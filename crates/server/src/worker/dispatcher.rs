@@ -203,15 +203,19 @@ impl<'l> OnLoop<'l> {
         mut exchange: Box<Exchange>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
+        let Ok(request) = thread.admit_to_app(&mut exchange) else {
+            return TaskStart::Refused(exchange);
+        };
         let notify = Notify::Loop {
             home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
             token: self.token,
         };
         if self.dispatcher.workers.is_none() {
             exchange.is_done_by_loop = true;
-            return TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps));
+            let tasks = &mut thread.tasks;
+            return TaskStart::Started(tasks.spawn_local(exchange, request, notify, &*steps));
         }
-        let (handle, task) = thread.tasks.for_worker(exchange, notify, steps);
+        let (handle, task) = (thread.tasks).for_worker(exchange, request, notify, steps);
         let client = task.client();
         if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, &thread.site)
             && let Work::Task(mut task) = not_queued.work

@@ -75,7 +75,8 @@ impl Running {
         })
     }
 
-    fn start_app<H: Handler>(
+    /// The same with other options.
+    pub fn start_app<H: Handler>(
         options: ServerOptions,
         limits: Limits,
         app: impl FnOnce(Arc<Shared>) -> H,
@@ -139,6 +140,14 @@ impl Running {
     pub fn await_in_progress(&self, count: u64) {
         eventually("so many are in progress", || {
             self.total().app_requests_in_progress == count
+        });
+    }
+
+    /// Waits until so many requests are with the app or were refused for their time.
+    pub fn await_decided(&self, count: u64) {
+        eventually("so many are decided", || {
+            let total = self.total();
+            total.app_requests_in_progress + total.refused_late == count
         });
     }
 

@@ -25,6 +25,7 @@ mod compression;
 mod ends;
 mod given;
 mod http2;
+mod overload;
 mod proxies;
 mod secured;
 mod seen;

@@ -135,7 +135,7 @@ impl<H: Handler> Placement<H> for OnItsOwn {
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
         let notify = Notify::Thread(thread.task_waker().unwrap());
-        TaskStart::Started(thread.tasks.spawn_local(exchange, notify, &*steps))
+        TaskStart::Started(thread.tasks.spawn_local(exchange, None, notify, &*steps))
     }
 }
 
