@@ -35,6 +35,10 @@ pub(crate) use tasks::POLLS_US;
 /// others have their turn: below 100 us with small files.
 const ACTIONS_MAX: u32 = 48;
 
+/// The same while memory is used up: enough for all requests that a client may have at once. A connection is closed
+/// for its memory once it waits for its client, and while requests are to be answered it does not.
+const ACTIONS_MAX_SHORT: u32 = 512;
+
 /// Steps in a row for one connection on the thread that drives it, if they may block: one for each
 /// client that waits for its answer, and no more than one more for a client that pipelines.
 const BLOCKS_MAX: u32 = 2;
@@ -196,7 +200,10 @@ impl<T> Connection<T> {
         T: Transport<D>,
     {
         let mut flow = self.resume(drive);
-        for _ in 0..ACTIONS_MAX {
+        for count in 0..ACTIONS_MAX_SHORT {
+            if count >= ACTIONS_MAX && !drive.thread.memory.budget().is_used_up() {
+                break;
+            }
             match flow {
                 ControlFlow::Continue(()) => {}
                 ControlFlow::Break(Pause::Again) => return Step::Again,

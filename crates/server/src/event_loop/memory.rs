@@ -197,3 +197,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
