@@ -11,8 +11,9 @@ use loadline_base::MemoryBudget;
 use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
 
+use crate::clock::Clock;
 use crate::shutdown::Shutdown;
-use crate::site::{Clock, Site};
+use crate::site::Site;
 use crate::telemetry::counters::Registry;
 use crate::telemetry::log;
 use crate::{ServerOptions, Snapshot, Timings};

@@ -90,6 +90,7 @@ mod blocking {
     pub(crate) mod spare_threads;
 }
 mod builder;
+mod clock;
 mod config;
 mod connection;
 mod connection_thread;
@@ -159,9 +160,10 @@ pub use telemetry::counters::{Counts, Role, Snapshot, ThreadSnapshot, Timings};
 
 pub use accept::listener::ListenError;
 pub(crate) use accept::listener::Listener;
+use clock::Clock;
 use overload::{AppRequests, InProgress};
 use shutdown::Shutdown;
-use site::{Clock, Site, Started};
+use site::{Site, Started};
 use telemetry::connection_log::SharedConnectionLog;
 
 /// Takes lines of a log from serving threads.

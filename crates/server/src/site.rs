@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
-use std::time::Instant;
 
-use loadline_base::{MemoryBudget, Millis};
+use loadline_base::MemoryBudget;
 use loadline_proto::{AccessFormat, Exchange, ForwardedField, Handler, Task};
 
 use crate::accept::acceptor::LogAfter;
+use crate::clock::Clock;
 use crate::config::SharedConfig;
 use crate::overload::{AppRequests, InProgress};
 use crate::shutdown::Shutdown;
@@ -137,47 +137,6 @@ pub(crate) fn drop_guarded(task: Option<Task>) {
         && let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(task)))
     {
         log_panic("an app that was dropped", panic.as_ref());
-    }
-}
-
-/// The server's own clock: one for all its threads, so that parcels can carry times between them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    began: Instant,
-    /// What a simulation says the time is, in microseconds.
-    #[cfg(test)]
-    simulated_us: Option<&'static std::sync::atomic::AtomicU64>,
-}
-
-impl Clock {
-    pub(crate) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            #[cfg(test)]
-            simulated_us: None,
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn simulated(now_us: &'static std::sync::atomic::AtomicU64) -> Self {
-        Self {
-            simulated_us: Some(now_us),
-            ..Self::new()
-        }
-    }
-
-    /// The time since the clock began, rounded down.
-    pub(crate) fn now(self) -> Millis {
-        Millis(self.now_us() / 1000)
-    }
-
-    /// The same in microseconds, for measuring spans.
-    pub(crate) fn now_us(self) -> u64 {
-        #[cfg(test)]
-        if let Some(now_us) = self.simulated_us {
-            return now_us.load(Ordering::Relaxed);
-        }
-        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use loadline_proto::latency::MOUNTS_MEASURED;
 
 use super::app::{AppControl, Wait};
-use crate::site::Clock;
+use crate::clock::Clock;
 
 /// Decides for each mount which requests an app takes.
 #[derive(Debug)]

@@ -21,9 +21,10 @@ use loadline_base::{Millis, Token};
 use loadline_proto::Handler;
 
 use crate::admission::Refusing;
+use crate::clock::Clock;
 use crate::fairness::lanes::{FlowKey, LANES};
 use crate::overload::LaneControl;
-use crate::site::{Clock, Site};
+use crate::site::Site;
 use crate::task::WorkerTask;
 use crate::telemetry::counters::ThreadStats;
 use crate::thread::group::{STACK_BYTES, too_few};

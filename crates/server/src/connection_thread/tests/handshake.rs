@@ -11,13 +11,14 @@ use loadline_sys::ListenAddr;
 
 use super::{connect, context};
 use crate::ServerOptions;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::connection::tests::GET;
 use crate::connection_thread::serve_accepted;
 use crate::fairness::ClientKey;
 use crate::overload::InProgress;
+use crate::site::Site;
 use crate::site::tests::{Blocks, clock, site_of};
-use crate::site::{Clock, Site};
 
 const GOAL_US: u64 = 1_000_000;
 

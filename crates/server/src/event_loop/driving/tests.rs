@@ -16,6 +16,7 @@ use loadline_proto::{
 };
 use loadline_sys::{Accepted, ListenAddr};
 
+use crate::clock::Clock;
 use crate::config::{Config, SharedConfig};
 use crate::connection::Connection;
 use crate::connection::tests::{Distant, GET};
@@ -23,8 +24,8 @@ use crate::event_loop::loop_group::LoopGroup;
 use crate::event_loop::tests::{connect, event_loop_at, event_loops, has_rings, take_in};
 use crate::event_loop::{EventLoop, connection_at};
 use crate::options::{Architecture, ServerOptions, SocketIo};
+use crate::site::Site;
 use crate::site::tests::{Blocks, Quiet, clock, config_of, site_of};
-use crate::site::{Clock, Site};
 use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver as _, Transport as _};
