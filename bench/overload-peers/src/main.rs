@@ -1,5 +1,5 @@
 //! An axum app that works for each request, behind one of tower's limits: beside Loadline in
-//! `lab/overload.toml`.
+//! `lab/overload.toml`. Or the same app served by Loadline (`--served-by`), without such a limit.
 //!
 //! ```text
 //! hyper ── load shed (503) ── limit ── semaphore of --workers ── work on a thread ── content
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 use std::error::Error;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{BoxError, Router};
 use clap::{Parser, ValueEnum};
+use loadline_server::{Architecture, Server, ServerOptions};
+use loadline_tower::Tower;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
@@ -35,8 +38,11 @@ struct Flags {
     /// The content of each response.
     #[arg(long)]
     content: PathBuf,
+    /// What serves it.
+    #[arg(long, value_enum, default_value = "axum")]
+    served_by: ServedBy,
     /// What bounds the requests that are in the app.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, default_value = "none")]
     limit: Limit,
     /// That bound, of `fixed`.
     #[arg(long, default_value_t = 200)]
@@ -50,6 +56,41 @@ struct Flags {
     /// Requests that work at a time.
     #[arg(long, default_value_t = 2)]
     workers: usize,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ServedBy {
+    /// `axum::serve`.
+    Axum,
+    /// Loadline with its latency goal: one loop, two workers.
+    Reactor,
+    /// The loop polls the app.
+    ReactorWorkers0,
+    Proactor,
+    ThreadPool,
+    ThreadPerConnection,
+}
+
+impl ServedBy {
+    /// Of Loadline.
+    fn options(self) -> Option<ServerOptions> {
+        let (architecture, workers) = match self {
+            Self::Axum => return None,
+            Self::Reactor => (Architecture::Reactor, 2),
+            Self::ReactorWorkers0 => (Architecture::Reactor, 0),
+            Self::Proactor => (Architecture::Proactor, 2),
+            Self::ThreadPool => (Architecture::ThreadPool, 0),
+            Self::ThreadPerConnection => (Architecture::ThreadPerConnection, 0),
+        };
+        Some(ServerOptions {
+            architecture,
+            workers,
+            loops: 1,
+            threads: 2,
+            connections_max: 12_000,
+            ..ServerOptions::default()
+        })
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -88,6 +129,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         work: flags.work,
     });
     let router = limited(&flags, Router::new().route("/{*path}", get(answer))).with_state(app);
+    if let Some(options) = flags.served_by.options() {
+        let server = Server::new(Tower::new(router)?).options(options);
+        let address: SocketAddr = flags.listen.parse()?;
+        server.listen(address).start()?.wait()?;
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(flags.workers)
         .enable_all()
