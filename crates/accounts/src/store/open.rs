@@ -55,6 +55,9 @@ type Prepare<C> = for<'c> fn(&'c mut C) -> Asking<'c, ()>;
 /// Held until its connection ends. The lock of the driver's own migrations asks for a wait without end, which MariaDB does not know.
 const MARIADB_LOCK: &str = "SELECT GET_LOCK(CONCAT('loadline.', MD5(DATABASE())), 60)";
 
+/// The driver's words for a server that refuses TLS: it has no kind of error for that alone.
+const REFUSES_TLS: &str = "server does not support TLS";
+
 /// Why accounts cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -301,19 +304,28 @@ where
             Ok(Err(error)) => error,
             Err(_) => Error::PoolTimedOut,
         };
-        let text = match &error {
-            Error::PoolTimedOut => "no answer".to_owned(),
-            Error::Io(error) if is_of_tls(error) => format!(
-                "no TLS with it: {error}; right would be a certificate for this host by an authority \
-                 that this machine trusts, or that ?sslrootcert=FILE (PostgreSQL) or ?ssl-ca=FILE \
-                 (MariaDB) names"
-            ),
-            error => error.to_string(),
-        };
+        let text = said(&error);
         if !may_pass(&error) {
             return Err(OpenError(format!("{}: {text}", options.database)));
         }
         tries.pause(&text, "is the database running there?").await?;
+    }
+}
+
+/// What went wrong, and what would be right where that is TLS.
+fn said(error: &Error) -> String {
+    match error {
+        Error::PoolTimedOut => "no answer".to_owned(),
+        Error::Io(error) if is_of_tls(error) => format!(
+            "no TLS with it: {error}; right would be a certificate for this host by an authority \
+             that this machine trusts, or that ?sslrootcert=FILE (PostgreSQL) or ?ssl-ca=FILE \
+             (MariaDB) names"
+        ),
+        Error::Tls(error) if error.to_string() == REFUSES_TLS => format!(
+            "no TLS with it: {error}; right would be a server that does, or ?sslmode=disable \
+             (PostgreSQL) or ?ssl-mode=DISABLED (MariaDB) if the network between is trusted"
+        ),
+        error => error.to_string(),
     }
 }
 

@@ -16,3 +16,4 @@ mod secrets;
 mod servers;
 mod sessions;
 mod site;
+mod without_tls;

@@ -1,46 +1,37 @@
 //! Programs of others in Go, built from their modules.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// From this one on Go fetches a later Go by itself if a module needs one (`GOTOOLCHAIN`).
 const FETCHES_OTHERS: u32 = 21;
 
 /// Builds it into `target/NAME`, once, with a Go of at least this minor version, or with one that fetches
-/// it; `None`: there is none, which is said.
-pub(crate) fn build(name: &str, module: &str, go_minor: u32) -> Option<PathBuf> {
+/// it.
+pub(crate) fn build(name: &str, module: &str, go_minor: u32) -> PathBuf {
     static BUILDING: Mutex<()> = Mutex::new(());
-    let _building = BUILDING.lock().unwrap();
+    let _building = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     let folder = target.join(name);
     let program = folder.join(name);
     if program.exists() {
-        return Some(program);
+        return program;
     }
     fs::create_dir_all(&folder).unwrap();
     let of = |least| {
         let mut all = ["go", "/usr/local/go/bin/go"].into_iter();
         all.find(|go| minor_version(go) >= Some(least))
     };
-    let install = |go| {
-        let mut install = Command::new(go);
-        install.args(["install", module]).env("GOTOOLCHAIN", "auto");
-        install.env("GOBIN", folder.canonicalize().unwrap());
-        install.status().unwrap().success()
+    let Some(go) = of(go_minor).or_else(|| of(FETCHES_OTHERS)) else {
+        panic!("Go is missing, to build {name} with; right would be 1.{go_minor} or later");
     };
-    if let Some(go) = of(go_minor) {
-        assert!(install(go), "{module}");
-        return Some(program);
-    }
-    if of(FETCHES_OTHERS).is_some_and(install) {
-        return Some(program);
-    }
-    let message = format!("\nskipped: no Go 1.{go_minor} or later to build {name} with\n");
-    let _ = std::io::stderr().write_all(message.as_bytes());
-    None
+    let mut install = Command::new(go);
+    install.args(["install", module]).env("GOTOOLCHAIN", "auto");
+    install.env("GOBIN", folder.canonicalize().unwrap());
+    assert!(install.status().unwrap().success(), "{module}");
+    program
 }
 
 /// 24 of `go version go1.24.2 linux/amd64`.

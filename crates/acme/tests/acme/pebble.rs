@@ -47,11 +47,13 @@ pub struct Trouble {
 }
 
 impl Pebble {
-    /// Starts one that validates names at these ports; `None`: it cannot be built here, which is said.
-    pub fn start(http_port: u16, tls_port: u16, trouble: &Trouble) -> Option<Self> {
-        let program = go_program::build("pebble", MODULE, GO_MINOR)?;
+    /// Starts one that validates names at these ports.
+    pub fn start(http_port: u16, tls_port: u16, trouble: &Trouble) -> Self {
+        let program = go_program::build("pebble", MODULE, GO_MINOR);
         // Ports that were free a moment ago may not be any more.
-        (0..5).find_map(|_| Self::try_start(&program, http_port, tls_port, trouble))
+        (0..5)
+            .find_map(|_| Self::try_start(&program, http_port, tls_port, trouble))
+            .expect("Pebble listens")
     }
 
     fn try_start(program: &Path, http: u16, tls: u16, trouble: &Trouble) -> Option<Self> {

@@ -49,10 +49,10 @@ struct World {
 }
 
 impl World {
-    /// `None`: there is no Pebble here. Without `http` nobody is at the port for HTTP-01.
-    fn start(names: &[&str], methods: &[Method01], http: bool) -> Option<Self> {
+    /// Without `http` nobody is at the port for HTTP-01.
+    fn start(names: &[&str], methods: &[Method01], http: bool) -> Self {
         let site = Site::start();
-        let pebble = start_pebble(&site, http)?;
+        let pebble = start_pebble(&site, http);
         let pebble = Arc::new(Mutex::new(pebble));
         let held_up = Arc::new(Mutex::new(None));
         let recorder = Arc::new(Mutex::new(Recorder::default()));
@@ -91,7 +91,7 @@ impl World {
             recorder,
         };
         it.restart();
-        Some(it)
+        it
     }
 
     /// Ends what there is, and begins anew with what is in the state directory.
@@ -172,15 +172,11 @@ fn kept_file(state: &Path, name: &str) -> Option<String> {
     fs::read_to_string(paths.find(|path| path.exists())?).ok()
 }
 
-fn start_pebble(site: &Site, http: bool) -> Option<Pebble> {
+fn start_pebble(site: &Site, http: bool) -> Pebble {
     start_pebble_for(site, http, None)
 }
 
-fn start_pebble_for(
-    site: &Site,
-    http: bool,
-    external_key: Option<(String, String)>,
-) -> Option<Pebble> {
+fn start_pebble_for(site: &Site, http: bool, external_key: Option<(String, String)>) -> Pebble {
     let trouble = Trouble {
         sleep_s: 2,
         nonces_rejected_percent: 25,
@@ -199,9 +195,7 @@ fn start_pebble_for(
 #[ignore = "long: Pebble takes its time"]
 fn the_life_of_a_certificate() {
     for methods in [[Method01::Http], [Method01::TlsAlpn]] {
-        let Some(mut world) = World::start(&[NAME], &methods, true) else {
-            return;
-        };
+        let mut world = World::start(&[NAME], &methods, true);
         assert_eq!(world.served(NAME), None, "there is none yet");
         let first = world.until_renewed("the first one");
         // By the time that Pebble suggests: at about two thirds of a life of six days.
@@ -252,9 +246,7 @@ fn down_for_an_hour(world: &mut World, before: &[u8]) {
 #[test]
 #[ignore = "long: Pebble takes its time"]
 fn a_restart_in_the_middle() {
-    let Some(mut world) = World::start(&[NAME], &[Method01::Http], true) else {
-        return;
-    };
+    let mut world = World::start(&[NAME], &[Method01::Http], true);
     *world.held_up.lock().unwrap() = Some("finalize");
     world.until("it is stopped before its end", |it| {
         it.front
@@ -285,9 +277,7 @@ fn a_restart_in_the_middle() {
 #[ignore = "long: Pebble takes its time"]
 fn a_refused_name_is_alone() {
     let names = ["blocked.example.org", NAME];
-    let Some(mut world) = World::start(&names, &[Method01::Http], true) else {
-        return;
-    };
+    let mut world = World::start(&names, &[Method01::Http], true);
     world.until_renewed("the other one");
     let began = world.now;
     while world.now.since(began) < Duration::from_secs(DAY_S) {
@@ -308,9 +298,7 @@ fn a_refused_name_is_alone() {
 #[ignore = "long: Pebble takes its time"]
 fn the_other_kind_of_validation_is_next() {
     let methods = [Method01::Http, Method01::TlsAlpn];
-    let Some(mut world) = World::start(&[NAME], &methods, false) else {
-        return;
-    };
+    let mut world = World::start(&[NAME], &methods, false);
     world.until("the first one fails", |it| {
         it.report().last_error.contains("the order failed")
     });
@@ -323,14 +311,9 @@ fn the_other_kind_of_validation_is_next() {
 #[test]
 #[ignore = "long: Pebble takes its time"]
 fn an_authority_that_knows_nothing_any_more() {
-    let Some(mut world) = World::start(&[NAME], &[Method01::Http], true) else {
-        return;
-    };
+    let mut world = World::start(&[NAME], &[Method01::Http], true);
     world.until_renewed("the first one");
-    let Some(other) = start_pebble(&world.site, true) else {
-        return;
-    };
-    *world.pebble.lock().unwrap() = other;
+    *world.pebble.lock().unwrap() = start_pebble(&world.site, true);
     world.front.take_paths();
     world.until("another account", |it| it.served(NAME).is_some());
     let paths = world.front.take_paths();
@@ -341,15 +324,10 @@ fn an_authority_that_knows_nothing_any_more() {
 #[test]
 #[ignore = "long: Pebble takes its time"]
 fn an_account_that_is_bound_to_one_of_before() {
-    let Some(mut world) = World::start(&[NAME], &[Method01::Http], true) else {
-        return;
-    };
+    let mut world = World::start(&[NAME], &[Method01::Http], true);
     let key = BASE64URL_NOPAD.encode(&[7; 32]);
     let known = Some(("kid-1".to_owned(), key.clone()));
-    let Some(strict) = start_pebble_for(&world.site, true, known) else {
-        return;
-    };
-    *world.pebble.lock().unwrap() = strict;
+    *world.pebble.lock().unwrap() = start_pebble_for(&world.site, true, known);
     world.until("an account without it is refused", |it| {
         it.report().last_error.contains("external account binding")
     });
@@ -375,9 +353,7 @@ fn an_account_that_is_bound_to_one_of_before() {
 #[ignore = "by hand: writes the file that others play"]
 fn record_by_hand() {
     for _ in 0..20 {
-        let Some(mut world) = World::start(&[NAME], &[Method01::Http], true) else {
-            return;
-        };
+        let mut world = World::start(&[NAME], &[Method01::Http], true);
         let began = world.now;
         world.until_renewed("the certificate");
         world.until("its renewal is asked for", |it| {

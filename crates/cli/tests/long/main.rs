@@ -27,6 +27,7 @@ mod h2spec;
 mod http2_clients;
 mod others;
 mod pages;
+mod pairs;
 #[allow(dead_code, unreachable_pub, reason = "other tests use the rest of it")]
 #[path = "../../../acme/tests/acme/pebble.rs"]
 mod pebble;

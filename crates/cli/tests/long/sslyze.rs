@@ -1,10 +1,10 @@
 //! sslyze's check against Mozilla's intermediate profile: nothing but that nobody has signed the certificate.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::h2spec::https_port;
+use crate::pairs::WithPairs;
 use crate::program::{Server, site};
 use crate::{ARCHITECTURES, alone, options};
 
@@ -22,11 +22,6 @@ const EXPECTED: &str = "certificate_path_validation";
 #[ignore = "long: sslyze under every architecture"]
 fn sslyze_finds_mozillas_intermediate_profile_under_every_architecture() {
     let _alone = alone();
-    if !Path::new(INSTALLED).exists() {
-        let message = "\nskipped: no sslyze in target/sslyze: ./x test --all sslyze\n";
-        let _ = std::io::stderr().write_all(message.as_bytes());
-        return;
-    }
     let site = site();
     for (name, _) in ARCHITECTURES {
         let Some(options) = options(name) else {
@@ -35,28 +30,51 @@ fn sslyze_finds_mozillas_intermediate_profile_under_every_architecture() {
         let https = ["--listen", "https://127.0.0.1:0", "--tls", "self-signed"];
         let options = [&options[..], &https].concat();
         let server = Server::start_with(site.path(), &options, Stdio::null());
-        let found = deviations(https_port(&server), "intermediate");
-        let expected = found.len() == 1 && found[0].starts_with(EXPECTED);
-        assert!(expected, "{name}: {found:#?}");
-        // A check that finds everything sound would not find what another profile forbids.
-        let found = deviations(https_port(&server), "modern");
-        let is_forbidden = |it: &String| it.starts_with("tls_versions");
-        assert!(found.iter().any(is_forbidden), "{name}: {found:#?}");
+        assert_intermediate(&server, name);
     }
 }
 
-/// How the server differs from a profile of Mozilla's: what is wrong, and a text.
-fn deviations(port: u16, profile: &str) -> Vec<String> {
+#[test]
+#[ignore = "long: sslyze"]
+fn sslyze_finds_the_profile_with_an_rsa_and_a_p256_pair_from_files() {
+    let _alone = alone();
+    let site = site();
+    let pairs = WithPairs::start(site.path());
+    let said = assert_intermediate(&pairs.server, "two pairs");
+    for suites in ["TLS_ECDHE_RSA_", "TLS_ECDHE_ECDSA_"] {
+        assert!(said.contains(suites), "no {suites}: {said}");
+    }
+}
+
+/// That it differs from the profile by nothing but what is expected; what sslyze said.
+fn assert_intermediate(server: &Server, name: &str) -> String {
+    let (said, found) = deviations(https_port(server), "intermediate");
+    let expected = found.len() == 1 && found[0].starts_with(EXPECTED);
+    assert!(expected, "{name}: {found:#?}");
+    // A check that finds everything sound would not find what another profile forbids.
+    let (_, found) = deviations(https_port(server), "modern");
+    let is_forbidden = |it: &String| it.starts_with("tls_versions");
+    assert!(found.iter().any(is_forbidden), "{name}: {found:#?}");
+    said
+}
+
+/// What sslyze says, and in it how the server differs from a profile of Mozilla's: what is wrong, and a text.
+fn deviations(port: u16, profile: &str) -> (String, Vec<String>) {
+    assert!(
+        Path::new(INSTALLED).exists(),
+        "sslyze is missing; install it with: ./x test --all sslyze"
+    );
     let output = Command::new("timeout")
         .args([TIMEOUT_S, INSTALLED, "--mozilla_config", profile])
         .arg(format!("127.0.0.1:{port}"))
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some((_, judged)) = said.split_once("Checking results against Mozilla's") else {
         panic!("{output:?}");
     };
     let lines = judged.lines().filter_map(|it| it.trim().strip_prefix("* "));
-    lines.map(str::to_owned).collect()
+    let lines = lines.map(str::to_owned).collect();
+    (said, lines)
 }

@@ -1,4 +1,4 @@
-//! A drain that begins in the middle of a TLS handshake: its first request is answered all the same.
+//! A drain that begins in the middle of a TLS handshake, or of a record: its request is answered all the same.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use loadline_proto::Protocol;
 use loadline_tls::{Certificates, TlsOptions, TlsServer, self_signed};
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, Stream, StreamOwned};
 
 use crate::client::TIMEOUT;
 use crate::fixture::{Gate, Model, Server};
@@ -19,7 +19,11 @@ every_model! {
     a_drain_awaits_a_handshake_that_is_computed,
     a_drain_awaits_a_handshake_that_has_begun,
     a_drain_serves_a_handshake_that_has_arrived,
+    a_drain_awaits_the_rest_of_a_record,
 }
+
+const GET: &[u8] = b"GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
+const HEAD: &[u8] = b"HEAD /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
 
 fn a_drain_awaits_a_handshake_that_is_computed(model: Model) {
     let (tls, client) = ends();
@@ -61,6 +65,34 @@ fn a_drain_serves_a_handshake_that_has_arrived(model: Model) {
     }
 }
 
+fn a_drain_awaits_the_rest_of_a_record(model: Model) {
+    let (tls, client) = ends();
+    // Cut in the middle, and within the record's head.
+    for parts in [2, 20] {
+        let server = Server::start_speaking(model.options(), tls.protocol());
+        let idle = model.is_concurrent().then(|| {
+            let mut idle = Begun::new(&server, &client);
+            idle.shake_hands();
+            let asked = idle.sealed(HEAD);
+            idle.ask(&asked);
+            idle
+        });
+        let mut begun = Begun::new(&server, &client);
+        begun.shake_hands();
+        let (first, last) = (begun.sealed(HEAD), begun.sealed(GET));
+        let (part, rest) = last.split_at(last.len() / parts);
+        // In one piece: the response to the first says that the part of the second has arrived, too.
+        begun.ask(&[&first[..], part].concat());
+        server.control.drain();
+        if let Some(idle) = idle {
+            assert_eq!(idle.rest(), "", "the drain has begun");
+        }
+        begun.socket.write_all(rest).unwrap();
+        begun.last_response();
+        assert_eq!(server.end(), 0);
+    }
+}
+
 /// A server's TLS, and a client of rustls alone.
 fn ends() -> (TlsServer, Arc<ClientConfig>) {
     let own = self_signed(&["localhost".to_owned()]).unwrap();
@@ -88,26 +120,58 @@ impl Begun {
 
     /// Carries the handshake on and sends the last request. Its last message and its request
     /// leave in one piece: on a slow machine the second one might come too late.
-    fn finish(self) {
-        let Self {
-            mut connection,
-            mut socket,
-        } = self;
-        while connection.is_handshaking() {
-            let count = connection.read_tls(&mut socket).unwrap();
+    fn finish(mut self) {
+        self.shake_hands();
+        let last = self.sealed(GET);
+        self.socket.write_all(&last).unwrap();
+        self.last_response();
+    }
+
+    /// Carries the handshake on. Its last message stands before what is sealed first.
+    fn shake_hands(&mut self) {
+        while self.connection.is_handshaking() {
+            let count = self.connection.read_tls(&mut self.socket).unwrap();
             assert!(count > 0, "the end instead of a handshake");
-            connection.process_new_packets().unwrap();
+            self.connection.process_new_packets().unwrap();
         }
-        let request = b"GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
-        connection.writer().write_all(request).unwrap();
-        let mut last = Vec::new();
-        while connection.wants_write() {
-            connection.write_tls(&mut last).unwrap();
+    }
+
+    /// A request as it goes over the network.
+    fn sealed(&mut self, request: &[u8]) -> Vec<u8> {
+        self.connection.writer().write_all(request).unwrap();
+        let mut sealed = Vec::new();
+        while self.connection.wants_write() {
+            self.connection.write_tls(&mut sealed).unwrap();
         }
-        socket.write_all(&last).unwrap();
-        let mut response = String::new();
-        let mut stream = StreamOwned::new(connection, socket);
-        stream.read_to_string(&mut response).unwrap(); // fails without close_notify
+        sealed
+    }
+
+    /// Sends these bytes and reads the response to a HEAD request, which ends with its head.
+    fn ask(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+        let mut stream = Stream::new(&mut self.connection, &mut self.socket);
+        let (mut head, mut byte) = (Vec::<u8>::new(), [0_u8]);
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(
+            head.starts_with(b"HTTP/1.1 200 "),
+            "{}",
+            head.escape_ascii()
+        );
+    }
+
+    /// Everything until the end of TLS.
+    fn rest(self) -> String {
+        let mut rest = String::new();
+        let mut stream = StreamOwned::new(self.connection, self.socket);
+        stream.read_to_string(&mut rest).unwrap(); // fails without close_notify
+        rest
+    }
+
+    fn last_response(self) {
+        let response = self.rest();
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         let response = response.to_ascii_lowercase();
         assert!(response.contains("\r\nconnection: close\r\n"), "{response}");
