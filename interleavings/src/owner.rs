@@ -283,9 +283,9 @@ impl Owner {
                 );
                 handle
             }
-            Place::Loop | Place::Thread(_) | Place::ThreadThenWorker => {
-                self.task_pool.spawn_local(exchange, None, notify, &*self.app)
-            }
+            Place::Loop | Place::Thread(_) | Place::ThreadThenWorker => self
+                .task_pool
+                .spawn_local(exchange, None, notify, &*self.app),
         };
         self.tasks.insert(handle);
     }
