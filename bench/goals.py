@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the hot path is held to, and whether it gets there: tables, and a verdict on each goal.
 
-  ./x bench goals                          everything: about 40 minutes on an idle machine
+  ./x bench goals                          everything: two hours on an idle machine, half of them for idle-*
   ./x bench goals small-64 idle            some parts
   ./x bench goals small-64 -n 5            fewer slices: a minute
   ./x bench goals --show                   what was measured last, without measuring
