@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 use crate::program::Server;
 
+/// Of both: without a name in the handshake (SNI) a client gets the first pair.
+pub(crate) const NAME: &str = "localhost";
+
 /// A server with both, and the folder of their files.
 pub(crate) struct WithPairs {
     pub(crate) server: Server,
@@ -43,10 +46,8 @@ impl WithPairs {
 
 /// As certificates of authorities are, but for the signer.
 fn params() -> CertificateParams {
-    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "127.0.0.1");
+    let mut params = CertificateParams::new([NAME.to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, NAME);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 3600));
     params.not_before = (now - day).into();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::h2spec::https_port;
-use crate::pairs::WithPairs;
+use crate::pairs::{NAME, WithPairs};
 use crate::program::{Server, site};
 use crate::{ARCHITECTURES, alone, options};
 
@@ -30,7 +30,7 @@ fn sslyze_finds_mozillas_intermediate_profile_under_every_architecture() {
         let https = ["--listen", "https://127.0.0.1:0", "--tls", "self-signed"];
         let options = [&options[..], &https].concat();
         let server = Server::start_with(site.path(), &options, Stdio::null());
-        assert_intermediate(&server, name);
+        assert_intermediate(&server, "127.0.0.1", name);
     }
 }
 
@@ -40,33 +40,33 @@ fn sslyze_finds_the_profile_with_an_rsa_and_a_p256_pair_from_files() {
     let _alone = alone();
     let site = site();
     let pairs = WithPairs::start(site.path());
-    let said = assert_intermediate(&pairs.server, "two pairs");
+    let said = assert_intermediate(&pairs.server, NAME, "two pairs");
     for suites in ["TLS_ECDHE_RSA_", "TLS_ECDHE_ECDSA_"] {
         assert!(said.contains(suites), "no {suites}: {said}");
     }
 }
 
 /// That it differs from the profile by nothing but what is expected; what sslyze said.
-fn assert_intermediate(server: &Server, name: &str) -> String {
-    let (said, found) = deviations(https_port(server), "intermediate");
+fn assert_intermediate(server: &Server, host: &str, name: &str) -> String {
+    let address = format!("{host}:{}", https_port(server));
+    let (said, found) = deviations(&address, "intermediate");
     let expected = found.len() == 1 && found[0].starts_with(EXPECTED);
     assert!(expected, "{name}: {found:#?}");
     // A check that finds everything sound would not find what another profile forbids.
-    let (_, found) = deviations(https_port(server), "modern");
+    let (_, found) = deviations(&address, "modern");
     let is_forbidden = |it: &String| it.starts_with("tls_versions");
     assert!(found.iter().any(is_forbidden), "{name}: {found:#?}");
     said
 }
 
 /// What sslyze says, and in it how the server differs from a profile of Mozilla's: what is wrong, and a text.
-fn deviations(port: u16, profile: &str) -> (String, Vec<String>) {
+fn deviations(address: &str, profile: &str) -> (String, Vec<String>) {
     assert!(
         Path::new(INSTALLED).exists(),
         "sslyze is missing; install it with: ./x test --all sslyze"
     );
     let output = Command::new("timeout")
-        .args([TIMEOUT_S, INSTALLED, "--mozilla_config", profile])
-        .arg(format!("127.0.0.1:{port}"))
+        .args([TIMEOUT_S, INSTALLED, "--mozilla_config", profile, address])
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::h2spec::https_port;
-use crate::pairs::WithPairs;
+use crate::pairs::{NAME, WithPairs};
 use crate::program::{Server, site};
 use crate::{ARCHITECTURES, alone, options};
 
@@ -51,7 +51,7 @@ fn testssl_finds_nothing_with_an_rsa_and_a_p256_pair_from_files() {
     let _alone = alone();
     let (program, site) = (program(), large_site());
     let pairs = WithPairs::start(site.path());
-    let found = assert_sound(program, "two pairs", &pairs.server);
+    let found = assert_sound(program, "two pairs", NAME, &pairs.server);
     let keys = found.iter().filter(|one| word(one, "id") == "cert_keySize");
     let mut kinds: Vec<_> = keys.map(|one| word(one, "finding")).collect();
     kinds.sort_unstable();
@@ -71,12 +71,12 @@ fn check_self_signed(program: &str, architecture: &str, site: &Path) {
     };
     let https = ["--listen", "https://127.0.0.1:0", "--tls", "self-signed"];
     let server = Server::start_with(site, &[&options[..], &https].concat(), Stdio::null());
-    assert_sound(program, architecture, &server);
+    assert_sound(program, architecture, "127.0.0.1", &server);
 }
 
 /// That nothing is severe but what is expected; all findings.
-fn assert_sound(program: &str, name: &str, server: &Server) -> Vec<Value> {
-    let found = findings(program, https_port(server));
+fn assert_sound(program: &str, name: &str, host: &str, server: &Server) -> Vec<Value> {
+    let found = findings(program, host, https_port(server));
     assert!(found.len() > 100, "{name}: {found:#?}");
     let severe: Vec<_> = found.iter().filter(|one| is_severe(one)).collect();
     assert!(severe.is_empty(), "{name}: {severe:#?}");
@@ -100,7 +100,7 @@ fn is_there(program: &str) -> bool {
 }
 
 /// What it says about the server: an identifier, a severity and a text each.
-fn findings(program: &str, port: u16) -> Vec<Value> {
+fn findings(program: &str, host: &str, port: u16) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("findings.json");
     let output = Command::new("timeout")
@@ -113,9 +113,9 @@ fn findings(program: &str, port: u16) -> Vec<Value> {
             "--warnings",
             "off",
         ])
-        .args(["--nodns", "none", "--jsonfile"])
+        .args(["--nodns", "none", "--ip", "127.0.0.1", "--jsonfile"])
         .arg(&path)
-        .arg(format!("https://127.0.0.1:{port}/"))
+        .arg(format!("https://{host}:{port}/"))
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .output()
