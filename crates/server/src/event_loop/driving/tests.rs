@@ -31,6 +31,8 @@ use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
+mod jobs_out;
+
 /// A loop and its worker, which works on demand.
 struct Server<H: Handler> {
     event_loop: EventLoop<H, Epoll>,
@@ -590,39 +592,4 @@ fn a_connection_has_no_deadline_while_the_ring_reads_a_file() {
         bytes.extend_from_slice(&some[..count]);
     }
     assert!(has_read, "before it was sent");
-}
-
-/// With a request that a worker is to have, whose client leaves: it counted for nothing from then on, though the
-/// worker's queue still had it.
-fn counts_until_it_is_given_back(handler: impl Handler) {
-    let options = ServerOptions {
-        workers: 1,
-        ..ServerOptions::default()
-    };
-    let site = Arc::new(Site {
-        memory: MemoryBudget::new(Some(4 << 20)), // credit is taken in steps of 4 KiB
-        ..Arc::into_inner(site_of(config_of(handler), options)).unwrap()
-    });
-    let mut server = Server::of_site(&site);
-    let mut client = connect(&mut server.event_loop);
-    let token = server.event_loop.slots.token_at(0).unwrap();
-    let field = "a".repeat(20_000);
-    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {field}\r\n\r\n");
-    client.write_all(request.as_bytes()).unwrap();
-    turn(&mut server.event_loop);
-    let used = site.memory.used_bytes();
-    server.event_loop.abort(token, CloseReason::Failed);
-    assert!(server.event_loop.slots.is_empty());
-    assert_eq!(site.memory.used_bytes(), used, "it is in the queue");
-    server.work();
-    assert_eq!(site.memory.used_bytes(), used, "it is on its way back");
-    turn(&mut server.event_loop);
-    assert!(site.memory.used_bytes() < used);
-    assert!(server.event_loop.jobs_out.is_empty());
-}
-
-#[test]
-fn requests_that_wait_count_until_they_are_given_back_if_their_clients_have_left() {
-    counts_until_it_is_given_back(Blocks);
-    counts_until_it_is_given_back(Waiting::default());
 }
