@@ -407,6 +407,7 @@ impl<T> Connection<T> {
         placement: &mut impl Placement<H>,
     ) {
         let client = self.holder();
+        self.session.delayed(drive.thread.handshake_waited_us());
         let before_us = self.session.handshake_us(drive.thread.now());
         let done = placement.compute(computation, client, before_us, drive.thread);
         if let Some(computation) = done {

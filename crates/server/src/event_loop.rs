@@ -176,7 +176,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         listeners: Vec<Listener>,
     ) -> io::Result<Self> {
         let mut thread = ThreadContext::new(site, Role::Loop);
-        thread.turn = site.options.latency_goal.map(TurnControl::new);
+        let turn = site.options.latency_goal.map(TurnControl::new);
+        thread.turn = turn.map(|turn| turn.counting_handshakes(workers.is_none()));
         let mut driver = D::new()?;
         let mailbox = Arc::clone(&group.loops()[index].mailbox);
         driver.watch_waker(mailbox.waker().as_fd())?;

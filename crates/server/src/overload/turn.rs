@@ -47,6 +47,8 @@ pub(crate) struct TurnControl {
     /// Some of this turn were refused by that: more connections come than can be served, however few there are
     /// at one time.
     has_refused_new: bool,
+    /// The loop computes handshakes itself: the time that it takes for one counts for the request behind it.
+    counts_handshakes: bool,
 }
 
 /// A turn that begins.
@@ -85,6 +87,15 @@ impl TurnControl {
             begun: 0,
             waited_us: 0,
             has_refused_new: false,
+            counts_handshakes: false,
+        }
+    }
+
+    /// Of a loop that computes handshakes itself.
+    pub(crate) fn counting_handshakes(self, counts_handshakes: bool) -> Self {
+        Self {
+            counts_handshakes,
+            ..self
         }
     }
 
@@ -164,19 +175,15 @@ impl TurnControl {
         self.came_us = came_us;
     }
 
-    /// A request is about to be answered. `Err`: it is too old for that, and its client is to come
-    /// back after this many seconds.
+    /// A request is about to be answered, behind a handshake that the server has kept for `handshake_us`. `Err`: it
+    /// is too old for that, and its client is to come back after this many seconds.
     #[inline]
-    pub(crate) fn check(&mut self, now_us: u64) -> Result<(), u32> {
-        if let Some(came_us) = self.came_us {
-            return self.check_arrived(now_us, now_us.saturating_sub(came_us));
+    pub(crate) fn check(&mut self, now_us: u64, handshake_us: u64) -> Result<(), u32> {
+        let before_us = if self.counts_handshakes { handshake_us } else { 0 };
+        let age_us = self.age_us(now_us).saturating_add(before_us);
+        if self.came_us.is_some() {
+            return self.check_arrived(now_us, age_us);
         }
-        // On average an event came in the middle of the time; the oldest are reported first.
-        let came_us = match self.is_full {
-            true => self.oldest_us,
-            false => self.oldest_us / 2 + self.taken_us / 2,
-        };
-        let age_us = now_us.saturating_sub(came_us);
         if age_us <= self.delay.accepted_us() {
             self.answers(age_us);
             return Ok(());
@@ -184,17 +191,52 @@ impl TurnControl {
         Err(self.refuse(now_us))
     }
 
+    /// How old is what is judged now?
+    fn age_us(&self, now_us: u64) -> u64 {
+        // On average an event came in the middle of the time; the oldest are reported first.
+        let came_us = match (self.came_us, self.is_full) {
+            (Some(came_us), _) => came_us,
+            (None, true) => self.oldest_us,
+            (None, false) => self.oldest_us / 2 + self.taken_us / 2,
+        };
+        now_us.saturating_sub(came_us)
+    }
+
     /// The same of one that has waited for so long, as the kernel says.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
-        let done_us = wait_us.saturating_add(self.answer_us as u64);
-        let reserve_us = self.delay.goal_us() / RESERVE_DIVISOR;
-        if done_us.saturating_add(reserve_us) > self.delay.accepted_us() {
+        if !self.is_in_time(wait_us) {
             self.has_refused_new = true;
             return Err(self.refuse(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
         self.answers(wait_us);
         Ok(())
+    }
+
+    /// Whether what has waited for so long can be answered in time.
+    fn is_in_time(&self, wait_us: u64) -> bool {
+        let done_us = wait_us.saturating_add(self.answer_us as u64);
+        let reserve_us = self.delay.goal_us() / RESERVE_DIVISOR;
+        done_us.saturating_add(reserve_us) <= self.delay.accepted_us()
+    }
+
+    /// How long a message of a handshake has waited for this loop that is to be computed now.
+    pub(crate) fn handshake_waited_us(&self, now_us: u64) -> u64 {
+        match self.counts_handshakes {
+            true => self.age_us(now_us),
+            false => 0,
+        }
+    }
+
+    /// Whether a handshake is not to be computed that the server has kept for so long: the request behind it would be
+    /// too late.
+    pub(crate) fn refuses_handshake(&mut self, now_us: u64, handshake_us: u64) -> bool {
+        if !self.counts_handshakes || self.is_in_time(handshake_us) {
+            return false;
+        }
+        self.has_refused_new |= self.came_us.is_some();
+        self.refuse(now_us);
+        true
     }
 
     /// What is answered behind a refusal is not in the time that is learned from.
@@ -239,27 +281,27 @@ mod tests {
     fn what_waited_for_longer_than_the_goal_is_refused() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(5_000_000, true, false));
-        assert_eq!(turn.check(5_000_000), Ok(()));
-        assert_eq!(turn.check(6_000_000), Ok(()));
-        assert!(turn.check(6_000_001).is_err());
+        assert_eq!(turn.check(5_000_000, 0), Ok(()));
+        assert_eq!(turn.check(6_000_000, 0), Ok(()));
+        assert!(turn.check(6_000_001, 0).is_err());
         // Events of the next turn came while that one lasted.
         turn.begin(at(6_200_000, false, false));
-        assert_eq!(turn.check(6_600_000), Ok(()));
-        assert!(turn.check(6_700_000).is_err());
+        assert_eq!(turn.check(6_600_000, 0), Ok(()));
+        assert!(turn.check(6_700_000, 0).is_err());
         turn.begin(at(6_700_000, true, false));
-        assert_eq!(turn.check(7_000_000), Ok(()));
+        assert_eq!(turn.check(7_000_000, 0), Ok(()));
     }
 
     #[test]
     fn what_begins_has_waited_since_it_came() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(5_000_000, true, false));
-        assert_eq!(turn.check(5_000_000), Ok(()));
-        assert_eq!(turn.check(5_010_000), Ok(()));
+        assert_eq!(turn.check(5_000_000, 0), Ok(()));
+        assert_eq!(turn.check(5_010_000, 0), Ok(()));
         turn.judge_by(Some(4_990_000));
-        assert_eq!(turn.check(5_020_000), Ok(()));
+        assert_eq!(turn.check(5_020_000, 0), Ok(()));
         turn.judge_by(None);
-        assert!(turn.check(7_000_000).is_err());
+        assert!(turn.check(7_000_000, 0).is_err());
         assert_eq!(turn.take_waits(), (3, 40_000));
         assert_eq!(turn.take_waits(), (0, 0));
     }
@@ -280,21 +322,46 @@ mod tests {
             turn.begin(few(now_us));
             turn.has_left_some();
             turn.judge_by(Some(now_us - 1_500_000));
-            assert!(turn.check(now_us).is_err());
+            assert!(turn.check(now_us, 0).is_err());
             turn.judge_by(None);
-            assert_eq!(turn.check(now_us), Ok(()));
+            assert_eq!(turn.check(now_us, 0), Ok(()));
         }
         // Overload lasts, though it has few connections at one time.
         turn.begin(few(5_300_000));
         turn.judge_by(Some(5_190_000));
-        assert!(turn.check(5_300_000).is_err());
+        assert!(turn.check(5_300_000, 0).is_err());
         turn.judge_by(Some(5_250_000));
-        assert_eq!(turn.check(5_300_000), Ok(()));
+        assert_eq!(turn.check(5_300_000, 0), Ok(()));
         // Until hardly any waits, and none was refused for some time.
         turn.judge_by(Some(5_599_000));
-        assert_eq!(turn.check(5_600_000), Ok(()));
+        assert_eq!(turn.check(5_600_000, 0), Ok(()));
         turn.judge_by(Some(5_100_000));
-        assert_eq!(turn.check(5_600_000), Ok(()));
+        assert_eq!(turn.check(5_600_000, 0), Ok(()));
+    }
+
+    /// A handshake and its request each waited for a goal: at twice the capacity of a loop without workers no
+    /// response of a new connection over TLS was in time.
+    #[test]
+    fn what_a_handshake_has_waited_counts_for_its_request() {
+        let began = |counts_handshakes| {
+            let turn = TurnControl::new(Duration::from_secs(1));
+            let mut turn = turn.counting_handshakes(counts_handshakes);
+            turn.begin(at(5_000_000, true, false));
+            turn
+        };
+        let mut turn = began(true);
+        assert_eq!(turn.handshake_waited_us(5_600_000), 600_000);
+        assert!(!turn.refuses_handshake(5_600_000, 600_000));
+        assert_eq!(turn.check(5_300_000, 600_000), Ok(()));
+        assert!(turn.check(5_500_000, 600_000).is_err());
+        turn.judge_by(Some(4_500_000));
+        assert_eq!(turn.handshake_waited_us(5_600_000), 1_100_000);
+        assert!(turn.refuses_handshake(5_600_000, 1_100_000));
+        // Where workers compute them, their queue is where that is judged.
+        let mut turn = began(false);
+        assert_eq!(turn.handshake_waited_us(5_600_000), 0);
+        assert!(!turn.refuses_handshake(5_600_000, 2_000_000));
+        assert_eq!(turn.check(5_500_000, 600_000), Ok(()));
     }
 
     /// A new connection in each turn kept a loop in lasting overload for good.
@@ -308,19 +375,19 @@ mod tests {
         turn.begin(begin(0));
         turn.begin(begin(1_000));
         for _ in 0..64 {
-            assert_eq!(turn.check(1_000), Ok(()));
+            assert_eq!(turn.check(1_000, 0), Ok(()));
         }
         turn.begin(begin(13_800)); // 0.2 ms each
         turn.begin(begin(1_500_000));
         for now_us in (2_600_000..2_900_000).step_by(20_000) {
-            assert!(turn.check(now_us).is_err());
+            assert!(turn.check(now_us, 0).is_err());
         }
         turn.begin(begin(2_900_000));
         turn.judge_by(Some(2_880_000));
-        assert_eq!(turn.check(2_900_000), Ok(()));
+        assert_eq!(turn.check(2_900_000, 0), Ok(()));
         turn.judge_by(None);
         turn.begin(begin(2_967_000));
-        assert_eq!(turn.check(3_060_000), Ok(()), "160 ms are no overload");
+        assert_eq!(turn.check(3_060_000, 0), Ok(()), "160 ms are no overload");
     }
 
     #[test]
@@ -329,16 +396,16 @@ mod tests {
         turn.begin(at(0, true, false));
         turn.begin(at(1, false, false));
         for now_us in (1_000_100..1_300_000).step_by(50_000) {
-            assert!(turn.check(now_us).is_err());
+            assert!(turn.check(now_us, 0).is_err());
         }
         turn.begin(at(1_300_000, false, false));
-        assert!(turn.check(1_300_000).is_err(), "from a turn of 1.3 s");
+        assert!(turn.check(1_300_000, 0).is_err(), "from a turn of 1.3 s");
         turn.begin(at(1_301_000, false, false));
-        assert_eq!(turn.check(1_380_000), Ok(()));
-        assert!(turn.check(1_402_000).is_err());
+        assert_eq!(turn.check(1_380_000, 0), Ok(()));
+        assert!(turn.check(1_402_000, 0).is_err());
         // Nothing waits any more.
         turn.begin(at(1_410_000, true, false));
-        assert_eq!(turn.check(2_400_000), Ok(()));
+        assert_eq!(turn.check(2_400_000, 0), Ok(()));
     }
 
     #[test]
@@ -346,12 +413,12 @@ mod tests {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(0, true, true));
         turn.begin(at(900_000, false, true));
-        assert_eq!(turn.check(1_000_000), Ok(()));
-        assert!(turn.check(1_000_001).is_err());
+        assert_eq!(turn.check(1_000_000, 0), Ok(()));
+        assert!(turn.check(1_000_001, 0).is_err());
         turn.begin(at(1_100_000, false, false));
-        assert_eq!(turn.check(1_500_000), Ok(()), "the last of them");
+        assert_eq!(turn.check(1_500_000, 0), Ok(()), "the last of them");
         turn.begin(at(1_600_000, false, false));
-        assert_eq!(turn.check(2_300_000), Ok(()));
+        assert_eq!(turn.check(2_300_000, 0), Ok(()));
     }
 
     #[test]
@@ -363,14 +430,14 @@ mod tests {
             ..at(500_000, false, false)
         });
         assert_eq!(turn.lasts_us(600_000), 600_000);
-        assert_eq!(turn.check(900_000), Ok(()));
+        assert_eq!(turn.check(900_000, 0), Ok(()));
         turn.begin(at(1_000_000, false, false));
         assert_eq!(
-            turn.check(1_500_000),
+            turn.check(1_500_000, 0),
             Ok(()),
             "half a second old when it was taken"
         );
-        assert!(turn.check(1_500_001).is_err());
+        assert!(turn.check(1_500_001, 0).is_err());
     }
 
     /// Clients that ask again as soon as they are answered, more of them than a turn takes events.
@@ -382,7 +449,7 @@ mod tests {
                 ..at(now_us, false, true)
             });
             for _ in 0..512 {
-                match turn.check(now_us) {
+                match turn.check(now_us, 0) {
                     Ok(()) => now_us += answer_us,
                     Err(_) => {
                         refused += 1;

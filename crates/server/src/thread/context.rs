@@ -101,7 +101,7 @@ impl Late<'_> {
         cx: &mut Context<'_>,
     ) -> Outcome {
         let turn = self.turn.as_mut();
-        let is_late = || turn.and_then(|turn| turn.check(*self.now_us).err());
+        let is_late = || turn.and_then(|turn| turn.check(*self.now_us, exchange.handshake_us).err());
         match self.refusing.or_else(|| is_late().map(Refusing::late)) {
             Some(refusing) if !config.is_exempt(exchange) => {
                 exchange.refuse(refusing.retry_after_s);
@@ -237,6 +237,22 @@ impl<H: Handler> ThreadContext<H> {
     /// come as if it had not waited. It is counted.
     pub(crate) fn refuses_handshake(&self) -> bool {
         self.refusing.inspect(|it| it.count(&self.stats)).is_some()
+    }
+
+    /// How long a message of a handshake has waited for this thread, where that counts for the request behind it.
+    pub(crate) fn handshake_waited_us(&self) -> u64 {
+        let turn = self.turn.as_ref();
+        turn.map_or(0, |turn| turn.handshake_waited_us(self.now_us))
+    }
+
+    /// Whether a handshake that was kept for so long is not computed, since the request behind it would be too late
+    /// for this loop. It is counted.
+    pub(crate) fn refuses_late_handshake(&mut self, handshake_us: u64) -> bool {
+        let now_us = self.now_us;
+        let turn = self.turn.as_mut();
+        let refuses = turn.is_some_and(|turn| turn.refuses_handshake(now_us, handshake_us));
+        self.stats.refused_late.add(u64::from(refuses));
+        refuses
     }
 
     /// A request for an app has come. `Err`: the app could not answer it in time, and the exchange has its 503.

@@ -256,7 +256,7 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
         before_us: u64,
         thread: &mut ThreadContext<H>,
     ) -> Option<Box<dyn Computation>> {
-        if thread.refuses_handshake() {
+        if thread.refuses_handshake() || thread.refuses_late_handshake(before_us) {
             return Some(computation);
         }
         let work = Work::Compute(computation, before_us);
