@@ -165,7 +165,7 @@ impl Shape {
                 "{} times that of {}, the best of the others{}",
                 number(ratio.value),
                 number(other),
-                ratio.interval.as_ref().map_or_else(String::new, within)
+                within(&ratio)
             );
             Ok((finding.verdict, text))
         })?;
