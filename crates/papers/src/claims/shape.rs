@@ -160,14 +160,15 @@ impl Shape {
             let (is_this, is_other) = (|it: f64| it == largest, |it: f64| it != largest);
             let ([_, other], ratio) =
                 evidence.best_over(Metric::GoodPerS, pool, &is_this, &is_other)?;
-            let finding = ClaimFinding::of("", &ratio, Bound::AtMost(1.0 - MATTERS));
+            let what = self.compared_at(select, largest, other);
+            let finding = ClaimFinding::of(&what, &ratio, Bound::AtMost(1.0 - MATTERS));
             let text = format!(
                 "{} times that of {}, the best of the others{}",
                 number(ratio.value),
                 number(other),
                 within(&ratio)
             );
-            Ok((finding.verdict, text))
+            Ok((finding, text))
         })?;
         let what = format!(
             "Throughput with {} {}, of which the claim asks for at most {} times that of fewer",
@@ -176,6 +177,14 @@ impl Shape {
             number(1.0 - MATTERS)
         );
         Ok(of_times(times, &what))
+    }
+
+    /// "At 200 us: workers 120 over 16".
+    fn compared_at(&self, select: &Select, this: f64, other: f64) -> String {
+        let service_us = select.level(SERVICE);
+        let us = service_us.map_or_else(String::new, ToString::to_string);
+        let [this, other] = [this, other].map(number);
+        format!("At {us} us: {} {this} over {other}", self.factor)
     }
 
     fn largest(&self, evidence: &Evidence<'_>) -> f64 {
@@ -251,7 +260,7 @@ impl Shape {
     }
 
     /// Less throughput and more switches than with any one smaller number.
-    fn too_many_at(&self, evidence: &Evidence<'_>, select: &Select) -> AtTime<Verdict> {
+    fn too_many_at(&self, evidence: &Evidence<'_>, select: &Select) -> AtTime<ClaimFinding> {
         let numbers = evidence.numbers(select, &self.factor);
         let missing = || evidence.missing(select);
         let (most, fewer) = numbers.split_last().ok_or_else(missing)?;
@@ -267,8 +276,10 @@ impl Shape {
             };
             let kept = ratio(Metric::GoodPerS)?;
             let switches = ratio(Metric::ContextSwitchesPerRequest)?;
-            let less = ClaimFinding::of("", &kept, Bound::AtMost(1.0 - MATTERS));
-            let more = ClaimFinding::of("", &switches, Bound::AtLeast(1.0 + MATTERS));
+            let what = self.compared_at(select, *most, *other);
+            let less = ClaimFinding::of(&what, &kept, Bound::AtMost(1.0 - MATTERS));
+            let what = format!("{what}, context switches");
+            let more = ClaimFinding::of(&what, &switches, Bound::AtLeast(1.0 + MATTERS));
             let why = format!(
                 "{} times the throughput with {}, and {} times its switches",
                 number(kept.value),
@@ -287,15 +298,20 @@ impl Shape {
         sort_by(&mut findings, |one, other| one.0.total_cmp(&other.0));
         let findings = findings.into_iter().map(|(_, finding)| finding);
         let finding = ClaimFinding::any(findings.collect()).ok_or_else(missing)?;
-        Ok((finding.verdict, finding.why))
+        let why = finding.why.clone();
+        Ok((finding, why))
     }
 }
 
 /// Of a claim about each service time.
-fn of_times(times: Vec<AtTime<Verdict>>, what: &str) -> ClaimFinding {
+fn of_times(times: Vec<AtTime<ClaimFinding>>, what: &str) -> ClaimFinding {
     let mut lacking = None;
+    let mut measures = Vec::new();
     let conditions = times.into_iter().map(|at| match at {
-        Ok((verdict, text)) => (text, verdict),
+        Ok((found, text)) => {
+            measures.extend(found.measures);
+            (text, found.verdict)
+        }
         Err(Untestable(why, undecided)) => {
             lacking = Some(undecided);
             (why, Verdict::NotTestable)
@@ -304,6 +320,7 @@ fn of_times(times: Vec<AtTime<Verdict>>, what: &str) -> ClaimFinding {
     let conditions: Vec<(String, Verdict)> = conditions.collect();
     let finding = ClaimFinding::of_conditions(conditions, what);
     ClaimFinding {
+        measures,
         undecided: lacking.or(finding.undecided),
         ..finding
     }

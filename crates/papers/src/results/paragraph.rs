@@ -119,7 +119,7 @@ struct Named<'c> {
     because: &'c str,
     /// What would decide it, if nothing of the run has to say so.
     decides: &'c str,
-    /// What it was found under, where no number says it.
+    /// What it was found under, where its numbers do not say it.
     conditions: &'c str,
 }
 
@@ -175,12 +175,13 @@ impl Named<'_> {
     /// "It falls (measured 0.56, bound: at least 1.02), because ...": its numbers, and why it does not hold.
     fn with_numbers(&self) -> String {
         let mut said = self.plain();
-        let numbers = numbers(&self.claim.measures);
-        if !numbers.is_empty() {
-            said += &format!(" ({numbers})");
-        }
+        let mut under = vec![numbers(&self.claim.measures)];
         if !self.conditions.is_empty() {
-            said += &format!(" (here: {})", self.conditions);
+            under.push(format!("here: {}", self.conditions));
+        }
+        under.retain(|text| !text.is_empty());
+        if !under.is_empty() {
+            said += &format!(" ({})", under.join("; "));
         }
         if self.claim.verdict == Verdict::NotReproduced && !self.because.is_empty() {
             said += &format!(", because {}", self.because);
