@@ -24,7 +24,7 @@ pub struct Claim {
     pub why: String,
     /// Of the quantity that decided, where there is one.
     pub interval: Option<Interval>,
-    /// Every quantity that it was judged by; none, if it was judged by a trend or by the place of an optimum, or
+    /// Every quantity that it was judged by; none, if it was judged by a trend, or by optima that lie apart, or
     /// not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measures: Vec<ClaimMeasure>,

@@ -70,3 +70,28 @@ fn too_many_threads_keep_less_throughput_and_more_switches() {
     assert_eq!(claim.measures[0].most, Some(1.0 - 0.02));
     assert_eq!(claim.measures[1].least, Some(1.0 + 0.02));
 }
+
+/// A number that would do for all times, and how far behind it is at most.
+#[test]
+fn whether_optima_move_is_judged_by_a_number_for_all_times() {
+    const MOVES: &str = "The optimal number of threads";
+    let measure = |rates: [[f64; 4]; 2]| {
+        let by_time = [("0", rates[0]), ("200", rates[1])];
+        let claim = surface("slower-threads", "workers", &by_time).claim(MOVES);
+        (claim.verdict, claim.measures)
+    };
+    let (verdict, measures) = measure([[9e3; 4]; 2]);
+    assert_eq!((verdict, measures.len()), (NotTestable, 1), "{measures:?}");
+    assert_eq!(measures[0].most, Some(1.0 - 0.02));
+    let interval = measures[0].interval.unwrap();
+    assert!(interval.contains(0.98), "{interval:?}");
+    let (verdict, measures) = measure([[9e3, 3e3, 2e3, 1e3], [9e3, 3e3, 2e3, 1e3]]);
+    assert_eq!(
+        (verdict, measures.len()),
+        (NotReproduced, 1),
+        "{measures:?}"
+    );
+    assert!((measures[0].value - 3.0).abs() < 0.1, "{measures:?}");
+    let (verdict, measures) = measure([[9e3, 3e3, 2e3, 1e3], [1e3, 2e3, 3e3, 9e3]]);
+    assert_eq!((verdict, measures), (Reproduced, Vec::new()));
+}
