@@ -66,8 +66,8 @@ fn counts(all: &[&Named<'_>]) -> Vec<String> {
         (Verdict::NotTestable, "is undecided", "are undecided"),
         (
             Verdict::NotComparable,
-            "speaks of the machine or of the tool and is not compared",
-            "speak of the machine or of the tool and are not compared",
+            "is not comparable",
+            "are not comparable",
         ),
     ] {
         match count(verdict) {
@@ -420,8 +420,7 @@ mod tests {
         ];
         assert_eq!(
             of(&claims, &notes),
-            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 speaks of the machine or of the tool \
-             and is not compared.**\n\n\
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is not comparable.**\n\n\
              - **Time.** Holds: It falls. Does not hold: It rises (measured 0.5, bound: at least 0.9; measured \
              1.2, bound: at least 1).\n\
              - **Models.** Does not hold: Several reach 3 times one (measured 2 and 1.5, bound: at least 3), \
@@ -463,7 +462,7 @@ mod tests {
         claims[5].source.clear();
         let said = of(&claims, &notes);
         let expected =
-            "and is not compared; of 1 claim of our own none holds here and 1 does not.**";
+            "and 1 is not comparable; of 1 claim of our own none holds here and 1 does not.**";
         assert!(said.contains(expected), "{said}");
     }
 
