@@ -51,9 +51,10 @@ const INTRODUCTION: &str = "\
 Written by `./x bench papers --full`; each run's own report has everything that was measured. A claim is \
 *reproduced* if the whole measured interval is on its side of the bound, *not reproduced* if the whole \
 interval is on the other side, and *not testable here* if this machine or this run cannot decide it, with \
-the limit that prevents it. Absolute rates of another machine, and what another tool decides, are *not \
-comparable*: the measured value stands beside them. [How claims are judged](papers.md#claims). Hollow marks in charts are trials \
-whose client was the limit: the server may carry more \
+the limit that prevents it. Absolute rates of another machine, and numbers of another tool or of conditions \
+that the paper does not name, are *not comparable*: the measured value stands beside them, with the reason. \
+[How claims are judged](papers.md#claims). Hollow marks in charts are trials whose client was the limit: the \
+server may carry more \
 ([when the client is the limit](lab.md#when-the-client-is-the-limit)).";
 
 /// The same where it is no page of the documents.

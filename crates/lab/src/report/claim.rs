@@ -24,7 +24,8 @@ pub struct Claim {
     pub why: String,
     /// Of the quantity that decided, where there is one.
     pub interval: Option<Interval>,
-    /// Every quantity that it was judged by; none, if it was judged by a shape, or not at all.
+    /// Every quantity that it was judged by; none, if it was judged by a trend, or by optima that lie apart, or
+    /// not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measures: Vec<ClaimMeasure>,
     /// Why it is undecided, if it is.

@@ -165,7 +165,7 @@ impl ClaimFinding {
         measured: &Estimate,
         (published, reason): (&str, &str),
     ) -> Self {
-        let within = measured.interval.as_ref().map_or_else(String::new, within);
+        let within = within(measured);
         Self {
             interval: measured.interval,
             measures: measure(what, measured, None).into_iter().collect(),
@@ -198,7 +198,7 @@ impl ClaimFinding {
     fn judged(what: &str, measured: &Estimate, bound: Bound, verdict: Verdict) -> Self {
         let mut why = format!("{what}: {}", number(measured.value));
         why += &match &measured.interval {
-            Some(interval) => within(interval),
+            Some(_) => within(measured),
             None => " (a single block: no interval)".to_owned(),
         };
         why += &format!("; the claim asks for {}.", bound.text());
@@ -319,10 +319,17 @@ fn measure(what: &str, measured: &Estimate, bound: Option<Bound>) -> Option<Clai
     })
 }
 
-/// An interval in parentheses.
-pub(super) fn within(interval: &Interval) -> String {
+/// The interval in parentheses, and of how many blocks it is; empty: there is none.
+pub(super) fn within(measured: &Estimate) -> String {
+    let Some(interval) = &measured.interval else {
+        return String::new();
+    };
+    let of_blocks = match measured.blocks {
+        Some(count) => format!(" of {count} blocks"),
+        None => String::new(),
+    };
     format!(
-        " ({} to {}, {} % interval)",
+        " ({} to {}, {} % interval{of_blocks})",
         number(interval.low),
         number(interval.high),
         percent(interval.level)
@@ -408,12 +415,14 @@ mod tests {
 
     #[test]
     fn it_is_said_with_its_numbers() {
-        let measured = (3.456, Some(interval(3.1, 3.9))).into();
-        let finding = ClaimFinding::of("several over one", &measured, Bound::AtLeast(3.0));
-        assert_eq!(
-            finding.why,
-            "several over one: 3.46 (3.1 to 3.9, 95 % interval); the claim asks for at least 3."
-        );
+        let measured = Estimate::from((3.456, Some(interval(3.1, 3.9))));
+        for (measured, of_blocks) in [(measured, ""), (measured.of_blocks(8), " of 8 blocks")] {
+            let finding = ClaimFinding::of("several over one", &measured, Bound::AtLeast(3.0));
+            let why = format!(
+                "several over one: 3.46 (3.1 to 3.9, 95 % interval{of_blocks}); the claim asks for at least 3."
+            );
+            assert_eq!(finding.why, why);
+        }
         let (claim, source) = parted("It falls (in all), too (abstract, Fig. 25).");
         assert_eq!(
             (claim.as_str(), source.as_str()),

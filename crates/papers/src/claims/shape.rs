@@ -6,7 +6,7 @@ use loadline_lab::analysis::Metric;
 use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
-use super::evidence::{Evidence, Untestable};
+use super::evidence::{Estimate, Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, number, within};
 use super::select::Select;
 use super::taken::Taken;
@@ -40,6 +40,26 @@ enum ShapeKind {
 const SERVICE: &str = "service_us";
 /// Smaller differences are none.
 const MATTERS: f64 = 0.02;
+
+/// A number that may do for all service times.
+#[derive(Clone)]
+struct Shared {
+    number: f64,
+    /// What it is compared with, and at which time.
+    what: String,
+    ratio: Estimate,
+}
+
+impl Shared {
+    fn low(&self) -> f64 {
+        let interval = self.ratio.interval;
+        interval.map_or(f64::NEG_INFINITY, |interval| interval.low)
+    }
+
+    fn is_good(&self) -> bool {
+        self.low() >= 1.0 - MATTERS
+    }
+}
 
 /// What is found at a service time, and in words; or why nothing can be said of it.
 type AtTime<T> = Result<(T, String), Untestable>;
@@ -160,14 +180,15 @@ impl Shape {
             let (is_this, is_other) = (|it: f64| it == largest, |it: f64| it != largest);
             let ([_, other], ratio) =
                 evidence.best_over(Metric::GoodPerS, pool, &is_this, &is_other)?;
-            let finding = ClaimFinding::of("", &ratio, Bound::AtMost(1.0 - MATTERS));
+            let what = self.compared_at(select, largest, other);
+            let finding = ClaimFinding::of(&what, &ratio, Bound::AtMost(1.0 - MATTERS));
             let text = format!(
                 "{} times that of {}, the best of the others{}",
                 number(ratio.value),
                 number(other),
-                ratio.interval.as_ref().map_or_else(String::new, within)
+                within(&ratio)
             );
-            Ok((finding.verdict, text))
+            Ok((finding, text))
         })?;
         let what = format!(
             "Throughput with {} {}, of which the claim asks for at most {} times that of fewer",
@@ -176,6 +197,14 @@ impl Shape {
             number(1.0 - MATTERS)
         );
         Ok(of_times(times, &what))
+    }
+
+    /// "At 200 us: workers 120 over 16".
+    fn compared_at(&self, select: &Select, this: f64, other: f64) -> String {
+        let service_us = select.level(SERVICE);
+        let us = service_us.map_or_else(String::new, ToString::to_string);
+        let [this, other] = [this, other].map(number);
+        format!("At {us} us: {} {this} over {other}", self.factor)
     }
 
     fn largest(&self, evidence: &Evidence<'_>) -> f64 {
@@ -201,40 +230,67 @@ impl Shape {
         // That of a service time that cannot be judged may lie anywhere.
         let are_settled =
             optima.len() == count && optima.iter().all(|optimum| optimum.low >= optimum.high);
-        let shared = self.good_at_all_times(evidence);
-        let verdict = match (any_apart, are_settled || shared.is_some()) {
+        let shared = self.nearest_to_best(evidence);
+        let good = shared.as_ref().filter(|it| it.is_good());
+        let verdict = match (any_apart, are_settled || good.is_some()) {
             (true, _) => Verdict::Reproduced,
             (false, true) => Verdict::NotReproduced,
             (false, false) => Verdict::NotTestable,
         };
         let mut why = format!("Number of {}: {}.", self.factor, texts.join("; "));
-        if let (Some(shared), false) = (shared, any_apart) {
+        if let (Some(good), false) = (good, any_apart) {
             why += &format!(
                 " {} of them are as good as any at each service time, but for {} % at most.",
-                number(shared),
+                number(good.number),
                 number(100.0 * MATTERS)
             );
         }
-        Ok(ClaimFinding::new(verdict, why))
+        let finding = ClaimFinding::new(verdict, why);
+        // Optima that lie apart need no number that is worse than others.
+        let Some(shared) = shared.filter(|_| !any_apart) else {
+            return Ok(finding);
+        };
+        let bound = Bound::AtMost(1.0 - MATTERS);
+        Ok(ClaimFinding {
+            measures: ClaimFinding::of(&shared.what, &shared.ratio, bound).measures,
+            ..finding
+        })
     }
 
-    /// A number that is as good as the best of the others at each service time, but for what does not matter: where
-    /// the curve is flat, the best number of each time cannot be found, and need not be. Each number is judged as
-    /// one of all of them; that it is as good has to be seen at every time.
-    fn good_at_all_times(&self, evidence: &Evidence<'_>) -> Option<f64> {
-        let times = evidence.numbers(&self.of, SERVICE);
+    /// The first number that is as good as the best of the others at each service time, but for what does not
+    /// matter, or the one that comes nearest to it: where the curve is flat, the best number of each time cannot be
+    /// found, and need not be. Each number is judged as one of all of them.
+    fn nearest_to_best(&self, evidence: &Evidence<'_>) -> Option<Shared> {
         let numbers = evidence.numbers(&self.of, &self.factor);
         let one_of = evidence.among(numbers.len());
-        let is_good_at = |wanted: f64, service_us: &f64| {
-            let select = self.of.clone().is(SERVICE, *service_us);
+        let numbers = numbers.into_iter();
+        let all: Vec<Shared> = numbers
+            .filter_map(|wanted| self.furthest_behind(&one_of, wanted))
+            .collect();
+        let nearest = |one: &&Shared, other: &&Shared| one.low().total_cmp(&other.low());
+        let good = all.iter().find(|it| it.is_good());
+        good.or_else(|| all.iter().max_by(nearest)).cloned()
+    }
+
+    /// A number over the best of the others at the service time at which it is furthest behind; `None`: it cannot
+    /// be compared at one of them.
+    fn furthest_behind(&self, evidence: &Evidence<'_>, wanted: f64) -> Option<Shared> {
+        let at = |service_us: f64| {
+            let select = self.of.clone().is(SERVICE, service_us);
             let pool = (&select, self.factor.as_str());
             let (is_this, is_other) = (|it: f64| it == wanted, |it: f64| it != wanted);
-            let found = one_of.best_over(Metric::GoodPerS, pool, &is_this, &is_other);
-            let interval = found.ok().and_then(|(_, ratio)| ratio.interval);
-            interval.is_some_and(|it| it.low >= 1.0 - MATTERS)
+            let found = evidence.best_over(Metric::GoodPerS, pool, &is_this, &is_other);
+            let ([_, other], ratio) = found.ok()?;
+            Some(Shared {
+                number: wanted,
+                what: self.compared_at(&select, wanted, other),
+                ratio,
+            })
         };
-        let mut numbers = numbers.into_iter();
-        numbers.find(|wanted| times.iter().all(|time| is_good_at(*wanted, time)))
+        let times = evidence.numbers(&self.of, SERVICE).into_iter();
+        let all: Option<Vec<Shared>> = times.map(at).collect();
+        let all = all?.into_iter();
+        all.min_by(|one, other| one.low().total_cmp(&other.low()))
     }
 
     fn too_many(&self, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
@@ -251,7 +307,7 @@ impl Shape {
     }
 
     /// Less throughput and more switches than with any one smaller number.
-    fn too_many_at(&self, evidence: &Evidence<'_>, select: &Select) -> AtTime<Verdict> {
+    fn too_many_at(&self, evidence: &Evidence<'_>, select: &Select) -> AtTime<ClaimFinding> {
         let numbers = evidence.numbers(select, &self.factor);
         let missing = || evidence.missing(select);
         let (most, fewer) = numbers.split_last().ok_or_else(missing)?;
@@ -267,8 +323,10 @@ impl Shape {
             };
             let kept = ratio(Metric::GoodPerS)?;
             let switches = ratio(Metric::ContextSwitchesPerRequest)?;
-            let less = ClaimFinding::of("", &kept, Bound::AtMost(1.0 - MATTERS));
-            let more = ClaimFinding::of("", &switches, Bound::AtLeast(1.0 + MATTERS));
+            let what = self.compared_at(select, *most, *other);
+            let less = ClaimFinding::of(&what, &kept, Bound::AtMost(1.0 - MATTERS));
+            let what = format!("{what}, context switches");
+            let more = ClaimFinding::of(&what, &switches, Bound::AtLeast(1.0 + MATTERS));
             let why = format!(
                 "{} times the throughput with {}, and {} times its switches",
                 number(kept.value),
@@ -287,15 +345,20 @@ impl Shape {
         sort_by(&mut findings, |one, other| one.0.total_cmp(&other.0));
         let findings = findings.into_iter().map(|(_, finding)| finding);
         let finding = ClaimFinding::any(findings.collect()).ok_or_else(missing)?;
-        Ok((finding.verdict, finding.why))
+        let why = finding.why.clone();
+        Ok((finding, why))
     }
 }
 
 /// Of a claim about each service time.
-fn of_times(times: Vec<AtTime<Verdict>>, what: &str) -> ClaimFinding {
+fn of_times(times: Vec<AtTime<ClaimFinding>>, what: &str) -> ClaimFinding {
     let mut lacking = None;
+    let mut measures = Vec::new();
     let conditions = times.into_iter().map(|at| match at {
-        Ok((verdict, text)) => (text, verdict),
+        Ok((found, text)) => {
+            measures.extend(found.measures);
+            (text, found.verdict)
+        }
         Err(Untestable(why, undecided)) => {
             lacking = Some(undecided);
             (why, Verdict::NotTestable)
@@ -304,6 +367,7 @@ fn of_times(times: Vec<AtTime<Verdict>>, what: &str) -> ClaimFinding {
     let conditions: Vec<(String, Verdict)> = conditions.collect();
     let finding = ClaimFinding::of_conditions(conditions, what);
     ClaimFinding {
+        measures,
         undecided: lacking.or(finding.undecided),
         ..finding
     }

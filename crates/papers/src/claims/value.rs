@@ -239,7 +239,7 @@ fn is_gain(
                 this.text(),
                 other.text(),
                 number(ratio.value),
-                within(interval)
+                within(&ratio)
             );
             Err(Untestable(why, Undecided::NoGain))
         }

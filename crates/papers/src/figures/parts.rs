@@ -241,7 +241,7 @@ fn scaled(of: &Estimate, factor: f64) -> Estimate {
     }
 }
 
-/// Ours over what was published at the same place, both normalised.
+/// Ours over what was published at the same place, both normalised. Over 0 there is no ratio.
 fn over_published(
     figure: &Figure,
     curves: &[(&PublishedCurve, Vec<(f64, &PublishedRow)>)],
@@ -256,7 +256,9 @@ fn over_published(
     let mut ratio = redrawn(figure, title, axis, &|_, curve, point| {
         let name = figure.name_of(curve);
         let (_, rows) = curves.iter().find(|(of, _)| of.line == name)?;
-        let (_, row) = rows.iter().find(|(x, _)| *x == point.x)?;
+        let (_, row) = rows
+            .iter()
+            .find(|(x, row)| *x == point.x && row.value > 0.0)?;
         let factor = theirs / row.value;
         Some(scaled(point.estimate.as_ref()?, factor)).filter(|it| it.center > 0.0)
     });

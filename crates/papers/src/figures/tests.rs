@@ -23,6 +23,7 @@ fn run(paper: &str, series: &str, cells: &[(&[(&str, Level)], f64)]) -> Run {
                 values: [
                     (Metric::GoodPerS, value),
                     (Metric::CompletedPerS, value),
+                    (Metric::ErrorShare, value / 1e6),
                     (Metric::CpuShare, 0.75),
                     (Metric::ClientCpuShare, 0.5),
                 ]
@@ -114,6 +115,29 @@ fn published_points_stand_beside_ours_as_parts_of_the_largest() {
         left_out.iter().any(|why| why.starts_with("Fig. 8")),
         "{left_out:?}"
     );
+}
+
+#[test]
+fn where_the_paper_has_none_there_is_no_ratio() {
+    let at = |model: &str| {
+        [
+            ("model", Level::from(model)),
+            ("rate_per_s", Level::Number(200_000.0)),
+        ]
+    };
+    let (one, several) = (at("one blocking thread"), at("several event loops"));
+    let run = run("P3", "rates", &[(&one, 5000.0), (&several, 1000.0)]);
+    let mut figures = FIGURES["P3"].iter();
+    let about = figures.find(|it| it.name == "Outputs: timeouts").unwrap();
+    let mut figure = report::figure(&run, &about.chart).unwrap();
+    let (said, ratio) = parts::beside(&mut figure, about, "P3");
+    assert!(said.contains("the paper's of 28,860 requests"), "{said}");
+    let ratio = ratio.unwrap();
+    let points: Vec<_> = ratio.points().collect();
+    let [(_, _, point)] = &points[..] else {
+        panic!("{points:?}");
+    };
+    assert!((point.estimate.unwrap().center - 1.0).abs() < 1e-9);
 }
 
 #[test]

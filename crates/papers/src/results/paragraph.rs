@@ -66,8 +66,8 @@ fn counts(all: &[&Named<'_>]) -> Vec<String> {
         (Verdict::NotTestable, "is undecided", "are undecided"),
         (
             Verdict::NotComparable,
-            "speaks of the machine or of the tool and is not compared",
-            "speak of the machine or of the tool and are not compared",
+            "is not comparable",
+            "are not comparable",
         ),
     ] {
         match count(verdict) {
@@ -119,7 +119,7 @@ struct Named<'c> {
     because: &'c str,
     /// What would decide it, if nothing of the run has to say so.
     decides: &'c str,
-    /// What it was found under, where no number says it.
+    /// What it was found under, where its numbers do not say it.
     conditions: &'c str,
 }
 
@@ -172,23 +172,35 @@ impl Named<'_> {
         }
     }
 
-    /// "It falls (measured 0.56, bound: at least 1.02), because ...": numbers of a claim with a single
-    /// measure, and why it does not hold.
+    /// "It falls (measured 0.56, bound: at least 1.02), because ...": its numbers, and why it does not hold.
     fn with_numbers(&self) -> String {
         let mut said = self.plain();
-        if let [measure] = &self.claim.measures[..]
-            && let Some(bound) = bound(measure)
-        {
-            said += &format!(" (measured {}, bound: {bound})", digits(measure.value, 3));
-        }
+        let mut under = vec![numbers(&self.claim.measures)];
         if !self.conditions.is_empty() {
-            said += &format!(" (here: {})", self.conditions);
+            under.push(format!("here: {}", self.conditions));
+        }
+        under.retain(|text| !text.is_empty());
+        if !under.is_empty() {
+            said += &format!(" ({})", under.join("; "));
         }
         if self.claim.verdict == Verdict::NotReproduced && !self.because.is_empty() {
             said += &format!(", because {}", self.because);
         }
         said
     }
+}
+
+/// "measured 0.56 and 0.9, bound: at least 1.02": values of the same bound together. Empty: none is judged.
+fn numbers(measures: &[ClaimMeasure]) -> String {
+    let bounds = distinct(measures.iter().filter_map(bound));
+    let of_bound = |wanted: &String| {
+        let of_it = measures
+            .iter()
+            .filter(|measure| bound(measure).as_ref() == Some(wanted));
+        let values: Vec<String> = of_it.map(|measure| digits(measure.value, 3)).collect();
+        format!("measured {}, bound: {wanted}", list(&values))
+    };
+    bounds.iter().map(of_bound).collect::<Vec<_>>().join("; ")
 }
 
 /// In words; `None`: it is not judged.
@@ -208,43 +220,29 @@ fn bound(measure: &ClaimMeasure) -> Option<String> {
 /// Undecided claims by what keeps them so, with what would decide them.
 fn causes(open: &[&Named<'_>]) -> Vec<String> {
     let of_cause = |cause: &Undecided| {
-        let found: Vec<&Named<'_>> = open
-            .iter()
-            .filter(|one| one.cause() == *cause)
-            .copied()
-            .collect();
-        if found.is_empty() {
-            return Vec::new();
-        }
-        let (own, found): (Vec<&Named<'_>>, Vec<&Named<'_>>) =
-            found.into_iter().partition(|one| !one.decides.is_empty());
-        // A number of blocks is of those that it can be reckoned of.
-        let is_reckoned = |one: &&Named<'_>| {
-            let mut measures = one.claim.measures.iter();
-            *cause != Undecided::FewBlocks || measures.any(|it| times(it).is_some())
+        let found = open.iter().copied().filter(|one| one.cause() == *cause);
+        let (own, others): (Vec<&Named<'_>>, Vec<&Named<'_>>) =
+            found.partition(|one| !one.decides.is_empty());
+        let (why, decides) = why_open(*cause);
+        let text_of = |one: &&Named<'_>| match (cause, more_blocks(one.claim)) {
+            (Undecided::FewBlocks, Some(blocks)) => format!("{} ({blocks})", one.quoted()),
+            _ => one.quoted(),
         };
-        let (reckoned, others): (Vec<&Named<'_>>, Vec<&Named<'_>>) =
-            found.into_iter().partition(is_reckoned);
-        let of_group = |group: Vec<&Named<'_>>| {
-            let claims: Vec<&Claim> = group.iter().map(|one| one.claim).collect();
-            let texts: Vec<String> = group.iter().map(|one| one.quoted()).collect();
-            let (why, decides) = why_open(*cause, &claims);
-            let said = format!("{why}, and {decides} would decide: {}", list(&texts));
-            Some(said).filter(|_| !texts.is_empty())
-        };
+        let texts: Vec<String> = others.iter().map(text_of).collect();
+        let said = format!("{why}, and {decides} would decide: {}", list(&texts));
+        let said = Some(said).filter(|_| !texts.is_empty());
         let own = own.iter().map(|one| {
-            let (why, text) = (why_open(*cause, &[]).0, one.quoted());
-            format!("{why}, and {} would decide: {text}", one.decides)
+            let (decides, text) = (one.decides, one.quoted());
+            format!("{why}, and {decides} would decide: {text}")
         });
-        let groups = [reckoned, others].into_iter().filter_map(of_group);
-        groups.chain(own).collect()
+        said.into_iter().chain(own).collect::<Vec<String>>()
     };
     Undecided::ALL.iter().flat_map(of_cause).collect()
 }
 
 /// What keeps claims undecided, and what would decide them.
-fn why_open(cause: Undecided, claims: &[&Claim]) -> (&'static str, String) {
-    let (why, decides) = match cause {
+fn why_open(cause: Undecided) -> (&'static str, &'static str) {
+    match cause {
         Undecided::NoTrials => ("this run lacks trials", "a run of the whole plan"),
         Undecided::Discarded => (
             "trials are discarded",
@@ -271,16 +269,23 @@ fn why_open(cause: Undecided, claims: &[&Claim]) -> (&'static str, String) {
             "a server did nothing in some trials",
             "a load under which each server does something",
         ),
-        Undecided::FewBlocks => return ("these trials cannot tell", more_blocks(claims)),
-    };
-    (why, decides.to_owned())
+        Undecided::FewBlocks => ("these trials cannot tell", "more blocks"),
+    }
 }
 
 /// What would decide each claim that is undecided, in a sentence; empty: it is decided.
 pub(super) fn decided_by(claims: &[Claim], notes: &[ClaimRow]) -> Vec<String> {
     let all = named(claims, notes);
+    let of_cause = |one: &Named<'_>| {
+        let (_, decides) = why_open(one.cause());
+        let blocks = match one.cause() {
+            Undecided::FewBlocks => more_blocks(one.claim),
+            _ => None,
+        };
+        blocks.unwrap_or_else(|| decides.to_owned())
+    };
     let sentence = |one: &Named<'_>| match (one.claim.verdict, one.decides) {
-        (Verdict::NotTestable, "") => why_open(one.cause(), &[one.claim]).1,
+        (Verdict::NotTestable, "") => of_cause(one),
         (Verdict::NotTestable, decides) => decides.to_owned(),
         _ => String::new(),
     };
@@ -294,27 +299,23 @@ pub(super) fn decided_by(claims: &[Claim], notes: &[ClaimRow]) -> Vec<String> {
     sentences.collect()
 }
 
-/// How many times as many blocks would do, if values and noise stay as they are.
-fn more_blocks(open: &[&Claim]) -> String {
-    let measures = open.iter().flat_map(|claim| &claim.measures);
-    let times: Vec<f64> = measures.filter_map(times).collect();
-    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = times.iter().copied().fold(0.0, f64::max);
-    let many = MANY as f64;
-    let number = |times: f64| digits((times.min(many) - 1e-6).ceil(), 3);
-    match times.len() {
-        0 => "more blocks".to_owned(),
-        _ if least >= many => "only more than 100 times as many blocks".to_owned(),
-        _ if number(least) == number(most) => format!("{} times as many blocks", number(least)),
-        _ => {
-            let or_more = if most > many { " or more" } else { "" };
-            format!(
-                "{} to {}{or_more} times as many blocks",
-                number(least),
-                number(most)
-            )
+/// How many blocks would decide a claim, if values and noise stay as they are; `None`: nothing says it.
+fn more_blocks(claim: &Claim) -> Option<String> {
+    let measures = claim.measures.iter();
+    let wanted = measures.filter_map(|measure| Some((times(measure)?, measure.blocks)));
+    let (times, blocks) = wanted.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    let is_too_many = times > MANY as f64;
+    // At least one more, and none for what was lost in rounding.
+    let more = |times: f64, now: usize| digits((times - 1e-6).ceil().max(now as f64 + 1.0), 9);
+    Some(match blocks {
+        Some(now) if is_too_many => {
+            let most = digits((MANY * now) as f64, 9);
+            format!("more than {most} blocks instead of {now}")
         }
-    }
+        Some(now) => format!("{} blocks instead of {now}", more(times * now as f64, now)),
+        None if is_too_many => format!("more than {MANY} times as many blocks"),
+        None => format!("{} times as many blocks", more(times, 1)),
+    })
 }
 
 /// What lies at its bound needs more times as many blocks than anyone runs.
@@ -407,7 +408,8 @@ mod tests {
             claim("It bends at 1500/s.", NotComparable, None),
             claim("It rises.", NotReproduced, None),
         ];
-        claims[1].measures = vec![measured(2.0, 1.8, 2.2, 3.0)];
+        claims[1].measures = vec![measured(2.0, 1.8, 2.2, 3.0), measured(1.5, 1.4, 1.6, 3.0)];
+        claims[5].measures = vec![measured(0.5, 0.4, 0.6, 0.9), measured(1.2, 1.1, 1.3, 1.0)];
         let notes = [
             note("Time", false, "not said of what holds"),
             note("Models", false, "there is one CPU"),
@@ -418,11 +420,11 @@ mod tests {
         ];
         assert_eq!(
             of(&claims, &notes),
-            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 speaks of the machine or of the tool \
-             and is not compared.**\n\n\
-             - **Time.** Holds: It falls. Does not hold: It rises.\n\
-             - **Models.** Does not hold: Several reach 3 times one (measured 2, bound: at least 3), because \
-             there is one CPU.\n\n\
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is not comparable.**\n\n\
+             - **Time.** Holds: It falls. Does not hold: It rises (measured 0.5, bound: at least 0.9; measured \
+             1.2, bound: at least 1).\n\
+             - **Models.** Does not hold: Several reach 3 times one (measured 2 and 1.5, bound: at least 3), \
+             because there is one CPU.\n\n\
              **Undecided**: this run lacks trials, and a run \
              of the whole plan would decide: “Several reach 3 times one”, the same on all CPUs; \
              the client was the limit, and a client with more CPUs or a server with a part of one would \
@@ -438,8 +440,8 @@ mod tests {
         );
         // What a text begins with decides nothing.
         let said = of(&claims[..3], &[]);
-        let expected = "Holds: It falls. Does not hold: Several reach 3 times one (measured 2, bound: \
-                        at least 3).";
+        let expected = "Holds: It falls. Does not hold: Several reach 3 times one (measured 2 and 1.5, \
+                        bound: at least 3).";
         assert!(said.contains(expected), "{said}");
         assert!(
             said.ends_with("would decide: “The same on all CPUs”."),
@@ -460,7 +462,7 @@ mod tests {
         claims[5].source.clear();
         let said = of(&claims, &notes);
         let expected =
-            "and is not compared; of 1 claim of our own none holds here and 1 does not.**";
+            "and 1 is not comparable; of 1 claim of our own none holds here and 1 does not.**";
         assert!(said.contains(expected), "{said}");
     }
 
@@ -492,21 +494,34 @@ mod tests {
             Some(Undecided::FewBlocks),
         );
         open.measures = vec![near];
-        let said = of(&[open.clone()], &[]);
-        assert!(
-            said.contains("and 9 times as many blocks would decide: “More help”"),
-            "{said}"
-        );
+        let decided = decided_by(std::slice::from_ref(&open), &[]);
+        assert_eq!(decided, [" 9 times as many blocks would decide."]);
         let shape = claim(
             "It falls.",
             Verdict::NotTestable,
             Some(Undecided::FewBlocks),
         );
         let said = of(&[open.clone(), shape], &[]);
-        let expected = "and 9 times as many blocks would decide: “More help”; these trials cannot tell, and \
-                        more blocks would decide: “It falls”.";
+        let expected = "these trials cannot tell, and more blocks would decide: “More help” (9 times as many \
+                        blocks) and “It falls”.";
         assert!(said.ends_with(expected), "{said}");
+        // The part that needs most has its say.
+        open.measures.push(of_three);
+        open.measures.push(all_failed);
+        let decided = decided_by(std::slice::from_ref(&open), &[]);
+        assert_eq!(decided, [" 9 times as many blocks would decide."]);
+        open.measures.remove(0);
+        let decided = decided_by(std::slice::from_ref(&open), &[]);
+        assert_eq!(decided, [" 25 blocks instead of 5 would decide."]);
         open.measures = vec![measured(1.0, 0.5, 2.0, 1.0)];
-        assert!(of(&[open], &[]).contains("only more than 100 times as many blocks"));
+        let decided = decided_by(std::slice::from_ref(&open), &[]);
+        assert_eq!(
+            decided,
+            [" More than 100 times as many blocks would decide."]
+        );
+        open.measures[0].blocks = Some(36);
+        let said = of(&[open], &[]);
+        let expected = "would decide: “More help” (more than 3,600 blocks instead of 36).";
+        assert!(said.ends_with(expected), "{said}");
     }
 }

@@ -61,8 +61,7 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
     for part in [
         "\n\n## What the reduced grids leave undecided\n\n- P1, 1 of 3 claims: “More help”.\n\n## P1: ",
         "## P1: reactor models under load?\n\n**Of 3 claims 1 holds here, 1 is undecided and 1 \
-         speaks of the machine",
-        ".**\n\nHolds: Throughput falls.\n\n",
+         is not comparable.**\n\nHolds: Throughput falls.\n\n",
         "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
         "| More help. | Fig. 20 | 3 | not testable here |",
         "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",

@@ -174,8 +174,8 @@ fn absolute_rates_stand_beside_those_of_another_machine() {
         ),
         (
             "Threads fail at 2500",
-            "threads: share of requests that fail at 2500/s: 0.5 (0.5 to 0.5, 95 % interval); published: \
-             all. An absolute rate speaks of the machine.",
+            "threads: share of requests that fail at 2500/s: 0.5 (0.5 to 0.5, 95 % interval of 5 blocks); \
+             published: all. An absolute rate speaks of the machine.",
         ),
         (
             "The event loop answers more than 1000",
