@@ -12,6 +12,17 @@ use crate::{Client, ForwardedField, HangUp, Request, Response, Security};
 /// The mount of what is not to be measured: the server's own pages, and what was refused.
 pub const UNMEASURED: u8 = u8::MAX;
 
+/// The latest time at which a client is to come back if it is not known when there is room for it, in seconds. There
+/// may be room at any moment: so it is short, and long enough that not all come back at once.
+const RETRY_AFTER_MAX_S: u64 = 5;
+
+/// When a client is to come back if it is not known when there is room for it, in seconds: numbers in a row have
+/// all times in turn.
+#[must_use]
+pub fn spread_retry_after_s(number: u64) -> u32 {
+    u32::try_from(1 + number % RETRY_AFTER_MAX_S).unwrap_or(1)
+}
+
 /// Which of a connection's requests this is. 0 in HTTP/1, which has one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u32);
@@ -128,6 +139,14 @@ impl Exchange {
         self.mount = UNMEASURED;
     }
 
+    /// The same if it is not known when there is time or room for it. Clients come back at different times, by their
+    /// ports, their streams and the time.
+    pub(crate) fn refuse_for_a_while(&mut self) {
+        let port = self.peer.map_or(0, |peer| peer.port());
+        let number = u64::from(port) + u64::from(self.stream.0) + self.began.0;
+        self.refuse(spread_retry_after_s(number));
+    }
+
     /// The field by which it says that it has come through a proxy, if it is a connection's first
     /// request, that proxy is on this machine, and none at all is trusted: then each client of that
     /// proxy is taken for the proxy itself.
@@ -179,5 +198,40 @@ impl Exchange {
     pub(crate) fn held_bytes(&self) -> usize {
         let response = self.response.fields.memory_bytes() + self.response.spare.capacity();
         self.request.head.capacity() + response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn retry_after_s(port: u16, stream: u32, began_ms: u64) -> u32 {
+        let mut exchange = Exchange {
+            stream: StreamId(stream),
+            peer: Some(([192, 0, 2, 1], port).into()),
+            began: Millis(began_ms),
+            ..Exchange::default()
+        };
+        exchange.refuse_for_a_while();
+        let text = exchange.response.fields.get("Retry-After").unwrap();
+        std::str::from_utf8(text).unwrap().parse().unwrap()
+    }
+
+    /// All of them came back after a second.
+    #[test]
+    fn clients_without_room_come_back_at_different_times() {
+        let all: BTreeSet<u32> = (1..=5).collect();
+        let connections: BTreeSet<_> = (0..50)
+            .map(|index| retry_after_s(40_000 + 2 * index, 0, 7))
+            .collect();
+        let streams: BTreeSet<_> = (0..50)
+            .map(|index| retry_after_s(40_000, 2 * index + 1, 7))
+            .collect();
+        let later: BTreeSet<_> = (0..50).map(|ms| retry_after_s(40_000, 0, ms)).collect();
+        for seen in [connections, streams, later] {
+            assert_eq!(seen, all);
+        }
     }
 }

@@ -527,7 +527,7 @@ impl Http1Session {
             cx.stamp(&mut exchange);
         }
         match status {
-            Status::SERVICE_UNAVAILABLE => exchange.refuse(1),
+            Status::SERVICE_UNAVAILABLE => exchange.refuse_for_a_while(),
             _ => exchange.response.error(status),
         }
         exchange.response.close = true;

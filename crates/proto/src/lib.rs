@@ -104,7 +104,7 @@ pub use context::Context;
 pub use counters::{CloseReason, Counters, Http2Count};
 pub use date::HttpDate;
 pub use error_pages::ErrorPages;
-pub use exchange::{Exchange, StreamId};
+pub use exchange::{Exchange, StreamId, spread_retry_after_s};
 pub use fault::{Blame, Fault};
 pub use fields::Fields;
 pub use handler::{Handler, Outcome};

@@ -79,7 +79,8 @@ pub struct ServerOptions {
     /// Times", 1993).
     pub latency_goal: Option<Duration>,
     /// Where something runs short, the client that holds most gives up first, and files and apps have
-    /// the workers in turn. On: one client with many connections would have all there is.
+    /// the workers in turn. On: one client with many connections would have all there is. Off: no connection is
+    /// closed for a new one, either.
     pub fairness: bool,
     /// Connections that a loop takes (P4): it closes further ones at their first read, without a
     /// response. `None`: no bound but `connections_max`.

@@ -221,7 +221,8 @@ spec! {
 
         /// When connections, workers or memory run short, take from the client that holds most, and share
         /// workers between files and apps: on or off. A client is an IPv4 address or a /64 network of
-        /// IPv6; behind a trusted proxy it is the client that the proxy names.
+        /// IPv6; behind a trusted proxy it is the client that the proxy names. off: also, beyond
+        /// --connections-max no connection makes room for a new one, which is refused.
         #[arg(long, value_name = "on|off", default_value = "on")]
         pub fairness: OnOff,
 

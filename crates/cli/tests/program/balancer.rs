@@ -1,13 +1,11 @@
 //! Behind a load balancer: probes, and the delay before a drain.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
-
-use crate::util::{GRACE, Server, architectures, exchange, run, site};
+use crate::util::{Server, architectures, exchange, run, site};
 
 /// Status, head and content of an answer over a connection of its own.
 fn ask(server: &Server, target: &str) -> (u16, String, String) {
@@ -136,17 +134,6 @@ fn readiness_turns_red_before_the_drain_and_all_is_served_meanwhile() {
     }
 }
 
-/// From this address of the loopback network.
-fn connect_from(source: [u8; 4], server: &Server) -> TcpStream {
-    let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
-    let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-    net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
-    net::connect(&socket, &server.address()).unwrap();
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(GRACE)).unwrap();
-    stream
-}
-
 #[test]
 fn idle_connections_of_a_proxy_outlive_those_of_clients() {
     let site = site();
@@ -157,8 +144,8 @@ fn idle_connections_of_a_proxy_outlive_those_of_clients() {
         let times = ["--idle-timeout", "300ms", "--trust-proxy", "127.0.0.1"];
         let more = [&["--architecture", architecture][..], &times].concat();
         let server = Server::start(site.path(), &more);
-        let mut proxy = connect_from([127, 0, 0, 1], &server);
-        let mut client = connect_from([127, 0, 0, 2], &server);
+        let mut proxy = server.connect_from([127, 0, 0, 1]);
+        let mut client = server.connect_from([127, 0, 0, 2]);
         let head = keep_asking(&mut proxy, "/");
         assert!(head.contains("\r\nKeep-Alive: timeout="), "{head}");
         keep_asking(&mut client, "/");
@@ -169,7 +156,7 @@ fn idle_connections_of_a_proxy_outlive_those_of_clients() {
         // As long as its option says.
         let short = ["--proxy-idle-timeout", "300ms"];
         let server = Server::start(site.path(), &[&more[..], &short].concat());
-        let mut proxy = connect_from([127, 0, 0, 1], &server);
+        let mut proxy = server.connect_from([127, 0, 0, 1]);
         keep_asking(&mut proxy, "/");
         assert_eq!(proxy.read(&mut [0; 16]).unwrap(), 0, "{architecture}");
     }

@@ -40,6 +40,9 @@ const ARCHITECTURES: [(&str, u64); 5] = [
     ("--architecture thread-per-connection", 16 << 20),
 ];
 
+/// Where those come from. The others are another client.
+const ATTACKER: [u8; 4] = [127, 0, 0, 2];
+
 /// What a client sends who then neither sends nor receives any more.
 struct Attack {
     name: &'static str,
@@ -203,7 +206,7 @@ fn besiege(server: &Server, attack: &Attack, connections: usize) -> Outcome {
     let mut clients: Vec<(TcpStream, usize)> = Vec::new();
     let mut refusals = 0;
     for number in 0..connections {
-        let mut stream = server.connect();
+        let mut stream = server.connect_from(ATTACKER);
         stream.set_nonblocking(true).unwrap();
         let mut sent = 0;
         send(&mut stream, &attack.bytes, &mut sent);

@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tempfile::TempDir;
 
@@ -173,6 +174,17 @@ impl Server {
             let said: Vec<_> = self.lines.try_iter().collect();
             panic!("{error}; the server: {status:?}; it has said: {said:#?}")
         });
+        stream.set_read_timeout(Some(GRACE)).unwrap();
+        stream
+    }
+
+    /// From this address of the loopback network, as another client.
+    pub(crate) fn connect_from(&self, source: [u8; 4]) -> TcpStream {
+        let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        net::connect(&socket, &self.address()).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(GRACE)).unwrap();
         stream
     }

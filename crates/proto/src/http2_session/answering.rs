@@ -61,7 +61,7 @@ impl Http2Session {
     ) {
         cx.counters.fault(&fault);
         match fault.status.unwrap_or(Status::BAD_REQUEST) {
-            Status::SERVICE_UNAVAILABLE => exchange.refuse(1),
+            Status::SERVICE_UNAVAILABLE => exchange.refuse_for_a_while(),
             Status::TOO_MANY_REQUESTS => {
                 exchange.response.error(Status::TOO_MANY_REQUESTS);
                 exchange.response.field("Retry-After", RETRY_AFTER_S);

@@ -162,7 +162,7 @@ pub(crate) struct Slots {
     leaving: usize,
     /// Those of connections that are being refused, and are not leaving.
     refusals: usize,
-    /// Connections by client, without those two; `None`: clients are not looked at.
+    /// Connections by client, without those two; `None`: clients are not looked at, and none makes room.
     holdings: Option<Arc<Holdings>>,
     /// When they may be looked through for memory again.
     look_after: Millis,
@@ -199,7 +199,7 @@ impl Slots {
         if decision.verdict == Verdict::Admit {
             return decision;
         }
-        load.has_idle = true; // as far as is known
+        load.has_idle = self.holdings.is_some(); // as far as is known
         let share = |holdings: &Arc<Holdings>| holdings.share(new.client, new.now);
         load.share = self.holdings.as_ref().map(share).unwrap_or_default();
         let verdict = admission.decide(Kind::Connection, &load);

@@ -9,6 +9,8 @@ pub(crate) struct BusyTime {
     /// Times that it had something to do.
     pub(crate) periods: u64,
     pub(crate) us: u64,
+    /// Of that, the last part: since it waited for its client, while nothing else was to be done.
+    since_rest_us: u64,
     /// It has waited for its client since the last one, and nothing else was to be done.
     pub(crate) has_rested: bool,
     /// Of them, those that began before a handshake.
@@ -21,7 +23,10 @@ impl BusyTime {
     pub(super) fn add(&mut self, us: u64, is_before_handshake: bool) {
         self.periods += 1;
         self.us += us;
-        self.has_rested = false;
+        if std::mem::take(&mut self.has_rested) {
+            self.since_rest_us = 0;
+        }
+        self.since_rest_us += us;
         if is_before_handshake {
             self.handshake_periods += 1;
             self.handshake_us += us;
@@ -33,11 +38,12 @@ impl BusyTime {
         self.has_rested = true;
     }
 
-    /// Of a connection that was taken from this lane: what counts for that.
+    /// Of a connection that was taken from this lane: what counts for that and for its client. What came before the
+    /// thread rested kept nobody from being served.
     pub(crate) fn of(self, lane: Lane) -> u64 {
         match lane {
             Lane::Handshakes => self.handshake_us,
-            Lane::Files | Lane::Apps => self.us,
+            Lane::Files | Lane::Apps => self.since_rest_us,
         }
     }
 
@@ -45,5 +51,36 @@ impl BusyTime {
     pub(crate) fn behind_handshake(self) -> (u64, u64) {
         let periods = self.periods.saturating_sub(self.handshake_periods);
         (periods, self.us.saturating_sub(self.handshake_us))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a connection had taken in the hours for which a thread kept it was charged to its client at once:
+    /// others with jobs came first until they had had as much.
+    #[test]
+    fn what_came_before_the_thread_rested_is_not_held_against_the_client() {
+        let mut busy = BusyTime::default();
+        for _ in 0..1_000 {
+            busy.add(10_000, false);
+            busy.rests();
+        }
+        assert_eq!(busy.of(Lane::Files), 10_000);
+        busy.add(3_000, false);
+        busy.add(4_000, false); // others waited by then
+        assert_eq!(busy.of(Lane::Files), 7_000);
+        assert_eq!((busy.periods, busy.us), (1_002, 10_007_000));
+    }
+
+    #[test]
+    fn a_handshake_counts_for_its_lane_whenever_it_was() {
+        let mut busy = BusyTime::default();
+        busy.add(500, true);
+        busy.rests();
+        busy.add(10_000, false);
+        assert_eq!(busy.of(Lane::Handshakes), 500);
+        assert_eq!(busy.behind_handshake(), (1, 10_000));
     }
 }

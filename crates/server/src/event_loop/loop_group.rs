@@ -229,9 +229,12 @@ impl LoopGroup {
         owing
     }
 
-    /// The loop whose oldest idle connection is idle the longest.
+    /// The loop whose oldest idle connection is idle the longest. `None`: no loop has one that makes room. With
+    /// `--fairness off` none does.
     pub(super) fn oldest_idle(&self) -> Option<usize> {
-        balance::oldest_idle(self.loops.iter().map(|handle| &handle.load))
+        let may_go = self.holdings.is_some();
+        let loads = self.loops.iter().map(|handle| &handle.load);
+        may_go.then(|| balance::oldest_idle(loads))?
     }
 
     /// Sends a new connection to a loop.
@@ -367,6 +370,26 @@ mod tests {
         group.leave(ClientKey::NOBODY);
         group.leave(ClientKey::NOBODY);
         assert_eq!(group.place(at(1)), (1, Verdict::Admit));
+    }
+
+    #[test]
+    fn without_fairness_no_idle_connection_makes_room() {
+        let options = ServerOptions {
+            loops: 2,
+            connections_max: 1,
+            fairness: false,
+            ..ServerOptions::default()
+        };
+        let group = LoopGroup::new(&options, 0, &MemoryBudget::new(None)).unwrap();
+        assert_eq!(group.place(at(0)), (0, Verdict::Admit));
+        group.loops[1].load.set_oldest_idle(Some(Millis(5)));
+        assert_eq!(group.place(at(0)), (0, Verdict::Refuse));
+        group.leave(ClientKey::NOBODY);
+        let new = New {
+            is_last_descriptor: true,
+            ..at(0)
+        };
+        assert_eq!(group.place(new), (0, Verdict::Refuse));
     }
 
     /// A busy loop had any number of them in its mail.

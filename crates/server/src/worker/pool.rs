@@ -18,7 +18,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use loadline_base::{Millis, Token};
-use loadline_proto::Handler;
+use loadline_proto::{Handler, spread_retry_after_s};
 
 use crate::admission::Refusing;
 use crate::clock::Clock;
@@ -36,10 +36,6 @@ use crate::worker::mailbox::Mailbox;
 use crate::worker::meter::Meter;
 
 pub(crate) use thread::WorkerThread;
-
-/// When clients are to come back to a queue that is full if there is no goal: nobody has measured how long
-/// jobs take then.
-const RETRY_AFTER_FULL_S: u32 = 1;
 
 /// A pool of workers.
 pub(crate) struct Workers {
@@ -191,12 +187,13 @@ impl Workers {
         Ok(())
     }
 
-    /// When a client is to come back whose job finds the queue full.
+    /// When a client is to come back whose job finds the queue full. Without a goal it is not measured how long jobs
+    /// take.
     fn retry_after_full_s(&self, flow: FlowKey, now_us: u64) -> u32 {
-        let control = self.control.as_ref();
-        control.map_or(RETRY_AFTER_FULL_S, |control| {
-            lock(control).of(flow.lane).retry_after_s(now_us)
-        })
+        match &self.control {
+            Some(control) => lock(control).of(flow.lane).retry_after_s(now_us),
+            None => spread_retry_after_s(now_us),
+        }
     }
 
     /// A job was queued: if no worker is free, one gives up its connection that waits for its client.
@@ -300,6 +297,8 @@ fn lock(control: &Mutex<LaneControl>) -> MutexGuard<'_, LaneControl> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use loadline_proto::Computation;
 
     use super::*;
@@ -381,6 +380,31 @@ mod tests {
             stats.refused_late.value(),
         ];
         assert_eq!(counts, [2, 1, 1, 0]);
+    }
+
+    /// All of them came back after a second.
+    #[test]
+    fn without_a_goal_clients_of_a_full_queue_come_back_at_different_times() {
+        let options = ServerOptions {
+            workers: 1,
+            queue_max: 1,
+            latency_goal: None,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config_of(Quiet), options);
+        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        let reply = Arc::new(Mailbox::new().unwrap());
+        let submit = |queued_us| {
+            let work = Work::Compute(Box::new(Nothing), 0);
+            workers.submit(Job {
+                queued_us,
+                ..Job::of(ClientKey::NOBODY, work, &reply)
+            })
+        };
+        assert!(submit(0).is_ok());
+        let refused = (1..=20).map(|us| submit(us).unwrap_err().refusing.retry_after_s);
+        let seen: BTreeSet<u32> = refused.collect();
+        assert_eq!(seen, (1..=5).collect());
     }
 
     /// While one lane was looked at again and again, what nobody needs stayed in the others.

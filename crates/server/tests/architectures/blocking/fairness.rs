@@ -15,11 +15,14 @@ fn total(server: &Server) -> Counts {
 }
 
 /// At its cap of 20, all of them the greedy client's, who has sent this over each.
-fn at_the_cap(fairness: bool, sent: &str) -> (Server, Vec<Client>) {
+fn at_the_cap(sent: &str) -> (Server, Vec<Client>) {
+    at_the_cap_of(options(Architecture::ThreadPerConnection), sent)
+}
+
+fn at_the_cap_of(options: ServerOptions, sent: &str) -> (Server, Vec<Client>) {
     let server = start(ServerOptions {
         connections_max: 20,
-        fairness,
-        ..options(Architecture::ThreadPerConnection)
+        ..options
     });
     let mut greedy: Vec<_> = (0..20).map(|_| server.connect_from(GREEDY)).collect();
     for client in &mut greedy {
@@ -37,7 +40,7 @@ fn a_quiet_client_gets_in_though_one_has_every_connection() {
     let head = "GET / HTTP/1.1\r\nX: ";
     let content = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx";
     for sent in [head, content] {
-        let (server, _greedy) = at_the_cap(true, sent);
+        let (server, _greedy) = at_the_cap(sent);
         let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
         for client in &mut quiet {
             assert_eq!(client.get("/").status, 200);
@@ -82,7 +85,7 @@ fn a_proxied_client_gets_in_though_another_has_every_connection() {
 
 #[test]
 fn a_quiet_client_gets_in_though_all_threads_work_for_one() {
-    let (server, mut greedy) = at_the_cap(true, "GET /gate HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (server, mut greedy) = at_the_cap("GET /gate HTTP/1.1\r\nHost: h\r\n\r\n");
     server.handler.gate.await_waiting(20);
     let mut quiet = server.connect_from(QUIET);
     assert_eq!(quiet.get("/").status, 200);
@@ -97,7 +100,7 @@ fn a_quiet_client_gets_in_though_all_threads_work_for_one() {
 
 #[test]
 fn a_client_with_many_idle_connections_makes_room_for_itself() {
-    let (server, greedy) = at_the_cap(true, "");
+    let (server, greedy) = at_the_cap("");
     let mut quiet = server.connect_from(QUIET);
     assert_eq!(quiet.get("/").status, 200);
     let more: Vec<_> = (0..10).map(|_| server.connect_from(GREEDY)).collect();
@@ -118,12 +121,22 @@ fn a_client_with_many_idle_connections_makes_room_for_itself() {
 
 #[test]
 fn without_fairness_who_was_there_first_stays() {
-    let (server, mut greedy) = at_the_cap(false, "GET / HTTP/1.1\r\nX: ");
-    let mut quiet = server.connect_from(QUIET);
-    assert_eq!(quiet.answer().unwrap().status, 503);
-    for client in &mut greedy {
-        client.stream.write_all(b"1\r\nHost: h\r\n\r\n").unwrap();
-        assert_eq!(client.answer().unwrap().status, 200);
+    for architecture in [Architecture::ThreadPerConnection, Architecture::ThreadPool] {
+        for [sent, rest] in SLOW_AND_IDLE {
+            let options = ServerOptions {
+                fairness: false,
+                ..options(architecture)
+            };
+            let (server, mut greedy) = at_the_cap_of(options, sent);
+            let mut quiet = server.connect_from(QUIET);
+            let answer = quiet.answer().unwrap();
+            assert_eq!(answer.status, 503, "{architecture:?} {sent:?}");
+            for client in &mut greedy {
+                client.stream.write_all(rest.as_bytes()).unwrap();
+                let answer = client.answer().unwrap();
+                assert_eq!(answer.status, 200, "{architecture:?} {sent:?}");
+            }
+        }
     }
 }
 

@@ -99,18 +99,22 @@ fn a_client_makes_room_for_more_of_its_own_than_are_chosen_at_once(architecture:
 }
 
 fn without_fairness_who_was_there_first_stays(architecture: Architecture) {
-    let (server, mut greedy) = at_the_cap(
-        ServerOptions {
-            fairness: false,
-            ..options(architecture, 1, 0)
-        },
-        "GET / HTTP/1.1\r\nX: ",
-    );
-    let mut quiet = server.connect_from(QUIET);
-    assert_eq!(quiet.answer().unwrap().status, 503);
-    for client in &mut greedy {
-        client.stream.write_all(b"1\r\nHost: h\r\n\r\n").unwrap();
-        assert_eq!(client.answer().unwrap().status, 200);
+    for loops in [1, 2] {
+        for [sent, rest] in SLOW_AND_IDLE {
+            let (server, mut greedy) = at_the_cap(
+                ServerOptions {
+                    fairness: false,
+                    ..options(architecture, loops, 0)
+                },
+                sent,
+            );
+            let mut quiet = server.connect_from(QUIET);
+            assert_eq!(quiet.answer().unwrap().status, 503, "{sent:?}");
+            for client in &mut greedy {
+                client.stream.write_all(rest.as_bytes()).unwrap();
+                assert_eq!(client.answer().unwrap().status, 200, "{sent:?}");
+            }
+        }
     }
 }
 

@@ -27,6 +27,12 @@ pub(crate) use http2::{Http2Client, request as request_by_stream};
 /// The address of a proxy that a server may trust.
 pub(crate) const PROXY: [u8; 4] = [127, 0, 0, 99];
 
+/// What a slow client and an idle one have sent, and what each sends to complete a request.
+pub(crate) const SLOW_AND_IDLE: [[&str; 2]; 2] = [
+    ["GET / HTTP/1.1\r\nX: ", "1\r\nHost: h\r\n\r\n"],
+    ["", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"],
+];
+
 /// What that proxy says of a request that this client has sent it.
 pub(crate) fn forwarded_for(client: [u8; 4]) -> String {
     format!("X-Forwarded-For: {}\r\n", IpAddr::from(client))
