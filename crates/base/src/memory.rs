@@ -82,6 +82,12 @@ impl MemoryBudget {
         }
     }
 
+    /// Whether memory is not short, and would not be with so much more.
+    #[must_use]
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        self.used_bytes().saturating_add(bytes) < self.levels[0]
+    }
+
     /// What is to be freed until this level has passed.
     #[must_use]
     pub fn excess_bytes(&self, level: MemoryPressure) -> u64 {
@@ -229,10 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn there_is_room_for_what_makes_memory_not_short() {
+        let budget = MemoryBudget::new(Some(32 * MIB));
+        budget.reserve(20 * MIB);
+        assert!(budget.has_room_for(4 * MIB - 1));
+        assert!(!budget.has_room_for(4 * MIB));
+        assert!(!budget.has_room_for(u64::MAX));
+    }
+
+    #[test]
     fn without_a_limit_there_is_no_pressure() {
         let budget = MemoryBudget::new(None);
         budget.reserve(1 << 60);
         assert_eq!(budget.pressure(), MemoryPressure::None);
+        assert!(budget.has_room_for(1 << 60));
         assert_eq!(budget.excess_bytes(MemoryPressure::Spare), 0);
         assert_eq!(budget.limit_bytes(), None);
     }

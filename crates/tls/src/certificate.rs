@@ -37,6 +37,7 @@ pub struct Certificate {
     /// Where it came from, for messages.
     label: String,
     names: Vec<String>,
+    addresses: Vec<String>,
     not_before: SystemTime,
     not_after: SystemTime,
     key_warning: Option<Warning>,
@@ -109,6 +110,7 @@ impl Certificate {
             key: Arc::new(key),
             label: path.to_owned(),
             names: facts.names,
+            addresses: facts.addresses,
             not_before: facts.not_before,
             not_after: facts.not_after,
             key_warning: None,
@@ -131,6 +133,7 @@ impl Certificate {
             key: Arc::new(CertifiedKey::new(vec![der], key)),
             label: label.to_owned(),
             names: facts.names,
+            addresses: facts.addresses,
             not_before: facts.not_before,
             not_after: facts.not_after,
             key_warning: None,
@@ -147,6 +150,11 @@ impl Certificate {
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The IP addresses that it is for, as text.
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 
     /// From when on it is valid.

@@ -18,7 +18,7 @@ pub(crate) const ACME_TLS_ALPN: &[u8] = b"acme-tls/1";
 /// HTTP/2 over TLS (RFC 9113 section 3.2).
 pub(crate) const HTTP_2_ALPN: &[u8] = b"h2";
 
-/// By name, indexes of the certificates that are for it.
+/// By name, or IP address as text, indexes of the certificates that are for it.
 type ByName = HashMap<String, Vec<usize>>;
 
 /// Certificates in service. Whoever has got them from somewhere puts them here.
@@ -44,7 +44,8 @@ struct Set {
 }
 
 impl Certificates {
-    /// These. The first one is for clients that ask for no name, or for one that none is for.
+    /// These. The first one, or another one for its first name or for an address of it, is for clients that ask for
+    /// no name, or for one that none is for.
     #[must_use]
     pub fn new(certificates: Vec<Certificate>) -> Self {
         let it = Self::default();
@@ -177,20 +178,17 @@ impl Set {
     /// no other kind gets it, even if it is not valid.
     fn is_used(&self, index: usize) -> bool {
         let it = &self.all[index];
+        let is_of_kind = |other: &usize| self.all[*other].kind() == it.kind();
         let is_first = |name: &String| {
-            let mut all = self.by_name.get(name).into_iter().flatten();
-            let first = all.find(|other| self.all[**other].kind() == it.kind());
-            first == Some(&index)
+            let mut all = self.by_name.get(name).into_iter().flatten().copied();
+            all.find(is_of_kind) == Some(index)
         };
-        match it.names() {
-            [] => index == 0, // it is for those that ask for no name
-            names => names.iter().any(is_first),
-        }
+        it.names().iter().any(is_first) || self.named(None).find(is_of_kind) == Some(index)
     }
 
-    /// Indexes of those for a name: exactly, then by a wildcard for its first label; or else of the first of
-    /// all and those with the same names; none for one that is awaited. Some clients send a dot at the end, which
-    /// RFC 6066 section 3 leaves out.
+    /// Indexes of those for a name: exactly, then by a wildcard for its first label; or else of those for the first
+    /// name of the first of all, or for an address of it; none for one that is awaited. Some clients send a dot at
+    /// the end, which RFC 6066 section 3 leaves out.
     fn named(&self, name: Option<&str>) -> impl Iterator<Item = usize> {
         let of = |name: &str| self.by_name.get(name).map_or(&[][..], Vec::as_slice);
         let name = name.map(|it| it.strip_suffix('.').unwrap_or(it).to_ascii_lowercase());
@@ -201,10 +199,12 @@ impl Set {
         let is_awaited = name.is_some_and(|name| self.awaited.contains(&name));
         let first = self.all.first().filter(|_| !is_found && !is_awaited);
         let first_name = first.and_then(|it| it.names().first());
-        let of_first = first_name.map_or(&[][..], |name| of(name));
-        let unnamed = first.filter(|_| of_first.is_empty()).map(|_| 0);
-        let named = [exact, wildcard, of_first].into_iter().flatten().copied();
-        named.chain(unnamed)
+        let addresses = first.map_or(&[][..], Certificate::addresses);
+        let like_first = first_name.into_iter().chain(addresses);
+        let like_first = like_first.flat_map(move |name| of(name));
+        let named = [exact, wildcard].into_iter().flatten();
+        let named = named.chain(like_first).copied();
+        named.chain(first.map(|_| 0))
     }
 }
 
@@ -215,7 +215,7 @@ fn are_valid(all: &[Certificate], now: SystemTime) -> Vec<bool> {
 fn by_name(all: &[Certificate], are_valid: &[bool]) -> ByName {
     let mut by_name = ByName::new();
     for (index, certificate) in all.iter().enumerate() {
-        for name in certificate.names() {
+        for name in certificate.names().iter().chain(certificate.addresses()) {
             by_name.entry(name.clone()).or_default().push(index);
         }
     }

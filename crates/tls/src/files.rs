@@ -37,7 +37,8 @@ pub struct TakenUp {
 }
 
 impl CertificateFiles {
-    /// Reads them. The first one is for clients that ask for no name, or for one that none is for.
+    /// Reads them. The first one, or another one for its first name or for an address of it, is for clients that
+    /// ask for no name, or for one that none is for.
     ///
     /// # Errors
     /// One cannot be read or used.

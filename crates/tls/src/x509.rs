@@ -1,5 +1,6 @@
 //! What is read of a certificate besides its key: names, validity, subject.
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use x509_cert::der::Decode as _;
@@ -11,6 +12,8 @@ use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
 pub(crate) struct Facts {
     /// DNS names, in lower case, wildcards included.
     pub(crate) names: Vec<String>,
+    /// IP addresses as text.
+    pub(crate) addresses: Vec<String>,
     pub(crate) not_before: SystemTime,
     pub(crate) not_after: SystemTime,
 }
@@ -19,20 +22,32 @@ pub(crate) struct Facts {
 pub(crate) fn facts(der: &[u8]) -> Result<Facts, String> {
     let certificate = x509_cert::Certificate::from_der(der).map_err(|error| error.to_string())?;
     let tbs = certificate.tbs_certificate();
-    let names = match tbs.get_extension::<SubjectAltName>() {
-        Ok(Some((_, SubjectAltName(names)))) => names,
+    let all = match tbs.get_extension::<SubjectAltName>() {
+        Ok(Some((_, SubjectAltName(all)))) => all,
         Ok(None) => Vec::new(),
         Err(error) => return Err(error.to_string()),
     };
-    let dns = |name: GeneralName| match name {
-        GeneralName::DnsName(name) => Some(name.as_str().to_ascii_lowercase()),
-        _ => None,
-    };
+    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+    for name in all {
+        match name {
+            GeneralName::DnsName(name) => names.push(name.as_str().to_ascii_lowercase()),
+            GeneralName::IpAddress(bytes) => addresses.extend(address(bytes.as_bytes())),
+            _ => {}
+        }
+    }
     Ok(Facts {
-        names: names.into_iter().filter_map(dns).collect(),
+        names,
+        addresses,
         not_before: tbs.validity().not_before.to_system_time(),
         not_after: tbs.validity().not_after.to_system_time(),
     })
+}
+
+/// An address of one of both lengths as text.
+fn address(bytes: &[u8]) -> Option<String> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let v6 = <[u8; 16]>::try_from(bytes).map(IpAddr::from);
+    v4.or(v6).ok().map(|address| address.to_string())
 }
 
 /// The identifier of the key that has signed a certificate, and the certificate's number, as bytes of

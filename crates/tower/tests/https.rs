@@ -13,6 +13,8 @@ mod model;
 mod answers;
 #[path = "../../server/tests/conformance/client.rs"]
 mod client;
+#[path = "shared/client_certificate.rs"]
+mod client_certificate;
 #[path = "../../server/tests/shared/log.rs"]
 mod log;
 #[path = "../../server/tests/conformance/translated.rs"]
@@ -28,6 +30,7 @@ use std::time::{Duration, Instant};
 use axum::routing::get;
 use axum::{Extension, Router};
 use client::TIMEOUT;
+use client_certificate::authority_and_client;
 use loadline_base::Buffer;
 use loadline_proto::Layer as _;
 use loadline_server::{Server, ServerHandle};
@@ -37,9 +40,7 @@ use loadline_tls::{
 use loadline_tower::{Security, Tower};
 use log::Log;
 use model::Model;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-};
+use rcgen::{CertificateParams, KeyPair};
 use rustix::process::{Signal, getpid, kill_process};
 use rustls::{ClientConnection, StreamOwned};
 use translated::Translated;
@@ -70,20 +71,9 @@ fn files(folder: &Path) -> TlsFiles {
 
 /// An authority, in its file, and a certificate of it for a client.
 fn write_authority(path: &Path) -> Certificate {
-    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut ca = CertificateParams::new([]).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    put(path, &ca.self_signed(&ca_key).unwrap().pem());
-    let mut params = CertificateParams::new([]).unwrap();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "ada");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let pem = params.signed_by(&key, &Issuer::new(ca, ca_key));
-    let certificate = Certificate::from_pem(
-        ("client.pem", pem.unwrap().pem().as_bytes()),
-        ("key.pem", key.serialize_pem().as_bytes()),
-    );
-    certificate.unwrap()
+    let (authority, client) = authority_and_client();
+    put(path, &authority);
+    client
 }
 
 async fn greet(Extension(tls): Extension<Arc<Security>>) -> String {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-use loadline_base::{MemoryAccount, MemoryBudget, MemoryPressure};
-use loadline_codings::{Effort, compress};
+use loadline_base::{MemoryAccount, MemoryBudget};
+use loadline_codings::{Coding, Effort, compress};
 use loadline_proto::Exchange;
 
 use super::StaticFiles;
@@ -41,12 +41,17 @@ impl Drop for Maker<'_> {
     }
 }
 
-/// What an encoder takes beside its window.
+/// What an encoder takes beside what depends on the content.
 const TABLES_BYTES: u64 = 2 << 20;
 
-/// What compressing so much content takes: the content, its window, its result, and tables.
-fn bytes_for(content_bytes: u64) -> u64 {
-    3 * content_bytes + TABLES_BYTES
+/// What compressing so much content takes: the content, its result, a window (brotli: five times as much as that, see
+/// `loadline_codings::stream_bytes`), and tables.
+fn bytes_for(coding: Coding, content_bytes: u64) -> u64 {
+    let times = match coding {
+        Coding::Brotli => 7,
+        _ => 3,
+    };
+    times * content_bytes + TABLES_BYTES
 }
 
 impl Default for Makers {
@@ -60,9 +65,9 @@ impl Default for Makers {
 }
 
 impl Makers {
-    /// Becomes one that needs so much memory; `None` if there are enough, or if memory is short.
+    /// Becomes one that needs so much memory; `None` if there are enough, or if memory is short or would be then.
     fn join(&self, bytes: u64, memory: Option<&Arc<MemoryBudget>>) -> Option<Maker<'_>> {
-        if memory.is_some_and(|memory| memory.pressure() > MemoryPressure::None) {
+        if memory.is_some_and(|memory| !memory.has_room_for(bytes)) {
             return None;
         }
         let others = self.count.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +103,7 @@ impl StaticFiles {
         let (Some(coding), Some(making)) = (missing, &resource.making) else {
             return entry;
         };
-        let bytes = bytes_for(resource.identity.version.content.size);
+        let bytes = bytes_for(coding, resource.identity.version.content.size);
         let Some(_maker) = self.makers.join(bytes, self.options.memory.as_ref()) else {
             return entry;
         };
@@ -167,6 +172,24 @@ fn whole(identity: &Representation) -> Option<Arc<[u8]>> {
         Content::File(file) => {
             let bytes = read_whole(&file.fd, file.version.size, Access::Any).ok()?;
             bytes.filter(|_| identity.file_holds())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_codings::stream_bytes;
+
+    use super::*;
+
+    #[test]
+    fn all_that_an_encoder_takes_is_counted() {
+        for content_bytes in [1 << 10, 1 << 20, 4 << 20] {
+            for coding in [Coding::Gzip, Coding::Brotli] {
+                let encoder = stream_bytes(coding, Some(content_bytes));
+                let all = 2 * content_bytes + encoder; // with the content and its result
+                assert!(bytes_for(coding, content_bytes) >= all, "{coding:?}");
+            }
         }
     }
 }

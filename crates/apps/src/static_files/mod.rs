@@ -309,7 +309,8 @@ impl StaticFiles {
         made
     }
 
-    /// Makes the entry for `path` anew, unless a load that began later has done so meanwhile.
+    /// Makes the entry for `path` anew, unless another load has done so meanwhile that began later, or has found the
+    /// same: of a file that many ask for at once, one entry has what is compressed for all.
     fn load(
         &self,
         path: &SitePath<'_>,
@@ -330,9 +331,13 @@ impl StaticFiles {
         };
         let loaded = loader.load(path);
         let lock = self.cache.lock(key);
-        let known = self.cache.find(key);
-        if let Some(newer) = known.filter(|known| known.is_newer_than(number)) {
-            return Ok(newer);
+        let is_as_good = |known: &Arc<Entry>| {
+            let was_there = (loader.before.as_ref()).is_some_and(|it| Arc::ptr_eq(it, known));
+            let is_same = loaded.as_ref().is_ok_and(|entry| entry.is_of_same(known));
+            known.is_newer_than(number) || !was_there && is_same && known.is_fresh(now)
+        };
+        if let Some(known) = self.cache.find(key).filter(is_as_good) {
+            return Ok(known);
         }
         match loaded {
             Ok(entry) => {

@@ -235,9 +235,13 @@ fn none_is_made_while_memory_is_short() {
         "gzip"
     );
     assert_eq!(memory.used_bytes(), 0, "it was given back");
-    memory.reserve(48 << 20);
-    let answer = accepting(&mut site, "/b.js", "gzip");
-    assert_eq!((answer.status, answer.field("Content-Encoding")), (200, ""));
+    // It would be short with what compressing takes; it is short.
+    for more in [46 << 20, 2 << 20] {
+        memory.reserve(more);
+        let answer = accepting(&mut site, "/b.js", "gzip");
+        assert_eq!((answer.status, answer.field("Content-Encoding")), (200, ""));
+        site.pass(1000);
+    }
     assert_eq!(
         accepting(&mut site, "/a.js", "gzip").field("Content-Encoding"),
         "gzip"

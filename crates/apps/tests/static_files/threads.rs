@@ -259,6 +259,54 @@ fn what_is_made_does_not_replace_a_neighbour_that_came_meanwhile() {
     }
 }
 
+/// Of two loads of `twice.txt`: the one that begins first, and the other one.
+static TWO_LOADS: [Gate; 2] = [Gate::new(), Gate::new()];
+
+fn hold_each_load(path: &[u8]) {
+    if path == b"twice.txt.gz"
+        && let Some(gate) = WAITS_AT.get()
+    {
+        gate.hold();
+    }
+}
+
+/// The second entry took the place of the first one, so that each of many requests for a file that was not known could
+/// have it compressed.
+#[test]
+fn loads_at_the_same_time_share_what_is_compressed() {
+    let options = StaticOptions {
+        before_looking: hold_each_load,
+        ..settled()
+    };
+    let mut site = Site::new(&[("twice.txt", &content(0, 20_000))], options);
+    // With it the loop would find the file by itself, where nothing waits.
+    site.handler = site.handler.without_openat2();
+    let (handler, now) = (&site.handler, site.now);
+    let ask = |coding: &str, gate: Option<&'static Gate>| {
+        set_ahead(60);
+        WAITS_AT.set(gate);
+        let line = format!("Accept-Encoding: {coding}\r\n");
+        let head = format!("GET /twice.txt HTTP/1.1\r\nHost: h\r\n{line}\r\n");
+        let (answer, blocked) = answer_of(handler, &mut handler.local(), now, head.into());
+        (answer.field("Content-Encoding").to_owned(), blocked)
+    };
+    let [gate_1, gate_2] = &TWO_LOADS;
+    let answers = std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask("br", Some(gate_1)));
+        gate_1.wait_until_held();
+        let second = scope.spawn(|| ask("gzip", Some(gate_2)));
+        gate_2.wait_until_held();
+        gate_1.open();
+        let first = first.join();
+        gate_2.open();
+        [first.unwrap(), second.join().unwrap()]
+    });
+    for (answer, coding) in answers.into_iter().zip(["br", "gzip"]) {
+        assert_eq!(answer, (coding.to_owned(), 1));
+        assert_eq!(ask(coding, None), (coding.to_owned(), 0), "it is there");
+    }
+}
+
 /// Of `slow.txt`: it has read the file, and waits before it looks for the neighbour.
 static FIRST_LOAD: Gate = Gate::new();
 

@@ -1,5 +1,6 @@
 //! A connection over a socket pair, whose work waits.
 
+pub(crate) mod computed;
 mod turns;
 
 use std::fs::File;

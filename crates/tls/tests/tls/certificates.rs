@@ -3,14 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use loadline_proto::Layer as _;
+use loadline_proto::{Layer as _, Limits};
 use loadline_tls::{
     Authorities, Certificate, Certificates, Profile, TlsClient, TlsClientOptions, TlsOptions,
     TlsServer, Trust, Warning, WarningKind,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_RSA_SHA256, RsaKeySize};
+use rustls::ClientConnection;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::version::{TLS12, TLS13};
 
-use crate::pair::{Pair, certificate, trusting};
+use crate::drive::{Driver, config, echo};
+use crate::pair::{Pair, certificate, client_with, exchange, trusting};
 
 /// A certificate and its key, in PEM.
 fn pem(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
@@ -212,6 +218,56 @@ fn rsa_beside_ecdsa() {
         let certificates = Arc::new(Certificates::new(served));
         let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
         assert!(is_served(&server, seen, "localhost"));
+    }
+}
+
+/// That takes signatures by RSA keys alone.
+fn rsa_only() -> CryptoProvider {
+    let mut provider = default_provider();
+    let algorithms = &mut provider.signature_verification_algorithms;
+    let all = algorithms.mapping.iter().copied();
+    let is_rsa = |name: &str| name.starts_with("RSA_");
+    let of_rsa = all.filter(|(scheme, _)| scheme.as_str().is_some_and(is_rsa));
+    algorithms.mapping = of_rsa.collect::<Vec<_>>().leak();
+    provider
+}
+
+/// The first pair was the only one for clients that send no name if it had none, so that those that take RSA keys alone
+/// were refused.
+#[test]
+fn who_sends_no_name_gets_a_pair_for_an_address_of_the_first_whose_key_it_takes() {
+    let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
+    let (chain, key) = signed_by(&rsa, &["127.0.0.1"], |_| {});
+    let rsa = load(&chain, &key).unwrap();
+    let ecdsa = certificate(&["::1", "127.0.0.1"]);
+    let named = certificate(&["localhost", "127.0.0.1"]);
+    let elsewhere = certificate(&["127.0.0.2"]);
+    for (served, of_all, of_rsa, unused) in [
+        ([&ecdsa, &rsa], &ecdsa, Some(&rsa), 0),
+        ([&rsa, &ecdsa], &ecdsa, Some(&rsa), 0),
+        ([&named, &rsa], &named, Some(&rsa), 0),
+        ([&rsa, &elsewhere], &rsa, Some(&rsa), 1),
+        ([&elsewhere, &rsa], &elsewhere, None, 1),
+    ] {
+        let certificates = Arc::new(Certificates::new(served.map(Certificate::clone).to_vec()));
+        let warnings = certificates.warnings(SystemTime::now()).into_iter();
+        let warnings = warnings.filter(|it| it.kind == WarningKind::Unused);
+        assert_eq!(warnings.count(), unused);
+        let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
+        for (provider, expected) in [(default_provider(), Some(of_all)), (rsa_only(), of_rsa)] {
+            for version in [&TLS12, &TLS13] {
+                let trusted = expected.unwrap_or(of_all);
+                let client = client_with(trusted, provider.clone(), &[version]);
+                let address = ServerName::try_from("127.0.0.1").unwrap();
+                let mut client = ClientConnection::new(Arc::new(client), address).unwrap();
+                let of_server = config(Limits::default());
+                let mut driver = Driver::speaking(server.protocol(), &of_server, echo);
+                exchange(&mut client, &mut driver, &mut 0);
+                assert_eq!(client.is_handshaking(), expected.is_none());
+                let seen = client.peer_certificates().map(|it| it[0].as_ref());
+                assert_eq!(seen, expected.map(Certificate::der));
+            }
+        }
     }
 }
 

@@ -16,6 +16,8 @@ mod answers;
 mod app;
 #[path = "../../../server/tests/conformance/client.rs"]
 mod client;
+#[path = "../shared/client_certificate.rs"]
+mod client_certificate;
 mod fixture;
 #[path = "../../../server/tests/conformance/translated.rs"]
 mod translated;

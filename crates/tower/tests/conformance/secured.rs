@@ -8,11 +8,8 @@ use std::thread;
 
 use loadline_base::Buffer;
 use loadline_tls::{
-    Authorities, Certificate, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions,
-    TlsServer, self_signed,
-};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    Authorities, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions, TlsServer,
+    self_signed,
 };
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -20,6 +17,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use crate::answers::{Answer, parse_answers};
 use crate::app::pattern;
 use crate::client::{Client, TIMEOUT};
+use crate::client_certificate::authority_and_client;
 use crate::fixture::Running;
 use crate::model::Model;
 
@@ -32,27 +30,9 @@ every_model! {
     a_slow_reader_of_much_content,
 }
 
-/// An authority, and a certificate of it for a client.
-fn authority_and_client() -> (Authorities, Certificate) {
-    let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut ca = CertificateParams::new([]).unwrap();
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
-    let mut params = CertificateParams::new([]).unwrap();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "ada");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let pem = params.signed_by(&key, &Issuer::new(ca, ca_key));
-    let certificate = Certificate::from_pem(
-        ("client.pem", pem.unwrap().pem().as_bytes()),
-        ("key.pem", key.serialize_pem().as_bytes()),
-    );
-    let authority = Authorities::from_pem("ca.pem", ca_pem.as_bytes());
-    (authority.unwrap(), certificate.unwrap())
-}
-
 fn the_subject_of_a_clients_certificate(model: Model) {
     let (authority, certificate_of_ada) = authority_and_client();
+    let authority = Authorities::from_pem("ca.pem", authority.as_bytes()).unwrap();
     let own = self_signed(&["localhost".to_owned()]).unwrap();
     let trusted = Authorities::one(own.der()).unwrap();
     let options = TlsOptions {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use loadline_base::Buffer;
-use loadline_proto::{Computation, Fault, Http1Session, Layer, Layered, Protocol};
+use loadline_proto::{Fault, Http1Session, Layer, Layered, Protocol};
 use loadline_sys::ListenAddr;
 
 use super::{connect, context};
@@ -14,6 +14,7 @@ use crate::ServerOptions;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::connection::tests::GET;
+use crate::connection::tests::computed::{Computed, HELLO};
 use crate::connection_thread::serve_accepted;
 use crate::fairness::ClientKey;
 use crate::overload::InProgress;
@@ -21,9 +22,6 @@ use crate::site::Site;
 use crate::site::tests::{Blocks, clock, site_of};
 
 const GOAL_US: u64 = 1_000_000;
-
-/// What a client sends first.
-const HELLO: &[u8] = b"hello";
 
 /// Changes nothing, and opens when the first message is complete. Confirms each part of that.
 #[derive(Debug, Default)]
@@ -106,76 +104,6 @@ fn what_a_client_takes_between_parts_of_its_first_message_is_no_wait_for_a_cpu()
 /// The clock of connections whose handshake is computed.
 static NOW_US: AtomicU64 = AtomicU64::new(0);
 
-/// Takes 10 ms.
-#[derive(Debug)]
-struct Sum;
-
-impl Computation for Sum {
-    fn carry_out(&mut self) {
-        NOW_US.fetch_add(10_000, Relaxed);
-    }
-}
-
-/// Changes nothing, and opens when something was computed on what has come first.
-#[derive(Debug, Default)]
-struct Computed {
-    input: Buffer,
-    is_due: bool,
-    is_open: bool,
-}
-
-impl Layer for Computed {
-    fn received(
-        &mut self,
-        bytes: &mut [u8],
-        plain: &mut Buffer,
-        _out: &mut Buffer,
-    ) -> Result<(), Fault> {
-        match self.is_open {
-            true => plain.extend_from_slice(bytes),
-            false => {
-                self.input.extend_from_slice(bytes);
-                self.is_due = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, plain: &[u8], out: &mut Buffer) {
-        out.extend_from_slice(plain);
-    }
-
-    fn finish(&mut self, _out: &mut Buffer) {}
-
-    fn is_open(&self) -> bool {
-        self.is_open
-    }
-
-    fn has_begun(&self) -> bool {
-        self.is_open || !self.input.is_empty()
-    }
-
-    fn has_ended(&self) -> bool {
-        false
-    }
-
-    fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
-        let is_due = std::mem::take(&mut self.is_due);
-        is_due.then(|| Box::new(Sum) as Box<dyn Computation>)
-    }
-
-    fn computed(
-        &mut self,
-        _: Box<dyn Computation>,
-        plain: &mut Buffer,
-        _out: &mut Buffer,
-    ) -> Result<(), Fault> {
-        self.is_open = true;
-        plain.append(&mut self.input);
-        Ok(())
-    }
-}
-
 /// What its handshake took counted as time in which the request had waited.
 #[test]
 fn a_handshake_is_no_wait_of_the_request_behind_it() {
@@ -183,7 +111,10 @@ fn a_handshake_is_no_wait_of_the_request_behind_it() {
     let mut config = Config::new(Arc::new(Blocks), Arc::default(), [nowhere]);
     config.listeners[0].protocol = Protocol::Other(|config, peer, cx| {
         let http = Http1Session::new(config, peer, cx);
-        Box::new(Layered::new(Computed::default(), http, config, cx))
+        let ten_ms = || {
+            NOW_US.fetch_add(10_000, Relaxed);
+        };
+        Box::new(Layered::new(Computed::by(ten_ms), http, config, cx))
     });
     let goal = Duration::from_micros(GOAL_US);
     let site = Arc::new(Site {

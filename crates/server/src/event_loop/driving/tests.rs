@@ -1,24 +1,24 @@
 //! Connections that wait: for work of theirs, beside workers that serve connections; for their turn.
 
-use std::any::Any;
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use loadline_base::{Buffer, MemoryBudget, Token};
+use loadline_base::{MemoryBudget, Token};
 use loadline_proto::{
-    CloseReason, Computation, Context, Exchange, Fault, Handler, Http1Session, Layer, Layered,
-    Outcome, Port, Protocol, Task, TaskOptions,
+    CloseReason, Context, Exchange, Handler, Http1Session, Layered, Outcome, Port, Protocol, Task,
+    TaskOptions,
 };
 use loadline_sys::{Accepted, ListenAddr};
 
 use crate::clock::Clock;
 use crate::config::{Config, SharedConfig};
 use crate::connection::Connection;
+use crate::connection::tests::computed::{Computed, HELLO};
 use crate::connection::tests::{Distant, GET};
 use crate::event_loop::loop_group::LoopGroup;
 use crate::event_loop::tests::{connect, event_loop_at, event_loops, has_rings, take_in};
@@ -149,105 +149,13 @@ fn a_connection_stays_at_its_loop_until_a_file_is_read() {
     assert_eq!(answers(&server.answer(&mut client)), 2);
 }
 
-/// Changes nothing, and opens when something was computed.
-#[derive(Debug, Default)]
-struct Slow {
-    alive: Arc<()>,
-    input: Buffer,
-    has_begun: bool,
-    is_due: bool,
-    is_open: bool,
-}
-
-/// A first message with no request behind it.
-const HELLO: &[u8] = b"hello";
-
-#[derive(Debug)]
-struct Sum {
-    is_done: bool,
-    alive: Weak<()>,
-}
-
-impl Computation for Sum {
-    fn carry_out(&mut self) {
-        self.is_done = true;
-    }
-
-    fn is_abandoned(&self) -> bool {
-        self.alive.strong_count() == 0
-    }
-}
-
-impl Layer for Slow {
-    fn received(
-        &mut self,
-        bytes: &mut [u8],
-        plain: &mut Buffer,
-        _out: &mut Buffer,
-    ) -> Result<(), Fault> {
-        match self.is_open {
-            true => plain.extend_from_slice(bytes),
-            false => {
-                self.input
-                    .extend_from_slice(bytes.strip_prefix(HELLO).unwrap_or(bytes));
-                self.has_begun = true;
-                self.is_due = true;
-            }
-        }
-        Ok(())
-    }
-
-    fn send(&mut self, plain: &[u8], out: &mut Buffer) {
-        out.extend_from_slice(plain);
-    }
-
-    fn finish(&mut self, _out: &mut Buffer) {}
-
-    fn is_open(&self) -> bool {
-        self.is_open
-    }
-
-    fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    fn has_ended(&self) -> bool {
-        false
-    }
-
-    fn take_computation(&mut self) -> Option<Box<dyn Computation>> {
-        let sum = || Sum {
-            is_done: false,
-            alive: Arc::downgrade(&self.alive),
-        };
-        let is_due = std::mem::replace(&mut self.is_due, false);
-        is_due.then(|| Box::new(sum()) as Box<dyn Computation>)
-    }
-
-    fn computed(
-        &mut self,
-        computation: Box<dyn Computation>,
-        plain: &mut Buffer,
-        _out: &mut Buffer,
-    ) -> Result<(), Fault> {
-        let computation: Box<dyn Any> = computation;
-        let sum = computation.downcast::<Sum>();
-        self.is_open = sum.is_ok_and(|sum| sum.is_done);
-        plain.append(&mut self.input);
-        match self.is_open {
-            true => Ok(()),
-            false => Err(Fault::bad_request("there was no room")),
-        }
-    }
-}
-
 /// Of connections that begin with a computation.
 fn slow<H: Handler>(handler: H) -> Arc<SharedConfig<H>> {
     let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
     let mut config = Config::new(Arc::new(handler), Arc::default(), [nowhere]);
     config.listeners[0].protocol = Protocol::Other(|config, peer, cx| {
         let http = Http1Session::new(config, peer, cx);
-        Box::new(Layered::new(Slow::default(), http, config, cx))
+        Box::new(Layered::new(Computed::by(|| {}), http, config, cx))
     });
     config.into()
 }
