@@ -313,6 +313,7 @@ fn without_workers_a_request_has_waited_for_as_long_as_its_handshake() {
         first.write_all(GET).unwrap();
         second.write_all(GET).unwrap();
         (0..3).for_each(|_| turn(&mut event_loop));
+        second.set_nonblocking(true).unwrap();
         let mut answer = [0; 12];
         second.read_exact(&mut answer).unwrap();
         assert_eq!(answer, format!("HTTP/1.1 {status}").as_bytes());
