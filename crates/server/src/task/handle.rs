@@ -351,6 +351,16 @@ impl Drop for TaskHandle {
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(Option<Box<TaskHandle>>);
 
+impl Drop for Tasks {
+    /// One after the other: dropped as a chain, each would take stack within the one before.
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut handle) = next {
+            next = handle.next.take();
+        }
+    }
+}
+
 impl Tasks {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
