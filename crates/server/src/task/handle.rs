@@ -10,7 +10,7 @@ use loadline_proto::{
 };
 
 use super::channel::{Channel, Notify, TaskEvent};
-use super::worker::WorkerTask;
+use super::worker::{New, WorkerTask};
 use crate::config::Steps;
 use crate::overload::AppRequest;
 use crate::site;
@@ -96,9 +96,11 @@ impl TaskPool {
     ) -> (Box<TaskHandle>, WorkerTask) {
         let window = exchange.stream_window_bytes;
         let stream = exchange.stream;
-        let channel = Channel::new(&exchange, window, notify, false, request);
+        let new = New::of(&exchange, steps);
+        let mut channel = Channel::new(&exchange, window, notify, false, request);
+        channel.keep(exchange);
         let handle = self.begin(stream, channel);
-        let task = WorkerTask::new(exchange, Arc::clone(&handle.channel), steps);
+        let task = WorkerTask::new(new, Arc::clone(&handle.channel));
         (handle, task)
     }
 
