@@ -139,6 +139,7 @@ impl Exchange {
     /// Becomes a copy of another's request, to be answered in its place.
     pub(crate) fn copy_request(&mut self, other: &Self) {
         self.stream = other.stream;
+        self.listener = other.listener;
         self.mount = other.mount;
         self.peer = other.peer;
         self.forwarded = other.forwarded;
@@ -179,5 +180,28 @@ impl Exchange {
     pub(crate) fn held_bytes(&self) -> usize {
         let response = self.response.fields.memory_bytes() + self.response.spare.capacity();
         self.request.head.capacity() + response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Timing;
+
+    /// It counted for the listener of the request that had the copy's memory before.
+    #[test]
+    fn a_response_in_the_place_of_an_app_is_measured_as_that_of_the_app() {
+        let exchange = Exchange {
+            listener: 2,
+            mount: 1,
+            began_us: 7,
+            ..Exchange::default()
+        };
+        let mut copy = Exchange {
+            listener: 3,
+            ..Exchange::default()
+        };
+        copy.copy_request(&exchange);
+        assert_eq!(Timing::of(&copy), Timing::of(&exchange));
     }
 }
