@@ -162,6 +162,17 @@ fn settings_that_cannot_be() {
     }
 }
 
+/// Section 6.9.2: it widens the windows of open streams, too.
+#[test]
+fn a_setting_by_which_a_window_grows_beyond_its_limit() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/100000").window(1, 1 << 30);
+    connection.take();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, (1 << 31) - 1);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(0, ErrorCode::FlowControl as u32)]);
+}
+
 /// Each of these ends its stream alone.
 #[test]
 fn stream_errors() {
