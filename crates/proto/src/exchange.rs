@@ -158,6 +158,7 @@ impl Exchange {
     /// Becomes a copy of another's request, to be answered in its place.
     pub(crate) fn copy_request(&mut self, other: &Self) {
         self.stream = other.stream;
+        self.listener = other.listener;
         self.mount = other.mount;
         self.peer = other.peer;
         self.forwarded = other.forwarded;
@@ -206,6 +207,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::latency::Timing;
 
     fn retry_after_s(port: u16, stream: u32, began_ms: u64) -> u32 {
         let mut exchange = Exchange {
@@ -233,5 +235,22 @@ mod tests {
         for seen in [connections, streams, later] {
             assert_eq!(seen, all);
         }
+    }
+
+    /// It counted for the listener of the request that had the copy's memory before.
+    #[test]
+    fn a_response_in_the_place_of_an_app_is_measured_as_that_of_the_app() {
+        let exchange = Exchange {
+            listener: 2,
+            mount: 1,
+            began_us: 7,
+            ..Exchange::default()
+        };
+        let mut copy = Exchange {
+            listener: 3,
+            ..Exchange::default()
+        };
+        copy.copy_request(&exchange);
+        assert_eq!(Timing::of(&copy), Timing::of(&exchange));
     }
 }

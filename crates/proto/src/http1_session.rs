@@ -515,13 +515,13 @@ impl Http1Session {
             _ => CloseReason::BadRequest,
         };
         self.reason.get_or_insert(reason);
-        let peer = self.peer.address();
+        let (peer, listener) = (self.peer.address(), self.config.listener);
         let progress = self.progress(cx);
         let mut exchange = progress
             .exchange
             .take()
             .unwrap_or_else(|| cx.pool.take_exchange());
-        exchange.peer = peer;
+        (exchange.peer, exchange.listener) = (peer, listener);
         if exchange.request.head.is_empty() {
             progress.copy_first_line(&mut exchange.request);
             cx.stamp(&mut exchange);

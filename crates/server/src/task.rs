@@ -34,3 +34,6 @@ mod worker;
 pub(crate) use channel::{Channel, Notify, TaskHome};
 pub(crate) use handle::{Polled, TaskHandle, TaskPool, Tasks};
 pub(crate) use worker::WorkerTask;
+
+#[cfg(test)]
+mod tests;

@@ -22,33 +22,37 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// What a request asks for.
+    /// What a request asks for. Several fields are one, as of any list (RFC 9110 section 5.3).
     pub(crate) fn of(request: &Request) -> Self {
-        let mut fields = request.fields();
-        let field = fields.find(|(name, _)| *name == b"priority");
-        field.map_or_else(Self::default, |(_, value)| Self::parse(value))
+        let fields = request.fields().filter(|(name, _)| *name == b"priority");
+        fields.fold(Self::default(), |priority, (_, value)| priority.with(value))
     }
 
     /// From the value of a Priority field, a dictionary (RFC 8941 section 3.2). What is not understood is
     /// ignored (section 4).
     pub(crate) fn parse(value: &[u8]) -> Self {
-        let mut priority = Self::default();
+        Self::default().with(value)
+    }
+
+    /// The same with the members of one more field: the last one of a name counts.
+    fn with(mut self, value: &[u8]) -> Self {
         for member in value.split(|byte| *byte == b',') {
             let member = member.split(|byte| *byte == b';').next().unwrap_or(member);
             match member.trim_ascii() {
-                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
-                b"i" | b"i=?1" => priority.is_incremental = true,
-                b"i=?0" => priority.is_incremental = false,
+                [b'u', b'=', digit @ b'0'..=b'7'] => self.urgency = digit - b'0',
+                b"i" | b"i=?1" => self.is_incremental = true,
+                b"i=?0" => self.is_incremental = false,
                 _ => {}
             }
         }
-        priority
+        self
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FieldName;
 
     #[test]
     fn values_of_the_field() {
@@ -67,5 +71,19 @@ mod tests {
             };
             assert_eq!(Priority::parse(value.as_bytes()), expected, "{value}");
         }
+    }
+
+    /// The first one counted alone.
+    #[test]
+    fn several_fields_are_one() {
+        let mut request = Request::default();
+        for value in ["u=5", "i, u=1", "x"] {
+            request.push_field(FieldName::Other, b"priority", value.as_bytes());
+        }
+        let expected = Priority {
+            urgency: 1,
+            is_incremental: true,
+        };
+        assert_eq!(Priority::of(&request), expected);
     }
 }

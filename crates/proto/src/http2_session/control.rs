@@ -104,14 +104,14 @@ impl Http2Session {
     pub(super) fn priority_update(&mut self, payload: &[u8], cx: &Context<'_>) -> Parsed {
         self.spend(cx)?;
         let id = StreamId(number(payload) & WINDOW_BYTES_MAX);
-        if id == CONNECTION {
+        if id.0.is_multiple_of(2) {
+            // Even numbers are the server's, which pushes nothing.
             return Err(Failure(ErrorCode::Protocol, "a priority for no stream"));
         }
         let priority = Priority::parse(&payload[4..]);
-        let is_of_client = id.0 % 2 == 1;
         if let Some(stream) = self.streams.get_mut(id) {
             stream.priority = priority;
-        } else if is_of_client && id.0 > self.last_stream {
+        } else if id.0 > self.last_stream {
             return self.keep_priority(id, priority);
         }
         Ok(())

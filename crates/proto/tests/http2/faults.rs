@@ -95,6 +95,11 @@ fn connection_errors() {
             Protocol,
         ),
         (
+            "a priority for a stream of the server's",
+            vec![frame(Kind::PriorityUpdate, 0, 0, b"\0\0\0\x02u=3")],
+            Protocol,
+        ),
+        (
             "a window of nothing",
             vec![frame(Kind::WindowUpdate, 0, 0, &[0; 4])],
             Protocol,
@@ -155,6 +160,17 @@ fn settings_that_cannot_be() {
             "{id}"
         );
     }
+}
+
+/// Section 6.9.2: it widens the windows of open streams, too.
+#[test]
+fn a_setting_by_which_a_window_grows_beyond_its_limit() {
+    let mut connection = Connection::new();
+    connection.get(1, "/bytes/100000").window(1, 1 << 30);
+    connection.take();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, (1 << 31) - 1);
+    let errors = Connection::errors(&connection.take());
+    assert_eq!(errors, [(0, ErrorCode::FlowControl as u32)]);
 }
 
 /// Each of these ends its stream alone.
@@ -326,7 +342,7 @@ fn priorities_before_their_requests_are_as_many_as_streams_may_be() {
     let mut connection = Connection::within(limits);
     connection.hold_blocking = true;
     connection.get(1, "/block");
-    for stream in [3, 5, 3, 5, 2, 8] {
+    for stream in [3, 5, 3, 5] {
         connection.frame(Kind::PriorityUpdate, 0, 0, &update(stream));
     }
     connection.get(7, "/block"); // with it 3 and 5 are closed

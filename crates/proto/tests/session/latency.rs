@@ -47,6 +47,22 @@ fn a_blocking_step_counts_until_it_is_back() {
     assert_eq!(counted(&driver), [(2, 1, 1, 20_000)]);
 }
 
+/// It counted for the listener of whichever request had its memory before.
+#[test]
+fn what_is_refused_without_a_head_counts_for_its_listener() {
+    let config = Arc::new(SessionConfig {
+        listener: 2,
+        ..SessionConfig::default()
+    });
+    let handle = |_: &mut Exchange, _: &mut Context<'_>| Outcome::Ready;
+    let mut driver = Driver::new(&config, handle);
+    driver.counters.latencies.begin_turn(1_000);
+    driver.feed(b"\x16\x03\x01\x00");
+    assert_eq!(driver.statuses(), [400]);
+    driver.counters.latencies.settle(1_030);
+    assert_eq!(counted(&driver), [(2, 0, 1, 30)]);
+}
+
 /// With a log and without one: what is too large to be copied counts until it has left.
 #[test]
 fn a_large_answer_counts_until_it_has_left() {

@@ -80,6 +80,9 @@ pub(crate) struct Channel {
 
 #[derive(Default)]
 pub(super) struct State {
+    /// The request, until a worker begins the task, or nobody awaits the answer any more: the task may be in the
+    /// queue for long.
+    exchange: Option<Box<Exchange>>,
     pub(super) content: VecDeque<Buffer>,
     pub(super) content_ended: bool,
     /// Fields behind the content.
@@ -167,6 +170,17 @@ impl Channel {
         }
     }
 
+    /// Keeps the request until a worker begins the task.
+    pub(super) fn keep(&mut self, exchange: Box<Exchange>) {
+        let state = self.state.get_mut();
+        state.unwrap_or_else(PoisonError::into_inner).exchange = Some(exchange);
+    }
+
+    /// The request, if the task has not begun and its answer is awaited.
+    pub(super) fn take_exchange(&self) -> Option<Box<Exchange>> {
+        self.lock().exchange.take()
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -224,11 +238,14 @@ impl Channel {
         }
     }
 
-    /// A worker is about to poll the task. `false`: it is to be dropped.
-    pub(super) fn begin_poll(&self) -> bool {
+    /// A worker is about to poll the task. Gives the request if the task is to begin. `Err`: it is to be dropped.
+    pub(super) fn begin_poll(&self) -> Result<Option<Box<Exchange>>, Gone> {
         let mut state = self.lock();
         state.is_woken = false;
-        !state.gone
+        match state.gone {
+            true => Err(Gone),
+            false => Ok(state.exchange.take()),
+        }
     }
 
     /// A worker has polled the task, which is to wait until it is woken.
@@ -283,8 +300,10 @@ impl Channel {
         state.first = None;
         state.more.clear();
         state.request = None;
+        let exchange = state.exchange.take();
         let wakers = [state.reader.take(), state.writer.take()];
         drop(state);
+        drop(exchange);
         wakers.into_iter().flatten().for_each(Waker::wake);
         if self.is_for_worker.load(Ordering::SeqCst) {
             self.wake_for_worker();

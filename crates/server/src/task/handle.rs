@@ -10,7 +10,7 @@ use loadline_proto::{
 };
 
 use super::channel::{Channel, Notify, TaskEvent};
-use super::worker::WorkerTask;
+use super::worker::{New, WorkerTask};
 use crate::config::Steps;
 use crate::overload::AppRequest;
 use crate::site;
@@ -96,9 +96,11 @@ impl TaskPool {
     ) -> (Box<TaskHandle>, WorkerTask) {
         let window = exchange.stream_window_bytes;
         let stream = exchange.stream;
-        let channel = Channel::new(&exchange, window, notify, false, request);
+        let new = New::of(&exchange, steps);
+        let mut channel = Channel::new(&exchange, window, notify, false, request);
+        channel.keep(exchange);
         let handle = self.begin(stream, channel);
-        let task = WorkerTask::new(exchange, Arc::clone(&handle.channel), steps);
+        let task = WorkerTask::new(new, Arc::clone(&handle.channel));
         (handle, task)
     }
 
@@ -350,6 +352,16 @@ impl Drop for TaskHandle {
 /// The tasks of one connection, by stream. HTTP/1 has one at most.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(Option<Box<TaskHandle>>);
+
+impl Drop for Tasks {
+    /// One after the other: dropped as a chain, each would take stack within the one before.
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut handle) = next {
+            next = handle.next.take();
+        }
+    }
+}
 
 impl Tasks {
     pub(crate) fn is_empty(&self) -> bool {

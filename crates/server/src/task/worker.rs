@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use loadline_proto::{Courier, Exchange, Port, Task};
+use loadline_proto::{Courier, Exchange, Gone, HangUp, Port, Task};
 
 use super::channel::Channel;
 use crate::config::Steps;
@@ -19,10 +19,27 @@ pub(crate) struct WorkerTask {
 }
 
 enum Stage {
-    New(Box<Exchange>, Arc<dyn Steps>),
+    New(New),
     Begun(Task),
     /// It is over, or somewhere else.
     Left,
+}
+
+/// What is known of a task that has not begun. The channel keeps its request.
+pub(super) struct New {
+    steps: Arc<dyn Steps>,
+    hang_up: HangUp,
+    handshake_us: u64,
+}
+
+impl New {
+    pub(super) fn of(exchange: &Exchange, steps: Arc<dyn Steps>) -> Self {
+        Self {
+            steps,
+            hang_up: exchange.hang_up.clone(),
+            handshake_us: exchange.handshake_us,
+        }
+    }
 }
 
 impl fmt::Debug for WorkerTask {
@@ -32,13 +49,9 @@ impl fmt::Debug for WorkerTask {
 }
 
 impl WorkerTask {
-    pub(super) fn new(
-        exchange: Box<Exchange>,
-        channel: Arc<Channel>,
-        steps: Arc<dyn Steps>,
-    ) -> Self {
+    pub(super) fn new(new: New, channel: Arc<Channel>) -> Self {
         Self {
-            stage: Stage::New(exchange, steps),
+            stage: Stage::New(new),
             channel,
         }
     }
@@ -64,7 +77,7 @@ impl WorkerTask {
     /// How long its connection's handshake was kept, if it is the first request behind that and has not begun.
     pub(crate) fn handshake_us(&self) -> u64 {
         match &self.stage {
-            Stage::New(exchange, _) => exchange.handshake_us,
+            Stage::New(new) => new.handshake_us,
             Stage::Begun(_) | Stage::Left => 0,
         }
     }
@@ -73,9 +86,7 @@ impl WorkerTask {
     /// `waited_long`.
     pub(crate) fn is_abandoned(&self, waited_long: bool) -> bool {
         match &self.stage {
-            Stage::New(exchange, _) => {
-                self.channel.is_cancelled() || exchange.hang_up.has_left(waited_long)
-            }
+            Stage::New(new) => self.channel.is_cancelled() || new.hang_up.has_left(waited_long),
             Stage::Begun(_) | Stage::Left => false,
         }
     }
@@ -95,7 +106,11 @@ impl WorkerTask {
 
     /// Polls the task once, unless it was cancelled. `Pending`: it waits, or is queued again.
     pub(crate) fn poll(&mut self) -> Poll<()> {
-        if !self.channel.begin_poll() || self.poll_task().is_ready() {
+        let is_over = match self.channel.begin_poll() {
+            Ok(exchange) => self.poll_task(exchange).is_ready(),
+            Err(Gone) => true,
+        };
+        if is_over {
             self.end();
             return Poll::Ready(());
         }
@@ -105,12 +120,13 @@ impl WorkerTask {
         Poll::Pending
     }
 
-    fn poll_task(&mut self) -> Poll<()> {
-        if let Stage::New(..) = self.stage
-            && let Stage::New(exchange, steps) = mem::replace(&mut self.stage, Stage::Left)
+    /// `exchange`: the request, if the task is to begin.
+    fn poll_task(&mut self, exchange: Option<Box<Exchange>>) -> Poll<()> {
+        if let Some(exchange) = exchange
+            && let Stage::New(new) = mem::replace(&mut self.stage, Stage::Left)
         {
             let port = Port::new(Arc::clone(&self.channel) as Arc<dyn Courier>);
-            match steps.start(exchange, port) {
+            match new.steps.start(exchange, port) {
                 Some(task) => self.stage = Stage::Begun(task),
                 None => self.channel.finish(), // making it has panicked
             }
@@ -122,21 +138,19 @@ impl WorkerTask {
         site::poll_guarded(task, &mut Context::from_waker(&waker))
     }
 
-    /// Takes the request back from a task that no worker has polled.
+    /// Takes the request back from a task that no worker has polled; `None` also if it was cancelled.
     pub(crate) fn take_exchange(&mut self) -> Option<Box<Exchange>> {
-        match mem::replace(&mut self.stage, Stage::Left) {
-            Stage::New(exchange, _) => Some(exchange),
-            other => {
-                self.stage = other;
-                None
-            }
+        if !self.is_new() {
+            return None;
         }
+        self.stage = Stage::Left;
+        self.channel.take_exchange()
     }
 
     /// Drops the task, and reports its end.
     pub(crate) fn end(&mut self) {
         match mem::replace(&mut self.stage, Stage::Left) {
-            Stage::New(..) => {}
+            Stage::New(..) => drop(self.channel.take_exchange()),
             Stage::Begun(task) => site::drop_guarded(Some(task)),
             Stage::Left => return,
         }
