@@ -330,6 +330,11 @@ impl State {
         *lane.clients.entry(flow.client).or_default() += 1;
         lane.singles += u32::from(is_single);
         if self.waiting.len() == 0 && self.has_room() {
+            if self.at_once.is_some() {
+                // It did not have to wait for its turn.
+                let delay = &mut self.of_mut(flow.lane).all.delay;
+                delay.waited_in_no_order(waited_us, now_us);
+            }
             return Begin::Now(self.permit(flow, is_single, now_us));
         }
         if self.waiting.len() == 0 {

@@ -325,6 +325,35 @@ fn what_its_connection_had_kept_is_no_overload_when_its_turn_comes_too_late_eith
     assert_eq!((state.clients(), state.waiting()), (0, 0));
 }
 
+/// It did not while one was always in progress, as where requests sleep.
+#[test]
+fn overload_ends_when_one_begins_at_once_though_others_are_in_progress() {
+    let mut state = State::new(GOAL, Some(1.0));
+    let begin = |state: &mut State, waited_us, now_us| {
+        let begun = state.begin(FlowKey::default(), Waited::for_cpu(waited_us), now_us);
+        match begun {
+            Begin::Now(permit) => Some(permit),
+            Begin::Never(_) => None,
+            Begin::Later(_) => panic!("it waits"),
+        }
+    };
+    let held = begin(&mut state, 0, 0).unwrap();
+    for now_us in [10_000, 260_000] {
+        assert!(begin(&mut state, 1_000_001, now_us).is_none());
+    }
+    for (waited_us, now_us, is_over) in [
+        (0, 500_000, false),
+        (13_000, 520_000, false),
+        (0, 520_000, true),
+    ] {
+        let permit = begin(&mut state, waited_us, now_us).unwrap();
+        let is_lasting = state.of(Lane::Files).all.delay.is_lasting();
+        assert_eq!(is_lasting, !is_over, "{waited_us}, {now_us}");
+        state.give_back(&permit, now_us);
+    }
+    state.give_back(&held, 530_000);
+}
+
 /// While nothing is known, two begin for each CPU. The others wait instead of being refused.
 #[test]
 fn who_waits_begins_when_one_has_ended() {
