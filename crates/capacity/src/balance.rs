@@ -36,7 +36,7 @@ pub const TOP: usize = 32;
 /// Moves in one interval, over all loops.
 pub const MOVES_MAX: usize = 8;
 
-/// How much of a mean the newest interval is.
+/// How much of a mean the newest interval is; a longer one is as much of it as several.
 const NEWEST: f64 = 0.2;
 /// Loads that differ by less are alike.
 const ALIKE: f64 = 0.05;
@@ -148,10 +148,11 @@ impl Balancer {
     pub fn decide(&mut self, interval_us: u64, measured: &[LoopMeasured]) -> Decision {
         let interval_us = interval_us.max(1);
         self.at_us += interval_us;
+        let newest = newest(interval_us);
         for (own, new) in self.loops.iter_mut().zip(measured) {
-            own.add(interval_us as f64, new);
+            own.add(interval_us as f64, newest, new);
         }
-        self.costs.add(self.at_us, interval_us, measured);
+        self.costs.add(self.at_us, interval_us, newest, measured);
         let loads = self.loops.iter().map(|one| one.load).collect();
         let threshold = self.threshold();
         let mut moves = Vec::new();
@@ -259,8 +260,17 @@ impl Balancer {
     }
 }
 
+/// How much of a mean an interval is: loops that slept for long are as idle as they seem.
+fn newest(interval_us: u64) -> f64 {
+    let intervals = interval_us as f64 / (INTERVAL_MS * 1000) as f64;
+    match intervals > 1.0 {
+        true => 1.0 - (1.0 - NEWEST).powf(intervals),
+        false => NEWEST,
+    }
+}
+
 impl Loop {
-    fn add(&mut self, interval_us: f64, new: &LoopMeasured) {
+    fn add(&mut self, interval_us: f64, newest: f64, new: &LoopMeasured) {
         let busy = new.busy_us as f64 / interval_us;
         let waiting = new.ready as f64 * busy / new.handled.max(1) as f64;
         let load = busy + (waiting / CATCH_UP).min(WAITING_MAX);
@@ -269,10 +279,11 @@ impl Loop {
             (self.load, self.is_known) = (load, true);
         }
         let off = load - self.load;
-        self.load += NEWEST * off;
+        self.load += newest * off;
+        // Not more after a pause: that it has ended is no variation.
         self.variance += NEWEST * (off * off - self.variance);
         // The less it was busy, the less its speed is known.
-        self.speed += NEWEST * busy.min(1.0) * (speed - self.speed);
+        self.speed += newest * busy.min(1.0) * (speed - self.speed);
         self.connections = new.connections;
     }
 }

@@ -175,6 +175,17 @@ function draw() {
   tables();
 }
 
+// Once with the next frame, however many samples have come until then: a page that is hidden has no frames for hours.
+let is_due = false;
+function drawSoon() {
+  if (is_due) return;
+  is_due = true;
+  requestAnimationFrame(() => {
+    is_due = false;
+    draw();
+  });
+}
+
 const SILENT = "The server does not respond; trying again.";
 
 // Read out by screen readers, so only if it changes.
@@ -192,7 +203,7 @@ function received({ lastEventId, data }) {
   if (samples.length > SECONDS) samples.shift();
   received_ms = performance.now();
   say("");
-  requestAnimationFrame(draw);
+  drawSoon();
 }
 
 function sayIfSilent() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{LoopMeasured, NEWEST};
+use super::LoopMeasured;
 
 /// A connection that has moved stays for so long,
 const STAY_US: u64 = 1_000_000;
@@ -41,18 +41,25 @@ struct Cost {
 }
 
 impl Costs {
-    pub(super) fn add(&mut self, now_us: u64, interval_us: u64, measured: &[LoopMeasured]) {
+    /// `newest`: how much of a mean this interval is.
+    pub(super) fn add(
+        &mut self,
+        now_us: u64,
+        interval_us: u64,
+        newest: f64,
+        measured: &[LoopMeasured],
+    ) {
         self.interval_us = interval_us;
         for cost in self.known.values_mut() {
-            cost.sum *= 1.0 - NEWEST;
-            cost.weight = cost.weight * (1.0 - NEWEST) + NEWEST;
+            cost.sum *= 1.0 - newest;
+            cost.weight = cost.weight * (1.0 - newest) + newest;
         }
         for (at, one) in measured.iter().enumerate() {
             for top in &one.top {
                 let cost = self.known.entry(top.connection).or_insert(Cost {
                     at,
                     sum: 0.0,
-                    weight: NEWEST,
+                    weight: newest,
                     seen: 0,
                     seen_us: now_us,
                     moves: 0,
@@ -62,7 +69,7 @@ impl Costs {
                 if cost.stays_until_us <= now_us {
                     cost.at = at; // later than a move, what its old loop had begun is over
                 }
-                cost.sum += NEWEST * top.cpu_us as f64 / interval_us as f64;
+                cost.sum += newest * top.cpu_us as f64 / interval_us as f64;
                 cost.seen += 1;
                 cost.seen_us = now_us;
             }

@@ -55,6 +55,25 @@ fn new_connections_fill_the_loop_with_the_least_load() {
     assert!(later.contains(&0) && later.contains(&1), "{later:?}");
 }
 
+/// It counted four fifths, however long ago it was: new connections kept away from a loop that had been busy then,
+/// and one that had cost much, and may have been closed, was to move.
+#[test]
+fn what_was_before_a_pause_says_nothing_of_loops_and_connections() {
+    let mut balancer = Balancer::new(2);
+    let costs: &[&[u64]] = &[&[30_000, 60_000]];
+    for _ in 0..20 {
+        balancer.decide(100_000, &measured(&[0.9, 0.9], costs));
+    }
+    // One loop has been busy since, with others.
+    let mut since = measured(&[0.0, 0.0], &[]);
+    since[0].busy_us = 3_000_000_000;
+    since[0].cpu_us = 3_000_000_000;
+    let decision = balancer.decide(3_600_000_000, &since);
+    assert!(decision.loads[0] > 0.8, "{decision:?}");
+    assert!(decision.loads[1] < 1e-3, "{decision:?}");
+    assert_eq!(decision.moves, []);
+}
+
 #[test]
 fn alike_loops_keep_their_connections() {
     let mut balancer = Balancer::new(2);

@@ -177,6 +177,30 @@ fn it_draws_no_second_twice_and_says_when_the_server_is_gone() {
     assert_eq!(text(&mut browser, "#state"), state, "drawn again");
 }
 
+/// It was drawn once for each: two minutes when it was opened, and hours when it had been hidden for so long.
+#[test]
+fn it_is_drawn_once_for_all_seconds_that_come_at_a_time() {
+    let server = Program::serve(&demo_site(), &["--status-path", "/-/status"]);
+    let mut browser = Browser::start();
+    assert_clean(&browser.visit(&server.url("/-/live")), "live");
+    await_seconds(&mut browser, 1);
+    let drawn = browser.evaluate(
+        "(async () => {
+            let count = 0;
+            const once = draw;
+            draw = () => { count += 1; once(); };
+            const data = JSON.stringify({ ...samples[0], span_s: 1 });
+            for (let id = 1001; id <= 1100; id++) received({ lastEventId: String(id), data });
+            await new Promise(requestAnimationFrame);
+            draw = once;
+            return count;
+        })()",
+    );
+    // One more if the server's own next second has come meanwhile.
+    assert!(matches!(drawn.as_u64(), Some(1 | 2)), "{drawn}");
+    assert!(noted(&mut browser).is_empty());
+}
+
 /// The pool of connections to a database, beside threads.
 #[test]
 fn it_shows_the_sizes_of_pools_with_their_bounds() {

@@ -248,6 +248,7 @@ impl<H: Handler> Shared<H> {
     }
 
     fn give_context(&self, thread: ThreadContext<H>) {
+        thread.stats.set_aside();
         let mut contexts = self.lock_contexts();
         if contexts.len() < SPARE_CONTEXTS_MAX {
             contexts.push(thread);

@@ -143,13 +143,19 @@ impl AppControl {
     }
 
     /// How long a request may wait. One that takes half of the goal or more anyway may wait for half of the goal.
-    /// Under lasting overload it is twice as long every other goal, to see whether waits follow.
+    /// Under lasting overload it is twice as long every other goal, to see whether waits follow: two are accepted
+    /// then, if they can be answered in time, since the number of one never changes.
     fn accepted_us(&self, now_us: u64) -> u64 {
         let goal_us = self.delay.goal_us();
         let lasting_us = self.lasting_us();
         match self.delay.is_lasting() {
             true if (now_us / goal_us).is_multiple_of(2) => lasting_us,
-            true => (2 * lasting_us).min(goal_us - goal_us / 4),
+            true => {
+                let two_us = (2.0 * self.each_us).ceil() as u64;
+                (2 * lasting_us)
+                    .min(goal_us - goal_us / 4)
+                    .max(two_us.min(goal_us))
+            }
             false => {
                 (goal_us - goal_us / RESERVE_DIVISOR).max(self.usual.us.saturating_add(goal_us / 2))
             }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::AddAssign;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use loadline_base::Counter;
@@ -113,6 +113,8 @@ pub(crate) struct ThreadStats {
     pub(crate) abandoned: SharedCounter,
     /// The thread that counts here now (workers, threads).
     usage: Mutex<Option<ThreadUsage>>,
+    /// That thread has ended, and another one is to go on with its context.
+    is_set_aside: AtomicBool,
 }
 
 impl ThreadStats {
@@ -129,6 +131,13 @@ impl ThreadStats {
     /// The calling thread is the one that counts here: others may read what it uses of the CPUs.
     pub(crate) fn runs_here(&self) {
         *self.lock_usage() = Some(ThreadUsage::of_this_thread());
+        self.is_set_aside.store(false, Ordering::Relaxed);
+    }
+
+    /// The calling thread ends, and its context is kept for another one: until then no thread counts here.
+    pub(crate) fn set_aside(&self) {
+        *self.lock_usage() = None;
+        self.is_set_aside.store(true, Ordering::Relaxed);
     }
 
     fn lock_usage(&self) -> MutexGuard<'_, Option<ThreadUsage>> {
@@ -233,7 +242,8 @@ impl Registry {
             ThreadSnapshot {
                 role: *role,
                 index,
-                is_in_use: !free.contains(&Arc::as_ptr(stats)),
+                is_in_use: !free.contains(&Arc::as_ptr(stats))
+                    && !stats.is_set_aside.load(Ordering::Relaxed),
                 usage: *stats.lock_usage(),
                 counts: Counts {
                     busy_us: *shown,
@@ -528,6 +538,21 @@ mod tests {
         assert_eq!(usage(), Some(ThreadUsage::of_this_thread()));
         registry.release(Role::Worker, stats);
         assert_eq!(usage(), None);
+    }
+
+    /// Those of connections that had ended, up to 256 of them, were shown as threads.
+    #[test]
+    fn a_context_that_is_kept_for_another_thread_is_none() {
+        let registry = Registry::default();
+        let stats = registry.thread_stats(Role::Thread);
+        let threads = || registry.snapshot(0).threads(Role::Thread);
+        stats.runs_here();
+        assert_eq!(threads(), 1);
+        stats.set_aside();
+        assert_eq!(threads(), 0);
+        assert_eq!(registry.snapshot(0).per_thread[0].usage, None);
+        stats.runs_here();
+        assert_eq!(threads(), 1);
     }
 
     #[test]

@@ -29,6 +29,8 @@ enum Work {
     Changing(u64, u64),
     /// Has a place among two for 10 ms in the first ten seconds, then only takes its time, which is this.
     Freed(u64),
+    /// Has the only place for so long in the first thirty seconds, then only takes as long.
+    FreedLater(u64),
 }
 
 /// Which of those that wait has a place next.
@@ -75,6 +77,7 @@ struct App {
 struct Simulation {
     control: AppControl,
     goal_us: u64,
+    patience_us: u64,
     app: App,
     requests: Vec<Request>,
     events: BinaryHeap<Reverse<(u64, Event)>>,
@@ -87,6 +90,7 @@ impl Simulation {
         Self {
             control: AppControl::new(GOAL),
             goal_us: 1_000_000,
+            patience_us: PATIENCE_US,
             app: App {
                 work,
                 order: Order::First,
@@ -107,6 +111,12 @@ impl Simulation {
     fn with_goal(mut self, goal: Duration) -> Self {
         self.control = AppControl::new(goal);
         self.goal_us = goal.as_micros() as u64;
+        self.patience_us = PATIENCE_US.max(2 * self.goal_us);
+        self
+    }
+
+    fn with_patience(mut self, patience_us: u64) -> Self {
+        self.patience_us = patience_us;
         self
     }
 
@@ -170,9 +180,9 @@ impl Simulation {
             wait,
             is_answered: false,
         });
-        let patience_us = PATIENCE_US.max(2 * self.goal_us);
         let patience = Event::GiveUp(index);
-        self.events.push(Reverse((now_us + patience_us, patience)));
+        self.events
+            .push(Reverse((now_us + self.patience_us, patience)));
         match self.app.work {
             Work::Sleep(us) => self.sleep(index, now_us, us),
             Work::Random(us) => {
@@ -182,12 +192,14 @@ impl Simulation {
             Work::Slower(us) if now_us >= 5_000_000 => self.sleep(index, now_us, us),
             Work::Slower(_) => self.sleep(index, now_us, 10_000),
             Work::Freed(us) if now_us >= 10_000_000 => self.sleep(index, now_us, us),
+            Work::FreedLater(us) if now_us >= 30_000_000 => self.sleep(index, now_us, us),
             Work::Mixed(_) if index.is_multiple_of(20) => self.sleep(index, now_us, 30_000_000),
             Work::Limited(..)
             | Work::Varying(..)
             | Work::Mixed(_)
             | Work::Changing(..)
-            | Work::Freed(_) => {
+            | Work::Freed(_)
+            | Work::FreedLater(_) => {
                 self.app.queue.push_back(index);
                 self.next(now_us);
             }
@@ -206,6 +218,7 @@ impl Simulation {
             Work::Changing(us, _) if now_us < 10_000_000 => (2, us),
             Work::Changing(_, us) => (2, us),
             Work::Freed(_) => (2, 10_000),
+            Work::FreedLater(us) => (1, us),
             Work::Sleep(_) | Work::Random(_) | Work::Slower(_) => return,
         };
         while self.app.busy < places
@@ -432,6 +445,20 @@ fn what_has_been_a_queue_is_known_to_be_none_within_six_goals() {
             assert_eq!(after, 0, "{us} {seed}: {seen:?}");
         }
     }
+}
+
+/// One at a time was accepted for good: the number never changed, so that nothing was known of the waits.
+#[test]
+fn so_is_one_whose_requests_take_two_fifths_of_the_goal() {
+    let mut before = 0;
+    for seed in 1..=10 {
+        let simulation = Simulation::new(Work::FreedLater(400_000), seed, 70);
+        let seen = (simulation.with_patience(seconds(10))).run(&[(25.0, seconds(70))]);
+        before += seen.refused_by_second[..30].iter().sum::<usize>();
+        let after: usize = seen.refused_by_second[60..].iter().sum();
+        assert_eq!(after, 0, "{seed}: {seen:?}");
+    }
+    assert!(before > 1_000, "{before}");
 }
 
 #[test]

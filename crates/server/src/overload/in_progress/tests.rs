@@ -1,5 +1,7 @@
 //! Which requests begin, wait and are refused.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 const CLIENT: ClientKey = ClientKey::NOBODY;
@@ -84,6 +86,35 @@ fn work_that_sleeps_is_bounded_by_connections_alone() {
         }
     }
     assert!(fill(&in_progress, 100_000) > 3_000);
+}
+
+/// Where they had come one by one before, each was taken to cost the others as much as it takes, and once refusals
+/// lasted, two at a time were accepted for good.
+#[test]
+fn work_that_sleeps_is_let_in_again_under_lasting_overload() {
+    const SLEEPS_US: u64 = 200_000;
+    let in_progress = InProgress::new(GOAL, None);
+    for now_us in (0..5_000_000).step_by(1_000_000) {
+        let permit = begin(&in_progress, CLIENT, 0, now_us).unwrap();
+        in_progress.end(now_us + SLEEPS_US, &permit);
+    }
+    let mut sleeping = VecDeque::new();
+    let (mut refused, mut refused_us) = (0, 0);
+    for now_us in (5_000_000..15_000_000).step_by(10_000) {
+        let has_slept = |permit: &Permit| permit.began_us + SLEEPS_US <= now_us;
+        while sleeping.front().is_some_and(has_slept) {
+            let permit = sleeping.pop_front().unwrap();
+            in_progress.end(now_us, &permit);
+        }
+        match begin(&in_progress, CLIENT, 0, now_us) {
+            Ok(permit) => sleeping.push_back(permit),
+            Err(_) => (refused, refused_us) = (refused + 1, now_us),
+        }
+    }
+    assert!(refused > 20, "{refused}: it has to last");
+    assert!(refused_us < 8_000_000, "{refused_us}");
+    let now_us = 15_200_000;
+    (sleeping.iter()).for_each(|permit| in_progress.end(now_us, permit));
 }
 
 #[test]
@@ -292,6 +323,35 @@ fn what_its_connection_had_kept_is_no_overload_when_its_turn_comes_too_late_eith
         .iter()
         .for_each(|permit| state.give_back(permit, 670_000));
     assert_eq!((state.clients(), state.waiting()), (0, 0));
+}
+
+/// It did not while one was always in progress, as where requests sleep.
+#[test]
+fn overload_ends_when_one_begins_at_once_though_others_are_in_progress() {
+    let mut state = State::new(GOAL, Some(1.0));
+    let begin = |state: &mut State, waited_us, now_us| {
+        let begun = state.begin(FlowKey::default(), Waited::for_cpu(waited_us), now_us);
+        match begun {
+            Begin::Now(permit) => Some(permit),
+            Begin::Never(_) => None,
+            Begin::Later(_) => panic!("it waits"),
+        }
+    };
+    let held = begin(&mut state, 0, 0).unwrap();
+    for now_us in [10_000, 260_000] {
+        assert!(begin(&mut state, 1_000_001, now_us).is_none());
+    }
+    for (waited_us, now_us, is_over) in [
+        (0, 500_000, false),
+        (13_000, 520_000, false),
+        (0, 520_000, true),
+    ] {
+        let permit = begin(&mut state, waited_us, now_us).unwrap();
+        let is_lasting = state.of(Lane::Files).all.delay.is_lasting();
+        assert_eq!(is_lasting, !is_over, "{waited_us}, {now_us}");
+        state.give_back(&permit, now_us);
+    }
+    state.give_back(&held, 530_000);
 }
 
 /// While nothing is known, two begin for each CPU. The others wait instead of being refused.
