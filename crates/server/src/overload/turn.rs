@@ -179,7 +179,11 @@ impl TurnControl {
     /// is too old for that, and its client is to come back after this many seconds.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64, handshake_us: u64) -> Result<(), u32> {
-        let before_us = if self.counts_handshakes { handshake_us } else { 0 };
+        let before_us = if self.counts_handshakes {
+            handshake_us
+        } else {
+            0
+        };
         let age_us = self.age_us(now_us).saturating_add(before_us);
         if self.came_us.is_some() {
             return self.check_arrived(now_us, age_us);
