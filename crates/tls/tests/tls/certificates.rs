@@ -242,12 +242,12 @@ fn who_sends_no_name_gets_a_pair_for_an_address_of_the_first_whose_key_it_takes(
     let ecdsa = certificate(&["::1", "127.0.0.1"]);
     let named = certificate(&["localhost", "127.0.0.1"]);
     let elsewhere = certificate(&["127.0.0.2"]);
-    for (served, of_all, of_rsa, unused) in [
-        ([&ecdsa, &rsa], &ecdsa, Some(&rsa), 0),
-        ([&rsa, &ecdsa], &ecdsa, Some(&rsa), 0),
-        ([&named, &rsa], &named, Some(&rsa), 0),
-        ([&rsa, &elsewhere], &rsa, Some(&rsa), 1),
-        ([&elsewhere, &rsa], &elsewhere, None, 1),
+    for (served, of_all, of_rsa, unused, address) in [
+        ([&ecdsa, &rsa], &ecdsa, Some(&rsa), 0, "127.0.0.1"),
+        ([&rsa, &ecdsa], &ecdsa, Some(&rsa), 0, "127.0.0.1"),
+        ([&named, &rsa], &named, Some(&rsa), 0, "127.0.0.1"),
+        ([&rsa, &elsewhere], &rsa, Some(&rsa), 1, "127.0.0.1"),
+        ([&elsewhere, &rsa], &elsewhere, None, 1, "127.0.0.2"),
     ] {
         let certificates = Arc::new(Certificates::new(served.map(Certificate::clone).to_vec()));
         let warnings = certificates.warnings(SystemTime::now()).into_iter();
@@ -258,8 +258,8 @@ fn who_sends_no_name_gets_a_pair_for_an_address_of_the_first_whose_key_it_takes(
             for version in [&TLS12, &TLS13] {
                 let trusted = expected.unwrap_or(of_all);
                 let client = client_with(trusted, provider.clone(), &[version]);
-                let address = ServerName::try_from("127.0.0.1").unwrap();
-                let mut client = ClientConnection::new(Arc::new(client), address).unwrap();
+                let name = ServerName::try_from(address).unwrap();
+                let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
                 let of_server = config(Limits::default());
                 let mut driver = Driver::speaking(server.protocol(), &of_server, echo);
                 exchange(&mut client, &mut driver, &mut 0);
