@@ -174,8 +174,8 @@ impl Set {
         }
     }
 
-    /// Whether any client gets this one: of those of its kind it is the first for a name. A client that takes
-    /// no other kind gets it, even if it is not valid.
+    /// Whether any client gets this one: of those of its kind it is the first for a name, or the one for clients
+    /// without a name. A client that takes no other kind gets it, even if it is not valid.
     fn is_used(&self, index: usize) -> bool {
         let it = &self.all[index];
         let is_of_kind = |other: &usize| self.all[*other].kind() == it.kind();
@@ -183,7 +183,10 @@ impl Set {
             let mut all = self.by_name.get(name).into_iter().flatten().copied();
             all.find(is_of_kind) == Some(index)
         };
-        it.names().iter().any(is_first) || self.named(None).find(is_of_kind) == Some(index)
+        // These are in the order of several names: a valid one may come behind others.
+        let unnamed = self.named(None).filter(is_of_kind);
+        let unnamed = unnamed.min_by_key(|other| !self.are_valid[*other]);
+        it.names().iter().any(is_first) || unnamed == Some(index)
     }
 
     /// Indexes of those for a name: exactly, then by a wildcard for its first label; or else of those for the first

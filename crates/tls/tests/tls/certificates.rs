@@ -411,6 +411,18 @@ fn a_pair_that_some_client_gets_is_none_to_be_warned_of() {
     assert_eq!(unused(&[other, address]), 1);
 }
 
+/// It was warned of since the expired one is of its kind and for the first name.
+#[test]
+fn a_pair_for_an_address_is_served_instead_of_an_expired_one_for_the_first_name() {
+    let (chain, key) = pem(&["localhost", "127.0.0.1"], |params| {
+        params.not_after = (SystemTime::now() - Duration::from_secs(24 * 3600)).into();
+    });
+    let expired = load(&chain, &key).unwrap();
+    let certificates = Certificates::new(vec![expired, certificate(&["127.0.0.1"])]);
+    let mut warnings = certificates.warnings(SystemTime::now()).into_iter();
+    assert!(warnings.all(|it| it.kind != WarningKind::Unused));
+}
+
 #[test]
 fn a_challenge_has_a_certificate_of_its_own() {
     let (site, challenge) = (certificate(&["localhost"]), certificate(&["localhost"]));
