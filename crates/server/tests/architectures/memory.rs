@@ -175,8 +175,8 @@ fn serves_others(architecture: Architecture) {
         let which = format!("{}, round {round}", architecture.name());
         quiet.stream.write_all(rest).unwrap();
         assert_eq!(quiet.answer().unwrap().status, 200, "{which}");
-        eventually(|| budget.pressure() < MemoryPressure::Slow);
         quiet.stream.write_all(begin).unwrap(); // once it is idle for a second it may be closed
+        eventually(|| budget.pressure() < MemoryPressure::Slow);
         let mut new = server.connect_from(STRANGER);
         assert_eq!(new.get("/").status, 200, "{which}");
     }
