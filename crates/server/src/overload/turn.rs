@@ -179,20 +179,19 @@ impl TurnControl {
     /// is too old for that, and its client is to come back after this many seconds.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64, handshake_us: u64) -> Result<(), u32> {
-        let before_us = if self.counts_handshakes {
-            handshake_us
-        } else {
-            0
+        let age_us = self.age_us(now_us);
+        let before_us = match self.counts_handshakes {
+            true => handshake_us,
+            false => 0,
         };
-        let age_us = self.age_us(now_us).saturating_add(before_us);
+        let kept_us = age_us.saturating_add(before_us);
         if self.came_us.is_some() {
-            return self.check_arrived(now_us, age_us);
+            self.check_arrived(now_us, kept_us)?;
+        } else if kept_us > self.delay.accepted_us() {
+            return Err(self.refuse(now_us));
         }
-        if age_us <= self.delay.accepted_us() {
-            self.answers(age_us);
-            return Ok(());
-        }
-        Err(self.refuse(now_us))
+        self.answers(age_us);
+        Ok(())
     }
 
     /// How old is what is judged now?
@@ -206,14 +205,13 @@ impl TurnControl {
         now_us.saturating_sub(came_us)
     }
 
-    /// The same of one that has waited for so long, as the kernel says.
+    /// Whether one is not too old that has waited for so long, as the kernel says.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
         if !self.is_in_time(wait_us) {
             self.has_refused_new = true;
             return Err(self.refuse(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
-        self.answers(wait_us);
         Ok(())
     }
 
@@ -357,6 +355,7 @@ mod tests {
         assert_eq!(turn.handshake_waited_us(5_600_000), 600_000);
         assert!(!turn.refuses_handshake(5_600_000, 600_000));
         assert_eq!(turn.check(5_300_000, 600_000), Ok(()));
+        assert_eq!(turn.take_waits(), (1, 300_000)); // the handshake's wait is not the request's
         assert!(turn.check(5_500_000, 600_000).is_err());
         turn.judge_by(Some(4_500_000));
         assert_eq!(turn.handshake_waited_us(5_600_000), 1_100_000);
