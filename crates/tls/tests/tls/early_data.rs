@@ -117,10 +117,16 @@ fn safe_requests_are_served_and_others_are_not() {
     assert_eq!((is_early, answers), (false, vec![(200, b"late".to_vec())]));
     let (is_early, answers) = ask(&server, &client, GET, &mut Vec::new());
     assert_eq!((is_early, answers), (true, vec![(200, b"early".to_vec())]));
-    let (is_early, answers) = ask(&server, &client, POST, &mut Vec::new());
-    assert!(is_early && answers.len() == 1);
-    assert_eq!(answers[0].0, 425);
-    assert_eq!(server.counts().resumed, 2);
+    let request = POST.replace("POST", "OPTIONS");
+    let (is_early, answers) = ask(&server, &client, &request, &mut Vec::new());
+    assert_eq!((is_early, answers), (true, vec![(200, b"early".to_vec())]));
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let request = POST.replace("POST", method);
+        let (is_early, answers) = ask(&server, &client, &request, &mut Vec::new());
+        assert!(is_early && answers.len() == 1, "{method}");
+        assert_eq!(answers[0].0, 425, "{method}");
+    }
+    assert_eq!(server.counts().resumed, 6);
 }
 
 /// Of HPACK's static table (RFC 7541 appendix A).
