@@ -16,11 +16,12 @@ from pathlib import Path
 
 import http2
 from peers import Scenario
-from processes import find_program, spawn
+from processes import REPOSITORY, find_program, spawn
 
 # Exit codes of `loadline load`: the client's limit is a result, and so may be that nothing was good.
 MEASURED, ACCEPTABLE = (0, 5), (0, 5, 6)
 
+WRK_TLS = REPOSITORY / "bench" / "wrk.cnf"
 WRK_DONE = """
 done = function(s, l, r)
   local e = s.errors
@@ -64,6 +65,8 @@ def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> 
     """As many threads as cores."""
     argv = ["wrk", f"-t{len(cores)}", f"-c{sc.conns}", f"-d{seconds}s", "--timeout", "10s"]
     argv += ["-s", str(script)]
+    if sc.tls:
+        argv = ["env", f"OPENSSL_CONF={WRK_TLS}", *argv]
     if sc.close:
         argv += ["-H", "Connection: close"]
     text, cpu = run_client([*argv, url], cores)

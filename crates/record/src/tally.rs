@@ -228,6 +228,13 @@ impl Tally {
         self.errors.iter().sum()
     }
 
+    /// The part of the handshakes that went on with an earlier session; `None`: there were none of these.
+    #[must_use]
+    pub fn resumed_share(&self) -> Option<f64> {
+        let all = self.handshakes_full + self.handshakes_resumed;
+        (self.handshakes_resumed > 0).then(|| self.handshakes_resumed as f64 / all as f64)
+    }
+
     /// Adds what another thread or stretch of time counted.
     pub fn merge(&mut self, other: &Self) {
         self.combine(other, |sum, part| *sum += part);
@@ -340,6 +347,19 @@ mod tests {
             let name = serde_json::to_string(&kind).unwrap();
             assert_eq!(name, format!("\"{}\"", kind.name()));
         }
+    }
+
+    #[test]
+    fn the_share_of_resumed_handshakes_is_one_of_all() {
+        for (full, resumed, share) in [(1, 3, Some(0.75)), (0, 2, Some(1.0)), (4, 0, None)] {
+            let tally = Tally {
+                handshakes_full: full,
+                handshakes_resumed: resumed,
+                ..Tally::default()
+            };
+            assert_eq!(tally.resumed_share(), share, "{full} and {resumed}");
+        }
+        assert_eq!(Tally::default().resumed_share(), None);
     }
 
     #[test]

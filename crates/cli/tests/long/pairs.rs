@@ -22,7 +22,8 @@ pub(crate) struct WithPairs {
 }
 
 impl WithPairs {
-    pub(crate) fn start(site: &Path) -> Self {
+    /// With more options than those of TLS.
+    pub(crate) fn start(site: &Path, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
         let p256 = KeyPair::generate().unwrap();
@@ -35,7 +36,8 @@ impl WithPairs {
             options.extend(["--tls-cert".to_owned(), path("c").display().to_string()]);
             options.extend(["--tls-key".to_owned(), path("k").display().to_string()]);
         }
-        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let own = options.iter().map(String::as_str);
+        let options: Vec<&str> = own.chain(more.iter().copied()).collect();
         let server = Server::start_with(site, &options, Stdio::null());
         Self {
             server,

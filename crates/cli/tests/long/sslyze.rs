@@ -1,4 +1,4 @@
-//! sslyze's check against Mozilla's intermediate profile: nothing but that nobody has signed the certificate.
+//! sslyze's check against Mozilla's profiles: nothing but that nobody has signed the certificate.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,36 +27,46 @@ fn sslyze_finds_mozillas_intermediate_profile_under_every_architecture() {
         let Some(options) = options(name) else {
             continue;
         };
-        let https = ["--listen", "https://127.0.0.1:0", "--tls", "self-signed"];
-        let options = [&options[..], &https].concat();
-        let server = Server::start_with(site.path(), &options, Stdio::null());
-        assert_intermediate(&server, "127.0.0.1", name);
+        let pairs = WithPairs::start(site.path(), &options);
+        let said = assert_intermediate(&pairs.server, NAME, name);
+        for suites in ["TLS_ECDHE_RSA_", "TLS_ECDHE_ECDSA_"] {
+            assert!(said.contains(suites), "{name}: no {suites}: {said}");
+        }
     }
 }
 
 #[test]
 #[ignore = "long: sslyze"]
-fn sslyze_finds_the_profile_with_an_rsa_and_a_p256_pair_from_files() {
+fn sslyze_finds_each_profile_with_a_certificate_for_trying_things_out() {
     let _alone = alone();
     let site = site();
-    let pairs = WithPairs::start(site.path());
-    let said = assert_intermediate(&pairs.server, NAME, "two pairs");
-    for suites in ["TLS_ECDHE_RSA_", "TLS_ECDHE_ECDSA_"] {
-        assert!(said.contains(suites), "no {suites}: {said}");
-    }
+    let https = ["--listen", "https://127.0.0.1:0", "--tls", "self-signed"];
+    let server = Server::start_with(site.path(), &https, Stdio::null());
+    assert_intermediate(&server, "127.0.0.1", "intermediate");
+    let modern = [&https[..], &["--tls-profile", "modern"]].concat();
+    let server = Server::start_with(site.path(), &modern, Stdio::null());
+    let address = format!("127.0.0.1:{}", https_port(&server));
+    let (said, found) = deviations(&address, "modern");
+    assert!(is_expected(&found), "{found:#?}");
+    // It has looked at what there is.
+    assert!(said.contains("TLS_AES_128_GCM_SHA256"), "{said}");
+    assert!(!said.contains("TLS_ECDHE_"), "{said}");
 }
 
 /// That it differs from the profile by nothing but what is expected; what sslyze said.
 fn assert_intermediate(server: &Server, host: &str, name: &str) -> String {
     let address = format!("{host}:{}", https_port(server));
     let (said, found) = deviations(&address, "intermediate");
-    let expected = found.len() == 1 && found[0].starts_with(EXPECTED);
-    assert!(expected, "{name}: {found:#?}");
+    assert!(is_expected(&found), "{name}: {found:#?}");
     // A check that finds everything sound would not find what another profile forbids.
     let (_, found) = deviations(&address, "modern");
     let is_forbidden = |it: &String| it.starts_with("tls_versions");
     assert!(found.iter().any(is_forbidden), "{name}: {found:#?}");
     said
+}
+
+fn is_expected(found: &[String]) -> bool {
+    found.len() == 1 && found[0].starts_with(EXPECTED)
 }
 
 /// What sslyze says, and in it how the server differs from a profile of Mozilla's: what is wrong, and a text.

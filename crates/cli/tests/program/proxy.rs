@@ -179,6 +179,35 @@ fn fields_of_who_is_no_trusted_proxy_change_nothing() {
     }
 }
 
+/// Otherwise a proxy that speaks TLS for the server would lead its clients in a circle; and nobody else may say so.
+#[test]
+fn what_a_trusted_proxy_received_by_https_is_not_redirected_nor_are_unix_sockets() {
+    const FORWARDED: &str = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\n";
+    for architecture in architectures() {
+        for (trusted, status) in [("127.0.0.1", "200"), ("192.0.2.1", "308")] {
+            let (site, state) = (site(), tempfile::tempdir().unwrap());
+            let socket = state.path().join("socket");
+            let unix_address = format!("unix:{}", socket.display());
+            let listen = ["127.0.0.1:0", "https://127.0.0.1:0", &unix_address];
+            let mut more = vec!["--tls", "self-signed", "--https-redirect"];
+            more.extend(["--architecture", architecture, "--trust-proxy", trusted]);
+            more.extend(listen.iter().flat_map(|address| ["--listen", *address]));
+            let server = Server::start_with(site.path(), &more, std::process::Stdio::null());
+            for (way, method, fields, status) in [
+                (Way::Tcp(&server), "GET", FORWARDED, status),
+                (Way::Tcp(&server), "GET", "", "308"),
+                (Way::Tcp(&server), "POST", "", "308"), // which keeps the method
+                (Way::Unix(&socket), "GET", "", "200"),
+            ] {
+                let head = format!("{method} / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+                let answer = way.ask(&format!("{head}{fields}\r\n"));
+                let expected = format!("HTTP/1.1 {status} ");
+                assert!(answer.starts_with(&expected), "{architecture}: {answer}");
+            }
+        }
+    }
+}
+
 /// What is said of a proxy by a server that is asked with these fields, over each way twice.
 fn said(architecture: &str, trusted: &[&str], fields: [&str; 2], ways: [bool; 2]) -> Vec<String> {
     let site = site();

@@ -508,12 +508,17 @@ fn what_cannot_be_served_is_refused_in_one_line() {
     write_pair(other.path());
     let path = |folder: &TempDir, name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (certificate, key) = (path(&one, "c.pem"), path(&one, "k.pem"));
+    let encrypted = path(&one, "encrypted.pem");
+    let pem = fs::read_to_string(&key).unwrap();
+    fs::write(&encrypted, pem.replace(" PRIVATE", " ENCRYPTED PRIVATE")).unwrap();
+    let decrypt = format!("(openssl pkey -in {encrypted} -out key.pem)");
     for (certificate, key, why) in [
         (
             &certificate,
             &path(&other, "k.pem"),
             "does not belong to the certificate",
         ),
+        (&certificate, &encrypted, &decrypt[..]),
         (&path(&one, "missing.pem"), &key, "No such file"),
         (&certificate, &certificate, "no private key in it"),
     ] {

@@ -78,6 +78,8 @@ metrics! {
     BytesPerS = "bytes_per_s", "Received", BytesPerSecond, MORE;
     /// Requests that failed or were answered otherwise than expected, of those offered.
     ErrorShare = "error_share", "Errors", Share, LESS;
+    /// Handshakes of TLS that went on with an earlier session, of all.
+    ResumedShare = "resumed_share", "Resumed handshakes", Share, NEITHER;
     /// The part of their time that players of videos stood still for, on average.
     StalledShare = "stalled_share", "Players that stood still", Share, LESS;
     /// Time from the last fall of the offered rate to the end of the last second with an error, or of the

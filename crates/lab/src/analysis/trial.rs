@@ -227,6 +227,7 @@ fn client_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, f6
         (Metric::InGoalShare, has_goal.then_some(in_goal_share)),
         (Metric::RetriesPerS, retries_per_s),
         (Metric::RecoveryUs, recovery_us(load, group)),
+        (Metric::ResumedShare, total.tally.resumed_share()),
         (Metric::StalledShare, stalled_share(load, group)),
     ];
     present(&values)

@@ -29,6 +29,7 @@ pub(super) const P99: Quantity = Quantity::Of(Metric::P99Us);
 const IN_GOAL: Quantity = Quantity::Of(Metric::InGoalPerS);
 const RETRIES: Quantity = Quantity::Of(Metric::RetriesPerS);
 const RECOVERY: Quantity = Quantity::Of(Metric::RecoveryUs);
+const RESUMED: Quantity = Quantity::Of(Metric::ResumedShare);
 const MEMORY: Quantity = Quantity::Of(Metric::MemoryBytes);
 
 /// The series of `lab/compare.toml`, in the order of the page.
@@ -38,7 +39,7 @@ pub(super) static SERIES: [Series; 13] = [
     // On the loopback much of a server's sending is done in its client's time.
     Series::new("large", &[GOOD, CPU_BOTH], &[CPU, P99]),
     Series::new("tls", &[GOOD, CPU], &[P50, P99, MEMORY]),
-    Series::new("handshakes", &[GOOD, CPU], &[P50, P99]),
+    Series::new("handshakes", &[GOOD, CPU], &[P50, P99, RESUMED]),
     Series::new("tls-large", &[GOOD, CPU], &[CPU_BOTH, P99]),
     Series::new("h2", &[GOOD, CPU], &[P50, P99, MEMORY]),
     Series::new("h2c", &[GOOD, CPU], &[P50, P99, MEMORY]),
@@ -106,6 +107,7 @@ impl Quantity {
             Self::Of(Metric::P50Us) => "p50",
             Self::Of(Metric::P99Us) => "p99",
             Self::Of(Metric::MemoryBytes) => "memory",
+            Self::Of(Metric::ResumedShare) => "resumed",
             Self::Of(metric) => metric.label(),
             Self::IdleBytes => "memory per idle connection",
         }

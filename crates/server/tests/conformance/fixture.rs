@@ -40,6 +40,13 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    /// Whoever comes from now on waits. Says how many have come before.
+    pub fn close(&self) -> u64 {
+        let mut state = self.state.lock().unwrap();
+        state.0 = false;
+        state.1
+    }
+
     /// Waits until `count` requests stand before it.
     pub fn await_waiting(&self, count: u64) {
         let state = self.state.lock().unwrap();

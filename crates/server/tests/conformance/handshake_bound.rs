@@ -7,7 +7,8 @@
 //! | loops with workers | it waits for a worker |
 //! | threads; several loops without workers; workers that serve sockets | on another thread |
 //!
-//! And how long a handshake may wait before it is computed: no longer than the latency goal allows.
+//! And how long a handshake may wait before it is computed: no longer than the latency goal allows. And that no loop
+//! waits for one that workers compute.
 
 use std::any::Any;
 use std::io::{Read as _, Write as _};
@@ -28,12 +29,13 @@ use rustls::pki_types::ServerName;
 use rustls::version::TLS12;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::client::TIMEOUT;
-use crate::fixture::{Gate, Model, Server, eventually, limits};
+use crate::client::{Client, TIMEOUT};
+use crate::fixture::{Gate, Model, Server, connect_by, eventually, limits, tls_ends};
 use crate::tls::{client_of, has_loops_for_sockets};
 
 every_model! {
     handshakes_beyond_their_bound_end_at_once,
+    loops_serve_others_while_handshakes_are_computed,
 }
 
 fn handshakes_beyond_their_bound_end_at_once(model: Model) {
@@ -115,6 +117,38 @@ fn one_after_the_other(ends: &Ends, options: ServerOptions, is_concurrent: bool)
     let counts = ends.tls.counts();
     assert_eq!((counts.full + counts.resumed, counts.refused), (3, 0));
     drop(silent);
+}
+
+/// However long they take: here each worker has one until the others have been served.
+fn loops_serve_others_while_handshakes_are_computed(model: Model) {
+    const GET: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
+    let options = model.options();
+    if !has_loops_for_sockets(&options) || options.workers == 0 {
+        return; // whoever serves a connection there computes its handshake
+    }
+    let workers = options.workers as u64;
+    let (tls, client) = tls_ends(&TlsOptions::default());
+    let gate = Arc::new(Gate::default());
+    let held = HeldTls {
+        tls,
+        gate: Arc::clone(&gate),
+    };
+    let server = Server::start_speaking(options, Protocol::Shared(Arc::new(held)));
+    let gate = OpenAtTheEnd(gate);
+    gate.0.open();
+    let connect = || connect_by(&client, server.address);
+    let ask = |client: &mut Client| assert_eq!(client.send(GET).answer().status, 200);
+    let mut others = [(); 8].map(|()| connect());
+    others.iter_mut().for_each(ask);
+    let before = gate.0.close();
+    let mut begun = Vec::new();
+    for count in 1..=workers {
+        begun.push(connect());
+        gate.0.await_waiting(before + count);
+    }
+    others.iter_mut().for_each(ask);
+    gate.0.open();
+    begun.iter_mut().for_each(ask);
 }
 
 /// It was computed, and the request behind it was served as if it had not waited.

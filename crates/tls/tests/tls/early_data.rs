@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
+use loadline_proto::hpack::Decoder;
+use loadline_proto::http2::frame::{FrameHead, Kind, PREFACE, flags, write_frame};
 use loadline_proto::{Body, CloseReason, Context, Exchange, Limits, Outcome};
 use loadline_tls::{Certificates, TlsOptions, TlsServer};
 use rustls::client::{
@@ -13,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, ClientConnection, Error, NamedGroup, RootCertStore};
 
 use crate::drive::{Driver, config, parse_answers};
-use crate::pair::{certificate, connection, receive, sent_by};
+use crate::pair::{certificate, connection, exchange, receive, sent_by};
 
 /// A server, and a client that sends early data where it may.
 fn ends(early_data: bool) -> (TlsServer, Arc<ClientConfig>) {
@@ -115,10 +117,96 @@ fn safe_requests_are_served_and_others_are_not() {
     assert_eq!((is_early, answers), (false, vec![(200, b"late".to_vec())]));
     let (is_early, answers) = ask(&server, &client, GET, &mut Vec::new());
     assert_eq!((is_early, answers), (true, vec![(200, b"early".to_vec())]));
-    let (is_early, answers) = ask(&server, &client, POST, &mut Vec::new());
-    assert!(is_early && answers.len() == 1);
-    assert_eq!(answers[0].0, 425);
-    assert_eq!(server.counts().resumed, 2);
+    let request = POST.replace("POST", "OPTIONS");
+    let (is_early, answers) = ask(&server, &client, &request, &mut Vec::new());
+    assert_eq!((is_early, answers), (true, vec![(200, b"early".to_vec())]));
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let request = POST.replace("POST", method);
+        let (is_early, answers) = ask(&server, &client, &request, &mut Vec::new());
+        assert!(is_early && answers.len() == 1, "{method}");
+        assert_eq!(answers[0].0, 425, "{method}");
+    }
+    assert_eq!(server.counts().resumed, 6);
+}
+
+/// Of HPACK's static table (RFC 7541 appendix A).
+const METHOD_GET: u8 = 0x82;
+const METHOD_POST: u8 = 0x83;
+
+/// Sends a request over HTTP/2 as early as it may; says of each request that the handler saw whether it was early
+/// data, and what the statuses of all responses are.
+fn ask_over_http2(
+    server: &TlsServer,
+    client: &Arc<ClientConfig>,
+    method: u8,
+) -> (Vec<bool>, Vec<String>) {
+    let mut request = PREFACE.to_vec();
+    write_frame(Kind::Settings, 0, 0, &[], &mut request);
+    // By https, of "/", and the authority is spelled out.
+    let block = [&[method, 0x87, 0x84, 0x01, 9][..], b"localhost"].concat();
+    let whole = flags::END_HEADERS | flags::END_STREAM;
+    write_frame(Kind::Headers, whole, 1, &block, &mut request);
+    let mut seen = Vec::new();
+    let handle = |exchange: &mut Exchange, cx: &mut Context<'_>| {
+        seen.push(exchange.security.as_ref().unwrap().is_early);
+        whether_early(exchange, cx)
+    };
+    let limits = config(Limits::default());
+    let mut driver = Driver::speaking(server.protocol(), &limits, handle);
+    let (mut client, mut received) = (connection(client), 0);
+    let mut is_early = false;
+    if let Some(mut early) = client.early_data() {
+        is_early = early.write(&request).unwrap() == request.len();
+    }
+    exchange(&mut client, &mut driver, &mut received);
+    if !is_early {
+        client.writer().write_all(&request).unwrap();
+        exchange(&mut client, &mut driver, &mut received);
+    }
+    assert!(!client.is_handshaking() && !driver.is_closed());
+    assert_eq!(client.is_early_data_accepted(), is_early);
+    let mut plain = Vec::new();
+    let _ = client.reader().read_to_end(&mut plain); // ends with what there is
+    drop(driver);
+    (seen, statuses(&plain))
+}
+
+/// Of the responses in these frames.
+fn statuses(frames: &[u8]) -> Vec<String> {
+    let (mut decoder, mut found) = (Decoder::default(), Vec::new());
+    let mut rest = frames;
+    while let Some((head, behind)) = rest.split_first_chunk() {
+        let head = FrameHead::parse(head);
+        let (payload, next) = behind.split_at(head.len);
+        rest = next;
+        if head.kind == Kind::Headers {
+            let field = |name: &[u8], value: &[u8]| {
+                if name == b":status" {
+                    found.push(String::from_utf8_lossy(value).into_owned());
+                }
+            };
+            decoder.decode(payload, &mut Vec::new(), field).unwrap();
+        }
+    }
+    found
+}
+
+#[test]
+fn safe_requests_over_http2_are_served_and_others_are_not() {
+    let (server, client) = ends(true);
+    let mut client = ClientConfig::clone(&client);
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    let client = Arc::new(client);
+    for (method, seen, status) in [
+        (METHOD_GET, &[false][..], "200"), // there is no session yet
+        (METHOD_GET, &[true], "200"),
+        (METHOD_POST, &[], "425"),
+    ] {
+        let found = ask_over_http2(&server, &client, method);
+        assert_eq!(found, (seen.to_vec(), vec![status.to_owned()]));
+    }
+    let counts = server.counts();
+    assert_eq!((counts.full, counts.resumed), (1, 2));
 }
 
 #[test]
