@@ -115,7 +115,7 @@ impl Bound {
     }
 
     /// Judges an interval against it.
-    fn verdict(self, interval: &Interval) -> Verdict {
+    pub(super) fn verdict(self, interval: &Interval) -> Verdict {
         let (least, most) = self.ends();
         if interval.low >= least && interval.high <= most {
             Verdict::Reproduced

@@ -257,6 +257,7 @@ fn why_open(cause: Undecided) -> (&'static str, &'static str) {
             "nothing bends up to the highest rate",
             "higher rates or a server with a part of a CPU",
         ),
+        Undecided::RatesApart => ("the rates lie too far apart", "rates in smaller steps"),
         Undecided::NoGain => (
             "there is no gain that could shrink",
             "a load under which there is one",
