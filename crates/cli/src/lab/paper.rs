@@ -36,8 +36,8 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let Focused { text, fewer_blocks } = plan.map_err(Failure::usage)?;
     let fewer = fewer_blocks.map(|(blocks, planned)| {
         format!(
-            "{blocks} blocks instead of {planned}, so that a claim takes some minutes; all of them: \
-             --replicates {planned}, with another --out"
+            "{blocks} blocks instead of {planned}, so that a claim takes some minutes; \
+             --replicates {planned}, with another --out, takes all"
         )
     });
     if let Some(fewer) = &fewer {

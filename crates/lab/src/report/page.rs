@@ -126,7 +126,8 @@ fn timeline(per_s: &[f64]) -> String {
     let values = per_s.iter().map(|value| words::digits(*value, 3));
     let values = values.collect::<Vec<_>>().join("; ");
     format!(
-        "<svg class=\"timeline\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{values}</title>\
+        "<svg class=\"timeline\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\
+         <title>{values}</title>\
          <path d=\"{steps}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/></svg>"
     )
 }
