@@ -37,7 +37,7 @@ pub use words::shell;
 use crate::plan::{Chart, ChartKind};
 use order::Order;
 
-use crate::analysis::{self, Measured, Metric, Noise, Run};
+use crate::analysis::{self, Measured, Metric, Noise, Run, Second};
 
 /// Name and version of the form of the data in a report.
 pub const SCHEMA: &str = "loadline-report/1";
@@ -104,6 +104,9 @@ pub struct DiscardedTrial {
     pub replicate: u32,
     /// Why.
     pub reasons: Vec<String>,
+    /// Good responses in each second, the warm-up included; empty: there is no whole one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub good_per_s: Vec<f64>,
 }
 
 /// A value of a metric as people read it: "48,210/s".
@@ -225,12 +228,14 @@ fn discarded<'r>(
     why: fn(&Measured) -> &[String],
 ) -> Vec<DiscardedTrial> {
     let with_reasons = trials.filter(|trial| !why(trial).is_empty());
+    let good = |second: &Second| second.values.get(&Metric::GoodPerS).copied();
     let discarded = with_reasons.map(|trial| DiscardedTrial {
         trial: trial.number,
         series: trial.series.clone(),
         cell: words::levels(&trial.levels),
         replicate: trial.replicate,
         reasons: why(trial).to_vec(),
+        good_per_s: trial.seconds.iter().filter_map(good).collect(),
     });
     discarded.collect()
 }

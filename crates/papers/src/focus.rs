@@ -2,6 +2,9 @@
 //!
 //! Levels that no wanted cell has go, and so do series without any. What is left of the combinations is
 //! excepted cell by cell, so that whatever a claim selects, the plan has that and nothing else.
+//!
+//! A claim by itself is to take some minutes. It is corrected for no others, so that an interval of three
+//! blocks is as wide as one of five that is corrected for ten.
 
 use std::path::Path;
 
@@ -12,25 +15,80 @@ use toml::{Table, Value};
 
 use crate::claims::{self, Taken};
 use crate::error::GridError;
-use crate::{Grid, Paper, PaperError};
+use crate::{Grid, Paper, PaperError, PaperTime};
 
 /// Which CPUs there are makes no difference to which cells there are, but named ones have to exist.
 const CPUS: [usize; 2] = [0, 1];
+/// A claim that takes longer has fewer blocks, ...
+const CLAIM_S: f64 = 300.0;
+/// ... but not fewer than this: they would say little.
+const BLOCKS_LEAST: u32 = 3;
+
+/// A plan narrowed to some claims.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Focused {
+    /// As a plan file.
+    pub text: String,
+    /// How many blocks there are instead of how many, if they are fewer than those of the grid.
+    pub fewer_blocks: Option<(u32, u32)>,
+}
 
 /// The plan of a paper, without what no claim takes whose text contains `wanted`, in either case. What
-/// is drawn of it is left to what varies.
+/// is drawn of it is left to what varies. Unless the grid is the full one, or says how often each cell is run, it
+/// has as few blocks as claims need that are to take five minutes each.
 ///
 /// # Errors
 /// No claim has the text, or what claims take is not in this grid.
-pub fn focused(paper: &Paper, grid: &Grid, wanted: &str) -> Result<String, PaperError> {
-    let text = grid.plan_text(&paper.text(), paper.name)?;
-    narrowed(&text, paper.name, wanted).map_err(|problem| PaperError::Plan {
+pub fn focused(paper: &Paper, grid: &Grid, wanted: &str) -> Result<Focused, PaperError> {
+    let fail = |problem: GridError| PaperError::Plan {
         file: paper.name.to_owned(),
         problem,
-    })
+    };
+    let text = grid.plan_text(&paper.text(), paper.name)?;
+    let plan = narrowed(&text, paper.name, wanted).map_err(fail)?;
+    let as_text = |plan: &Table| toml::to_string(plan).map_err(|error| fail(error.into()));
+    let text = as_text(&plan)?;
+    let replicates: Vec<u32> = match grid.full || grid.replicates.is_some() {
+        true => Vec::new(),
+        false => {
+            let parsed = Plan::parse(&text, paper.name, Path::new("."))?;
+            parsed.series.iter().map(|it| it.replicates).collect()
+        }
+    };
+    let planned = replicates.iter().copied().max().unwrap_or(0);
+    let claims = claims::taken(paper.name).into_iter();
+    let claims = claims.filter(|(text, _)| claims::contains(text, wanted));
+    let most_s = CLAIM_S * claims.count() as f64;
+    let mut focused = Focused {
+        text,
+        fewer_blocks: None,
+    };
+    for blocks in (BLOCKS_LEAST..planned).rev() {
+        if PaperTime::of_plan(paper.name, &focused.text)?.all_s <= most_s {
+            break;
+        }
+        focused = Focused {
+            text: as_text(&with_blocks(&plan, &replicates, blocks))?,
+            fewer_blocks: Some((blocks, planned)),
+        };
+    }
+    Ok(focused)
 }
 
-fn narrowed(text: &str, paper: &str, wanted: &str) -> Result<String, GridError> {
+/// The same with so many trials of each cell at most; they are by series.
+fn with_blocks(plan: &Table, replicates: &[u32], most: u32) -> Table {
+    let mut plan = plan.clone();
+    if let Some(Value::Array(series)) = plan.get_mut("series") {
+        let series = series.iter_mut().filter_map(Value::as_table_mut);
+        for (one, own) in series.zip(replicates) {
+            let replicates = Value::Integer((*own).min(most).into());
+            one.insert("replicates".to_owned(), replicates);
+        }
+    }
+    plan
+}
+
+fn narrowed(text: &str, paper: &str, wanted: &str) -> Result<Table, GridError> {
     let mut plan: Table = text.parse()?;
     let claims = claims::taken(paper).into_iter();
     let taken: Vec<Taken> = claims
@@ -63,7 +121,7 @@ fn narrowed(text: &str, paper: &str, wanted: &str) -> Result<String, GridError> 
     }
     plan.remove("chart");
     plan.remove("goal");
-    Ok(toml::to_string(&plan)?)
+    Ok(plan)
 }
 
 /// A series, and the cells of it that are wanted.
@@ -198,7 +256,7 @@ mod tests {
             let all = cells(&plan(paper, whole));
             for (index, (text, taken)) in claims::taken(paper.name).into_iter().enumerate() {
                 let plan = focused(paper, whole, &text.to_uppercase()).unwrap();
-                let plan = Plan::parse(&plan, paper.name, Path::new("/")).unwrap();
+                let plan = Plan::parse(&plan.text, paper.name, Path::new("/")).unwrap();
                 let found = cells(&plan);
                 // Texts that are the same take what any of them does.
                 let same = claims::taken(paper.name).into_iter();
@@ -220,6 +278,28 @@ mod tests {
                 assert!(!is_without, "{} {claim:?}", paper.name);
             }
         }
+    }
+
+    #[test]
+    fn a_claim_that_takes_long_has_fewer_blocks_unless_more_are_asked_for() {
+        let paper = Paper::named("P5").unwrap();
+        let bends = "The event loop bends later than the threads (results)";
+        let blocks = |grid: &Grid, wanted: &str| {
+            let focused = focused(paper, grid, wanted).unwrap();
+            let plan = Plan::parse(&focused.text, paper.name, Path::new("/")).unwrap();
+            let blocks = plan.series.iter().map(|it| it.replicates).max();
+            (blocks.unwrap(), focused.fewer_blocks)
+        };
+        assert_eq!(blocks(&Grid::default(), bends), (3, Some((3, 5))));
+        let five = Grid {
+            replicates: Some(5),
+            ..Grid::default()
+        };
+        assert_eq!(blocks(&five, bends), (5, None));
+        assert_eq!(blocks(&full(), bends).1, None);
+        // With all of its blocks it takes about a minute.
+        let apache = "Apache goes on";
+        assert_eq!(blocks(&Grid::default(), apache), (5, None));
     }
 
     #[test]

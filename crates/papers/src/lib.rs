@@ -24,7 +24,7 @@ mod tests;
 mod times;
 
 pub use error::{GridError, PaperError};
-pub use focus::focused;
+pub use focus::{Focused, focused};
 pub use grid::{Grid, unmatched};
 pub use paper::{PAPERS, Paper};
 pub use times::{PaperTime, sum_said};

@@ -12,7 +12,7 @@ Examples:
   loadline lab paper P1 --full --dry-run
       how long the paper's own parameters would take, and those of all papers
   loadline lab paper P1 --focus 'few reactors suffice'
-      only what the claims take that say so, in some minutes
+      only what the claims take that say so, in five minutes or less
   loadline lab paper P3 --only rates --seconds 1 --replicates 1 --out runs/look
       a quick look at one part";
 
@@ -37,7 +37,8 @@ pub(crate) struct LabPaperFlags {
     #[arg(value_name = "PAPER")]
     pub(crate) paper: String,
 
-    /// Run only the cells that claims take whose text contains this, and say what came of them.
+    /// Run only the cells that claims take whose text contains this, in fewer blocks where a claim would
+    /// take more than five minutes, and say what came of them.
     #[arg(long, value_name = "TEXT")]
     pub(crate) focus: Option<String>,
 

@@ -7,7 +7,7 @@ use loadline_lab::plan::Plan;
 use loadline_lab::report::words::slug;
 use loadline_lab::report::{Figure, Report};
 use loadline_lab::runner::{check_network, check_quota};
-use loadline_papers::{Grid, Paper, claims, compare, focused, unmatched};
+use loadline_papers::{Focused, Grid, Paper, claims, compare, focused, unmatched};
 
 use super::marks::{Marks, relative};
 use super::report::derived;
@@ -25,11 +25,24 @@ const QUOTA_SMALLEST: f64 = 0.3;
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let paper = Paper::named(&flags.paper).map_err(Failure::usage)?;
     let grid = paper_grid(paper, flags);
-    let text = match &flags.focus {
-        Some(wanted) => focused(paper, &grid, wanted),
-        None => grid.plan_text(&paper.text(), paper.name),
+    let whole = |text: String| Focused {
+        text,
+        fewer_blocks: None,
     };
-    let text = text.map_err(Failure::usage)?;
+    let plan = match &flags.focus {
+        Some(wanted) => focused(paper, &grid, wanted),
+        None => grid.plan_text(&paper.text(), paper.name).map(whole),
+    };
+    let Focused { text, fewer_blocks } = plan.map_err(Failure::usage)?;
+    let fewer = fewer_blocks.map(|(blocks, planned)| {
+        format!(
+            "{blocks} blocks instead of {planned}, so that a claim takes some minutes; \
+             --replicates {planned}, with another --out, takes all"
+        )
+    });
+    if let Some(fewer) = &fewer {
+        crate::say(fewer);
+    }
     let mut of_grid = flags.grid.clone();
     if let Some(wanted) = &flags.focus {
         let folder = run_folder(paper.name, &flags.grid);
@@ -41,7 +54,9 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     };
     paper.write_forms(&out).map_err(Failure::failed)?;
     if let Some(wanted) = &flags.focus {
-        crate::print(verdicts(&out, wanted)?.as_bytes())?;
+        let fewer = fewer.map_or_else(String::new, |fewer| format!("{fewer}\n"));
+        let verdicts = verdicts(&out, wanted)?;
+        crate::print(format!("{verdicts}{fewer}").as_bytes())?;
     }
     write_report(out, None)
 }

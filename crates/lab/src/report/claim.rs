@@ -84,6 +84,8 @@ choice! {
         ClientLimited "client_limited",
         /// Nothing bends up to the highest rate.
         RateTooLow "rate_too_low",
+        /// What bends does so between two rates, which leave it open how it compares.
+        RatesApart "rates_apart",
         /// There is no gain, of which it says how it changes.
         NoGain "no_gain",
         /// The server's CPUs were the limit, and not the one thread that the claim is about.

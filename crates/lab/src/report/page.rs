@@ -108,6 +108,30 @@ fn trials(trials: &[DiscardedTrial], that: &str) -> String {
     }
 }
 
+/// Good responses by second, as steps of which the highest is the most.
+fn timeline(per_s: &[f64]) -> String {
+    const WIDTH: f64 = 120.0;
+    const HEIGHT: f64 = 24.0;
+    if per_s.is_empty() {
+        return "–".to_owned();
+    }
+    let most = per_s.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let width = WIDTH / per_s.len() as f64;
+    let steps = per_s.iter().enumerate().map(|(second, value)| {
+        let to = if second == 0 { "M0 " } else { "V" };
+        let y = HEIGHT * (1.0 - value / most);
+        format!("{to}{y:.1}H{:.1}", width * (second + 1) as f64)
+    });
+    let steps: String = steps.collect();
+    let values = per_s.iter().map(|value| words::digits(*value, 3));
+    let values = values.collect::<Vec<_>>().join("; ");
+    format!(
+        "<svg class=\"timeline\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\
+         <title>{values}</title>\
+         <path d=\"{steps}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/></svg>"
+    )
+}
+
 fn count(count: &usize, one: &str) -> String {
     words::count(*count, one)
 }

@@ -186,6 +186,25 @@ fn discarded_trials_are_part_of_nothing_and_shown() {
 }
 
 #[test]
+fn a_discarded_trial_has_a_timeline() {
+    let made = shown();
+    let mut timelines = 0;
+    for listed in (made.report.discarded.iter()).chain(&made.report.times_discarded) {
+        let mut trials = made.trials.iter();
+        let trial = trials.find(|it| it.number == listed.trial).unwrap();
+        let groups = trial.load.iter().flat_map(|load| &load.groups);
+        let seconds = groups.flat_map(|group| &group.series);
+        let good: Vec<f64> = seconds.map(|second| second.good as f64).collect();
+        assert_eq!(listed.good_per_s, good, "{listed:?}");
+        timelines += usize::from(!good.is_empty());
+    }
+    // One server died, and nothing is known of its trial.
+    assert_eq!(timelines, 3);
+    let text = page(&made.report).unwrap();
+    assert_eq!(text.matches("<svg class=\"timeline\"").count(), timelines);
+}
+
+#[test]
 fn a_late_client_makes_times_discarded_and_nothing_else() {
     let made = shown();
     let late = made.trials.iter().find(|it| !it.times_discarded.is_empty());

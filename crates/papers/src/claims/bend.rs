@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadline_base::sorting::to_set;
-use loadline_capacity::stats::{self, Range};
+use loadline_capacity::stats::{self, Interval, Range};
 use loadline_lab::analysis::{Measured, Metric};
-use loadline_lab::report::Undecided;
+use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Estimate, Evidence, Untestable};
-use super::finding::number;
+use super::finding::{Bound, number};
 use super::select::Select;
 
 const RATE: &str = "rate_per_s";
@@ -74,6 +74,8 @@ struct Bent {
     by_block: BTreeMap<u32, Range>,
     /// Blocks in which it bends at no rate that counts.
     without: usize,
+    /// Whether rates between those two do not count in some block.
+    has_gaps: bool,
     /// The highest rate that counts.
     highest_per_s: f64,
     /// Why higher ones do not.
@@ -102,6 +104,7 @@ impl Bent {
             of,
             by_block: BTreeMap::new(),
             without: 0,
+            has_gaps: false,
             highest_per_s,
             limit: match rates.last() {
                 Some(last) if *last > highest_per_s => {
@@ -123,9 +126,20 @@ impl Bent {
                 value: low,
                 high: beyond.map_or(ANYWHERE_PER_S.1, |rate| rate as f64),
             };
+            let is_within = |rate: &f64| bend.low < *rate && *rate < bend.high;
+            bent.has_gaps |= rates.iter().any(is_within);
             bent.by_block.insert(block, bend);
         }
         Ok(bent)
+    }
+
+    /// One bend over the other, in each block that has both.
+    fn over(&self, other: &Self) -> Vec<Range> {
+        let pairs = self.by_block.iter().filter_map(|(block, bend)| {
+            let other = other.by_block.get(block)?;
+            Some(bend.over(other))
+        });
+        pairs.collect()
     }
 
     fn unseen(&self) -> Untestable {
@@ -214,15 +228,39 @@ impl Bends {
     ) -> Result<Estimate, Untestable> {
         let [these, others] = self.bent(evidence);
         let (these, others) = (these?, others?);
-        let pairs = these.by_block.iter().filter_map(|(block, bend)| {
-            let other = others.by_block.get(block)?;
-            Some(bend.over(other))
-        });
-        let pairs: Vec<Range> = pairs.collect();
-        let ratio = stats::compare_ranges_at(&pairs, 0.0, evidence.level);
+        let ratio = stats::compare_ranges_at(&these.over(&others), 0.0, evidence.level);
         let ratio = ratio.ok_or_else(|| evidence.missing(&self.of))?;
         *what += &(these.note() + &others.note());
         Ok((ratio.ratio, ratio.interval).into())
+    }
+
+    /// Why more blocks do not decide the ratio: without any scatter, the steps between rates leave it open.
+    pub(super) fn open_step(&self, evidence: &Evidence<'_>, bound: Bound) -> Option<Untestable> {
+        let [Ok(these), Ok(others)] = self.bent(evidence) else {
+            return None;
+        };
+        let ratios = these.over(&others);
+        let end = |of: fn(&Range) -> f64| {
+            let logs: Vec<f64> = ratios.iter().map(|ratio| of(ratio).ln()).collect();
+            stats::mean(&logs).exp()
+        };
+        let interval = Interval {
+            low: end(|ratio| ratio.low),
+            high: end(|ratio| ratio.high),
+            level: evidence.level,
+        };
+        if bound.verdict(&interval) != Verdict::NotTestable {
+            return None;
+        }
+        let other = self.of.but(&self.over);
+        let mut bent = [(&these, &self.of), (&others, &other)].into_iter();
+        Some(match bent.find(|(bent, _)| bent.has_gaps) {
+            Some((_, select)) => evidence.missing(select),
+            None => Untestable(
+                "The steps between rates leave it open, whatever the number of blocks.".to_owned(),
+                Undecided::RatesApart,
+            ),
+        })
     }
 
     /// Why the ratio may be undecided: one of the servers bends nowhere.

@@ -115,7 +115,7 @@ impl Bound {
     }
 
     /// Judges an interval against it.
-    fn verdict(self, interval: &Interval) -> Verdict {
+    pub(super) fn verdict(self, interval: &Interval) -> Verdict {
         let (least, most) = self.ends();
         if interval.low >= least && interval.high <= most {
             Verdict::Reproduced
@@ -241,7 +241,7 @@ impl ClaimFinding {
             why: format!("{} {}", self.why, other.why),
             interval: self.interval.or(other.interval),
             measures: [self.measures, other.measures].concat(),
-            undecided: self.undecided.or(other.undecided),
+            undecided: lasting(self.undecided, other.undecided),
             published: match (self.published.is_empty(), other.published.is_empty()) {
                 (false, false) if self.published != other.published => {
                     format!("{}; {}", self.published, other.published)
@@ -301,6 +301,14 @@ impl ClaimFinding {
         }
         let why = format!("{what}. {}.", capital(&parts.join("; ")));
         Self::new(verdict, why)
+    }
+}
+
+/// What keeps two parts undecided: the first cause that is left with more blocks, if there is one.
+pub(super) fn lasting(one: Option<Undecided>, other: Option<Undecided>) -> Option<Undecided> {
+    match (one, other) {
+        (None | Some(Undecided::FewBlocks), Some(_)) => other,
+        _ => one,
     }
 }
 
@@ -411,6 +419,12 @@ mod tests {
             }
         }
         assert_eq!(ClaimFinding::any(Vec::new()), None);
+        let mut late = of(NotTestable);
+        late.undecided = Some(Undecided::ClientLimited);
+        for (one, other) in [(late.clone(), of(NotTestable)), (of(NotTestable), late)] {
+            let found = one.and(other).undecided;
+            assert_eq!(found, Some(Undecided::ClientLimited));
+        }
     }
 
     #[test]

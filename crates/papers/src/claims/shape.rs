@@ -7,7 +7,7 @@ use loadline_lab::report::{Undecided, Verdict};
 use serde::Deserialize;
 
 use super::evidence::{Estimate, Evidence, Untestable};
-use super::finding::{Bound, ClaimFinding, number, within};
+use super::finding::{Bound, ClaimFinding, lasting, number, within};
 use super::select::Select;
 use super::taken::Taken;
 
@@ -216,20 +216,26 @@ impl Shape {
         let conditions = self.at_each_time(evidence, |evidence, select| {
             self.optimum_at(evidence, select)
         })?;
-        let count = conditions.len();
-        let (optima, texts): (Vec<_>, Vec<_>) = conditions.into_iter().flatten().unzip();
+        let (found, lacking): (Vec<_>, Vec<_>) = conditions.into_iter().partition(Result::is_ok);
+        let lacking = lacking.into_iter().find_map(Result::err);
+        let (optima, mut texts): (Vec<_>, Vec<_>) = found.into_iter().flatten().unzip();
+        let cause = lacking.map(|Untestable(why, undecided)| {
+            texts.push(why);
+            undecided
+        });
         if optima.len() < 2 {
             let why = format!(
-                "Series {} has a single service time that can be judged.",
-                self.of.series
+                "Series {} has a single service time that can be judged: {}.",
+                self.of.series,
+                texts.join("; ")
             );
-            return Err(Untestable(why, Undecided::NoTrials));
+            return Err(Untestable(why, cause.unwrap_or(Undecided::NoTrials)));
         }
         let is_apart = |one: &Optimum, other: &Optimum| one.high < other.low;
         let any_apart = (optima.iter()).any(|one| optima.iter().any(|other| is_apart(one, other)));
         // That of a service time that cannot be judged may lie anywhere.
         let are_settled =
-            optima.len() == count && optima.iter().all(|optimum| optimum.low >= optimum.high);
+            cause.is_none() && optima.iter().all(|optimum| optimum.low >= optimum.high);
         let shared = self.nearest_to_best(evidence);
         let good = shared.as_ref().filter(|it| it.is_good());
         let verdict = match (any_apart, are_settled || good.is_some()) {
@@ -245,16 +251,16 @@ impl Shape {
                 number(100.0 * MATTERS)
             );
         }
-        let finding = ClaimFinding::new(verdict, why);
+        let mut finding = ClaimFinding::new(verdict, why);
         // Optima that lie apart need no number that is worse than others.
-        let Some(shared) = shared.filter(|_| !any_apart) else {
-            return Ok(finding);
-        };
-        let bound = Bound::AtMost(1.0 - MATTERS);
-        Ok(ClaimFinding {
-            measures: ClaimFinding::of(&shared.what, &shared.ratio, bound).measures,
-            ..finding
-        })
+        if let Some(shared) = shared.filter(|_| !any_apart) {
+            let bound = Bound::AtMost(1.0 - MATTERS);
+            let compared = ClaimFinding::of(&shared.what, &shared.ratio, bound);
+            finding.measures = compared.measures;
+            finding.undecided = lasting(compared.undecided, finding.undecided);
+        }
+        finding.undecided = lasting(cause, finding.undecided);
+        Ok(finding)
     }
 
     /// The first number that is as good as the best of the others at each service time, but for what does not
@@ -352,15 +358,16 @@ impl Shape {
 
 /// Of a claim about each service time.
 fn of_times(times: Vec<AtTime<ClaimFinding>>, what: &str) -> ClaimFinding {
-    let mut lacking = None;
+    let mut cause = None;
     let mut measures = Vec::new();
     let conditions = times.into_iter().map(|at| match at {
         Ok((found, text)) => {
             measures.extend(found.measures);
+            cause = lasting(cause, found.undecided);
             (text, found.verdict)
         }
         Err(Untestable(why, undecided)) => {
-            lacking = Some(undecided);
+            cause = lasting(cause, Some(undecided));
             (why, Verdict::NotTestable)
         }
     });
@@ -368,7 +375,7 @@ fn of_times(times: Vec<AtTime<ClaimFinding>>, what: &str) -> ClaimFinding {
     let finding = ClaimFinding::of_conditions(conditions, what);
     ClaimFinding {
         measures,
-        undecided: lacking.or(finding.undecided),
+        undecided: cause.or(finding.undecided),
         ..finding
     }
 }

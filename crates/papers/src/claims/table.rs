@@ -161,12 +161,17 @@ impl ClaimRow {
                 ClaimFinding::not_comparable(&what, &measured, (&self.published, reason))
             }
         };
-        if let (Value::Bends(bends), Verdict::NotTestable) = (value, finding.verdict)
-            && let Some(why) = bends.unseen(evidence)
-        {
-            (finding.why, finding.interval) = (why, None);
-            finding.measures.clear();
-            finding.undecided = Some(Undecided::RateTooLow);
+        if let (Value::Bends(bends), Verdict::NotTestable) = (value, finding.verdict) {
+            if let Some(why) = bends.unseen(evidence) {
+                (finding.why, finding.interval) = (why, None);
+                finding.measures.clear();
+                finding.undecided = Some(Undecided::RateTooLow);
+            } else if let Some(bound) = self.bound
+                && let Some(Untestable(why, cause)) = bends.open_step(evidence, bound)
+            {
+                finding.why = format!("{} {why}", finding.why.trim_end_matches(UNCLEAR));
+                finding.undecided = Some(cause);
+            }
         }
         if finding.undecided == Some(Undecided::FewBlocks)
             && let Some(count) = measured.blocks

@@ -257,6 +257,7 @@ fn why_open(cause: Undecided) -> (&'static str, &'static str) {
             "nothing bends up to the highest rate",
             "higher rates or a server with a part of a CPU",
         ),
+        Undecided::RatesApart => ("the rates lie too far apart", "rates in smaller steps"),
         Undecided::NoGain => (
             "there is no gain that could shrink",
             "a load under which there is one",
@@ -342,10 +343,16 @@ fn times(measure: &ClaimMeasure) -> Option<f64> {
             return (1.0 - interval.low) / (1.0 - bound);
         }
         let distance = (scaled(measure.value) - scaled(bound)).abs();
-        let half = (scaled(interval.high) - scaled(interval.low)) / 2.0;
         let Some(blocks) = measure.blocks else {
-            return (half / distance.max(f64::MIN_POSITIVE)).powi(2);
+            // Intervals of the best of several reach farther to one side.
+            let end = match bound > measure.value {
+                true => interval.high,
+                false => interval.low,
+            };
+            let reach = (scaled(end) - scaled(measure.value)).abs();
+            return (reach / distance.max(f64::MIN_POSITIVE)).powi(2);
         };
+        let half = (scaled(interval.high) - scaled(interval.low)) / 2.0;
         let wanted = runs_wanted((blocks, half), distance, interval.level, MANY * blocks);
         wanted.map_or(f64::INFINITY, |wanted| wanted as f64 / blocks as f64)
     });
@@ -464,6 +471,18 @@ mod tests {
         let expected =
             "and 1 is not comparable; of 1 claim of our own none holds here and 1 does not.**";
         assert!(said.contains(expected), "{said}");
+    }
+
+    #[test]
+    fn of_an_interval_the_side_of_the_bound_counts() {
+        for (below, above, wanted) in [(3, 5, 9.0), (5, 3, 25.0)] {
+            let (low, high) = (1.1 / 1.1_f64.powi(below), 1.1 * 1.1_f64.powi(above));
+            let mirrored = measured(1.0 / 1.1, 1.0 / high, 1.0 / low, 1.0);
+            for measure in [measured(1.1, low, high, 1.0), mirrored] {
+                let found = times(&measure).unwrap();
+                assert!((found - wanted).abs() < 1e-9, "{measure:?}: {found}");
+            }
+        }
     }
 
     #[test]

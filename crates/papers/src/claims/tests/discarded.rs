@@ -19,12 +19,24 @@ fn an_optimum_at_each_service_time() {
     made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     is_open(&made, "Beyond the optimum of threads");
     is_open(&made, "Too many threads lose");
+    is_open(&made, "The optimal number of threads");
     // One that fails is enough.
     let by_time = [("0", [1e3, 2e3, 4e3, 7e3]), ("200", [3e3, 6e3, 9e3, 8e3])];
     let mut made = surface("slower-threads", "workers", &by_time);
     made.discard(DIED, |it| it.levels["service_us"] == level("200"));
     let found = made.verdicts(["Beyond the optimum of threads"]);
     assert_eq!(found, [NotReproduced]);
+}
+
+/// Two others do not say whether the optimum moves.
+#[test]
+fn an_optimum_that_may_move() {
+    let by_time = ["0", "200", "1000"].map(|service_us| (service_us, [9e3, 8e3, 7e3, 6e3]));
+    let mut made = surface("slower-threads", "workers", &by_time);
+    let moves = "The optimal number of threads";
+    assert_eq!(made.verdicts([moves]), [NotReproduced]);
+    made.discard(DIED, |it| it.levels["service_us"] == level("200"));
+    is_open(&made, moves);
 }
 
 #[test]

@@ -36,6 +36,9 @@ fn where_servers_bend() {
         let found = bends(threads, events).verdicts(claims);
         assert_eq!(found, verdicts, "{threads}, {events}");
     }
+    // Nor would they be in any number of blocks.
+    let claim = bends(1210.0, 1250.0).claim(claims[0]);
+    assert_eq!(claim.undecided, Some(Undecided::RatesApart), "{claim:?}");
     let Claim { why, .. } = bends(9999.0, 9999.0).claim(claims[0]);
     let unseen = "threads: no bend is seen up to 2500/s";
     assert!(why.starts_with(unseen), "{why}");
@@ -122,6 +125,7 @@ fn latency_bends_where_it_is_twice_the_lowest() {
     }
     let claim = made.claim(claims[0]);
     assert_eq!(claim.verdict, NotTestable, "{claim:?}");
+    assert_eq!(claim.undecided, Some(Undecided::Discarded), "{claim:?}");
     let Claim { why, .. } = latencies([low; 6], [low; 6]).claim(claims[1]);
     let unseen = "event-loop: no bend of the latency is seen up to 2600/s";
     assert!(why.starts_with(unseen), "{why}");

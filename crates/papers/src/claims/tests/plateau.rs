@@ -95,3 +95,23 @@ fn whether_optima_move_is_judged_by_a_number_for_all_times() {
     let (verdict, measures) = measure([[9e3, 3e3, 2e3, 1e3], [1e3, 2e3, 3e3, 9e3]]);
     assert_eq!((verdict, measures), (Reproduced, Vec::new()));
 }
+
+/// More blocks say nothing about what a client leaves open that is at its end.
+#[test]
+fn optima_that_the_client_leaves_open() {
+    let by_time = [("0", [9e3; 4]), ("200", [9e3; 4])];
+    let mut made = surface("slower-threads", "workers", &by_time);
+    for trial in &mut made.run.trials {
+        (trial.client_limited, trial.server_busy) = (true, Some(0.5));
+    }
+    for claim in [
+        "Beyond the optimum of threads",
+        "The optimal number of threads",
+        "Too many threads lose",
+    ] {
+        let claim = made.claim(claim);
+        assert_eq!(claim.verdict, NotTestable, "{claim:?}");
+        let cause = claim.undecided;
+        assert_eq!(cause, Some(Undecided::ClientLimited), "{claim:?}");
+    }
+}
