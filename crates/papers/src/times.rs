@@ -77,8 +77,8 @@ pub fn sum_said(grid: &Grid) -> Result<String, PaperError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{claims, focused};
     use crate::tests::full;
+    use crate::{claims, focused};
 
     #[test]
     fn all_papers_take_less_than_two_hours_and_in_full_less_than_ten_without_the_long_run() {

@@ -137,7 +137,7 @@ fn what_is_soon_for_a_certificate_follows_its_life() {
 
 /// Which of these a client gets that asks for a name and trusts only that one.
 fn is_served(server: &TlsServer, certificate: &Certificate, name: &str) -> bool {
-    Pair::handling(server, &trusting(certificate), name, crate::drive::echo)
+    Pair::handling(server, &trusting(certificate), name, echo)
         .settle()
         .is_ok()
 }
@@ -201,7 +201,7 @@ fn gets_any(server: &TlsServer, name: &str) -> bool {
         key_exchange: None,
     };
     let client = TlsClient::with(&trusting_all).unwrap();
-    let mut pair = Pair::handling(server, &client, name, crate::drive::echo);
+    let mut pair = Pair::handling(server, &client, name, echo);
     pair.settle().is_ok() && pair.client.is_open()
 }
 
