@@ -298,7 +298,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let cut = self.site.shutdown.cut_at();
         let workers = self.dispatcher.workers.as_ref();
         let deadline = workers.and_then(|workers| workers.wake_expired(now));
-        let moments = [reopening, cut, deadline, self.releases_at];
+        let look = self.plan.wakes_at();
+        let moments = [reopening, cut, deadline, self.releases_at, look];
         let moments = moments.into_iter().flatten();
         let until = moments.map(|at| at.since(now));
         until.chain(self.timers.wait_ms(now)).min()

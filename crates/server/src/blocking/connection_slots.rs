@@ -164,8 +164,9 @@ pub(crate) struct Slots {
     refusals: usize,
     /// Connections by client, without those two; `None`: clients are not looked at, and none makes room.
     holdings: Option<Arc<Holdings>>,
-    /// When they may be looked through for memory again.
+    /// When they may be looked through for memory again, unless it is shorter than it was at the last look.
     look_after: Millis,
+    looked_at: MemoryPressure,
 }
 
 impl Slots {
@@ -176,6 +177,7 @@ impl Slots {
             refusals: 0,
             holdings: fairness.then(Arc::default),
             look_after: Millis(0),
+            looked_at: MemoryPressure::None,
         }
     }
 
@@ -263,9 +265,11 @@ impl Slots {
         let leaving = self.all().filter(|slot| slot.is_evicted());
         let mut freed: u64 = leaving.map(|slot| bytes(slot)).sum();
         let excess_bytes = memory.excess_bytes(MemoryPressure::Idle);
-        if freed < excess_bytes && now >= self.look_after {
+        let pressure = memory.pressure();
+        let is_due = now >= self.look_after || pressure > self.looked_at;
+        if freed < excess_bytes && is_due {
             let shortage = Shortage {
-                pressure: memory.pressure(),
+                pressure,
                 excess_bytes: excess_bytes - freed,
                 now,
             };
@@ -283,6 +287,7 @@ impl Slots {
             });
             // All are here: nothing is elsewhere.
             let relief = shortage.choose(holding.collect(), &Sums::default());
+            let is_enough = relief.is_enough;
             let chosen: Vec<_> = (relief.chosen.into_iter())
                 .map(|(slot, state)| (Arc::clone(slot), state))
                 .collect();
@@ -292,6 +297,10 @@ impl Slots {
                 }
             }
             self.look_after = Millis(now.0 + LOOK_MS);
+            self.looked_at = match is_enough {
+                true => MemoryPressure::Idle, // what is short after this has become so again
+                false => pressure,
+            };
         }
         freed >= memory.excess_bytes(MemoryPressure::Full)
     }
@@ -374,6 +383,49 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    /// A connection that holds this much until its client has done something.
+    fn holding(slots: &mut Slots, client: u8, bytes: u64) -> Arc<Slot> {
+        let client = ClientKey::of([192, 0, 2, client].into());
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let accepted = Accepted {
+            socket: socket.into(),
+            peer: None,
+            listener: 0,
+        };
+        let (_, slot) = slots.insert(accepted, client, false);
+        let now = Millis(5);
+        assert!(slot.rest(&Resting {
+            now,
+            deadline: None,
+            occupation: Occupation::Slow(now),
+            proxied_client: None,
+            bytes,
+        }));
+        slot
+    }
+
+    /// A look that had found nothing to evict put the next one off for 10 ms: whoever held more then was closed.
+    #[test]
+    fn memory_that_runs_shorter_is_looked_at_at_once() {
+        const PART: u64 = 1 << 20;
+        let now = Millis(5);
+        let memory = MemoryBudget::new(Some(32 * PART));
+        let mut slots = Slots::new(true);
+        let holders = [0; 8].map(|_| holding(&mut slots, 1, PART));
+        let quiet = holding(&mut slots, 2, 10_000);
+        let evicted = || holders.iter().filter(|slot| slot.is_evicted()).count();
+        memory.reserve(28 * PART);
+        slots.relieve(&memory, now);
+        assert_eq!(evicted(), 0, "nobody is idle");
+        memory.reserve(2 * PART);
+        slots.relieve(&memory, now);
+        assert_eq!(evicted(), 2);
+        memory.reserve(PART);
+        assert!(slots.relieve(&memory, now));
+        assert_eq!(evicted(), 3, "those that were evicted are still there");
+        assert!(!quiet.is_evicted());
+    }
 
     /// One that is refused, and then evicted for memory, is counted once: the next one is served.
     #[test]

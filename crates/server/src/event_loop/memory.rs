@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 
-use loadline_base::{MemoryPressure, Millis, Token};
+use loadline_base::{MemoryPressure, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::shares::occupation;
@@ -89,7 +89,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if self.thread.memory.pressure() < MemoryPressure::Full {
             return;
         }
-        // Whoever would hold more is closed, unless others are about to give up enough.
+        // Whoever would hold more is closed, unless others are about to give up enough, or to say what they hold.
         let Some(slot) = self.slots.get(token) else {
             return;
         };
@@ -116,61 +116,81 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// At the end of a turn.
     pub(super) fn relieve(&mut self) {
         self.want_connections();
-        match self.thread.memory.pressure() >= MemoryPressure::Idle {
-            true => self.close_for_memory(),
-            false => self.plan.rest(),
+        if self.thread.memory.pressure() < MemoryPressure::Idle {
+            if self.plan.rest(self.thread.now()) {
+                self.group.ledger().clear(self.index);
+            }
+            return;
         }
+        self.close_for_memory();
+        let pressure = self.thread.memory.pressure();
+        self.plan.end_turn(pressure >= MemoryPressure::Slow);
     }
 
     /// Closes this loop's part of the connections that memory is short for.
     fn close_for_memory(&mut self) {
         let now = self.thread.now();
-        let ledger = self.group.ledger();
-        if !self.plan.is_due(ledger, self.index, now) {
+        let (memory, ledger) = (&self.thread.memory, self.group.ledger());
+        if !self.plan.is_due(ledger, self.index, memory.pressure(), now) {
             return;
         }
-        let Elsewhere { sums, is_partial } = ledger.elsewhere(self.index, now);
-        if is_partial && self.plan.waits(now) {
-            // What the clients here hold elsewhere is not known yet: nobody is closed for that.
+        // Before the budget is read: what others free meanwhile is not to be freed here as well.
+        let Elsewhere { sums, missing } = ledger.elsewhere(self.index, now);
+        if missing > 0 && self.plan.waits(now) {
+            // What the clients here hold elsewhere is not known yet: nobody is closed for that. The others may
+            // sleep, though this loop's page is good.
             let nothing = Relief::<Token>::nothing(self.holdings(), now);
-            return self.write_page(nothing, now);
+            ledger.write(self.index, now, Sums::of(nothing.held));
+            return self.group.nudge_others(self.index);
         }
-        let memory = &self.thread.memory;
+        let excess_bytes = memory.budget().excess_bytes(MemoryPressure::Idle);
+        let of_each = excess_bytes / self.group.loops().len() as u64;
         let shortage = Shortage {
             pressure: memory.pressure(),
-            excess_bytes: memory.budget().excess_bytes(MemoryPressure::Idle),
+            excess_bytes: excess_bytes - missing * of_each,
             now,
         };
-        let mut relief = shortage.choose(self.holdings(), &sums);
-        let count_max = match shortage.pressure {
+        let Relief {
+            chosen,
+            givers,
+            is_enough,
+            held,
+            left,
+        } = shortage.choose(self.holdings(), &sums);
+        let pressure = shortage.pressure;
+        let count_max = match pressure {
             MemoryPressure::Idle => IDLE_CLOSES_MAX,
             _ => usize::MAX,
         };
-        let look_ms = match relief.chosen.is_empty() {
+        let look_ms = match chosen.is_empty() {
             true => LOOK_IN_VAIN_MS,
             false => LOOK_MS,
         };
-        let chosen = std::mem::take(&mut relief.chosen);
-        let givers = std::mem::take(&mut relief.givers);
-        self.plan.set(givers, relief.is_enough, now, look_ms);
-        self.write_page(relief, now);
+        let is_shorter = self.plan.set(givers, is_enough, pressure, now, look_ms);
+        // What is to be closed counts on the page until it is, as it does in the budget: others would close as
+        // much of theirs instead.
+        let is_news = ledger.write(self.index, now, Sums::of(held));
+        if is_shorter || is_news {
+            self.group.nudge_others(self.index); // they have to look, too, or may have waited for the page
+        }
+        if !chosen.is_empty() && self.close_all(chosen, count_max) {
+            self.group.ledger().write(self.index, now, Sums::of(left));
+        }
+    }
+
+    /// Closes so many at most, of those that may go. `true`: all are closed.
+    fn close_all(&mut self, chosen: Vec<Token>, count_max: usize) -> bool {
+        let mut are_closed = chosen.len() <= count_max;
         for token in chosen.into_iter().take(count_max) {
             let may_go = connection_at(&self.slots, token).is_some_and(|connection| {
                 !connection.is_idle::<D>() || connection.is_certainly_idle(&mut self.driver)
             });
-            if may_go {
-                self.abort(token, CloseReason::Memory);
+            match may_go {
+                true => self.abort(token, CloseReason::Memory),
+                false => are_closed = false,
             }
         }
-    }
-
-    /// Says what clients hold here from now on. The others take a turn if they may have waited for it, and
-    /// write theirs.
-    fn write_page(&self, relief: Relief<Token>, now: Millis) {
-        let ledger = self.group.ledger();
-        if ledger.write(self.index, now, Sums::of(relief.left)) {
-            self.group.nudge_others(self.index);
-        }
+        are_closed
     }
 
     /// What the end of each connection would free.

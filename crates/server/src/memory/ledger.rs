@@ -5,12 +5,12 @@
 //!   loop   its page is old ▸ writes it, and has the others take a turn ▸ all pages are new: closes
 //! ```
 //!
-//! A loop that has work for longer than `WAIT_MS` is not waited for; it is left out until it has written. What
-//! would need more than there is has to go meanwhile, whosever it is.
+//! A loop that has work for longer than `WAIT_MS` is not waited for; it is left out until it has written, and
+//! its part is not freed by others. What would need more than there is has to go meanwhile, whosever it is.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use loadline_base::{Millis, sorting};
+use loadline_base::{MemoryPressure, Millis, sorting};
 
 use crate::fairness::ClientKey;
 
@@ -18,8 +18,8 @@ use crate::fairness::ClientKey;
 /// of what its loop holds. With those of 64 loops it takes some 100 us to add all pages.
 const CLIENTS_MAX: usize = 64;
 
-/// A page is good for so long. A loop that has something to do writes its page every few ms, and what
-/// others hold does not change.
+/// A page is good for so long. A loop that has something to do writes its page every few ms, or clears it once
+/// memory is not short, and what others hold does not change.
 const GOOD_FOR_MS: u64 = 500;
 
 /// The pages of other loops are waited for so long: they come within microseconds, unless a loop has other
@@ -69,8 +69,8 @@ struct Page {
 #[derive(Debug, Default)]
 pub(crate) struct Elsewhere {
     pub(crate) sums: Sums,
-    /// Some have not written lately.
-    pub(crate) is_partial: bool,
+    /// So many have not written lately.
+    pub(crate) missing: u64,
 }
 
 impl Part {
@@ -140,6 +140,11 @@ impl Ledger {
         is_news
     }
 
+    /// A loop takes its page back: what clients hold there changes from now on.
+    pub(crate) fn clear(&self, index: usize) {
+        lock(&self.0[index]).written_at = None;
+    }
+
     /// What the other loops have written.
     pub(crate) fn elsewhere(&self, index: usize, now: Millis) -> Elsewhere {
         let mut elsewhere = Elsewhere::default();
@@ -150,7 +155,7 @@ impl Ledger {
             let page = lock(page);
             match page.is_good(now) {
                 true => elsewhere.sums.add(&page.sums),
-                false => elsewhere.is_partial = true,
+                false => elsewhere.missing += 1,
             }
         }
         elsewhere.sums.settle();
@@ -179,8 +184,13 @@ fn lock(page: &Mutex<Page>) -> MutexGuard<'_, Page> {
 /// What one loop keeps from one look at its connections to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// When they may be looked through again.
+    /// When they may be looked through again, unless memory is shorter than it was at the last look.
     look_after: Millis,
+    looked_at: MemoryPressure,
+    /// When the loop has to look again, whether anything comes or not.
+    wakes_at: Option<Millis>,
+    /// Its page may be good.
+    has_written: bool,
     /// Since when it waits for the pages of others.
     waits_since: Option<Millis>,
     /// The clients that give something up, here or elsewhere, if that is enough for all, and until when
@@ -191,29 +201,48 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Whether it is time for a look.
-    pub(crate) fn is_due(&self, ledger: &Ledger, index: usize, now: Millis) -> bool {
+    pub(crate) fn is_due(
+        &self,
+        ledger: &Ledger,
+        index: usize,
+        pressure: MemoryPressure,
+        now: Millis,
+    ) -> bool {
         match self.waits_since {
             Some(since) => now.0 >= since.0 + WAIT_MS || !ledger.is_partial(index, now),
-            None => now >= self.look_after,
+            None => now >= self.look_after || pressure > self.looked_at,
         }
     }
 
-    /// Memory is not short any more.
+    /// Memory is not short any more. `true`: the loop has to clear its page. It may come back at once, so a page
+    /// is kept until it is time for another look.
     #[inline]
-    pub(crate) fn rest(&mut self) {
-        if self.waits_since.is_some() {
-            self.waits_since = None;
+    pub(crate) fn rest(&mut self, now: Millis) -> bool {
+        (self.waits_since, self.wakes_at) = (None, None);
+        let is_over = self.has_written && now >= self.look_after;
+        if is_over {
+            (self.has_written, self.looked_at) = (false, MemoryPressure::None);
         }
+        is_over
     }
 
     /// Pages of others are missing. `true`: they are waited for.
     pub(crate) fn waits(&mut self, now: Millis) -> bool {
+        self.has_written = true;
         let since = *self.waits_since.get_or_insert(now);
         now.0 < since.0 + WAIT_MS
     }
 
-    /// The look has come to this; not again for so long.
-    pub(crate) fn set(&mut self, givers: Vec<ClientKey>, is_enough: bool, now: Millis, ms: u64) {
+    /// The look has come to this; not again for so long. `true`: memory is shorter than it was at the last one.
+    pub(crate) fn set(
+        &mut self,
+        givers: Vec<ClientKey>,
+        is_enough: bool,
+        pressure: MemoryPressure,
+        now: Millis,
+        ms: u64,
+    ) -> bool {
+        self.has_written = true;
         self.waits_since = None;
         self.look_after = Millis(now.0 + ms);
         self.givers = givers;
@@ -221,17 +250,35 @@ impl Plan {
             true => Millis(now.0 + GOOD_FOR_MS),
             false => now,
         };
+        pressure > std::mem::replace(&mut self.looked_at, pressure)
     }
 
-    /// Whether others give up enough, so that this client need not.
+    /// The turn ends. A loop looks again in time if connections that wait for their clients have to go, and if it
+    /// waits for pages.
+    pub(crate) fn end_turn(&mut self, is_slow: bool) {
+        self.wakes_at = match self.waits_since {
+            Some(since) => Some(Millis(since.0 + WAIT_MS)),
+            None => is_slow.then_some(self.look_after),
+        };
+    }
+
+    /// When the loop has to look again, whether anything comes or not.
+    pub(crate) fn wakes_at(&self) -> Option<Millis> {
+        self.wakes_at
+    }
+
+    /// Whether others give up enough, so that this client need not, or that is about to be known.
     pub(crate) fn spares(&self, client: ClientKey, now: Millis) -> bool {
-        now < self.holds_until && self.givers.binary_search(&client).is_err()
+        let is_planned = now < self.holds_until && self.givers.binary_search(&client).is_err();
+        is_planned || self.waits_since.is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SLOW: MemoryPressure = MemoryPressure::Slow;
 
     fn held(client: u32, bytes: u64) -> Held {
         let part = Part {
@@ -255,14 +302,14 @@ mod tests {
     fn a_client_is_added_up_over_the_pages_of_the_others() {
         let ledger = Ledger::new(3);
         let now = Millis(1000);
-        assert!(ledger.elsewhere(0, now).is_partial);
+        assert_eq!(ledger.elsewhere(0, now).missing, 2);
         assert!(ledger.write(0, now, sums(&[(7, 1)])));
         assert!(ledger.write(1, now, sums(&[(9, 10), (7, 20)])));
         assert!(ledger.is_partial(0, now) && ledger.is_partial(1, now));
         assert!(!ledger.is_partial(2, now), "both others have written");
         ledger.write(2, now, sums(&[(7, 300), (8, 400)]));
         let elsewhere = ledger.elsewhere(0, now);
-        assert!(!elsewhere.is_partial);
+        assert_eq!(elsewhere.missing, 0);
         let found = elsewhere.sums.named.iter().map(|it| it.bytes);
         assert_eq!(found.collect::<Vec<_>>(), [320, 400, 10]);
         assert_eq!(elsewhere.sums.named[0].slow.connections, 2);
@@ -277,8 +324,11 @@ mod tests {
         assert_eq!(ledger.elsewhere(0, Millis(1600)).sums.named[0].bytes, 200);
         let late = Millis(last.0 + GOOD_FOR_MS);
         let elsewhere = ledger.elsewhere(0, late);
-        assert!(elsewhere.is_partial && elsewhere.sums.named.is_empty());
+        assert!(elsewhere.missing == 1 && elsewhere.sums.named.is_empty());
         assert!(ledger.write(1, late, sums(&[])));
+        assert_eq!(ledger.elsewhere(0, late).missing, 0);
+        ledger.clear(1);
+        assert_eq!(ledger.elsewhere(0, late).missing, 1);
         let alone = Ledger::new(1);
         assert!(
             !alone.write(0, Millis(0), sums(&[])),
@@ -306,19 +356,60 @@ mod tests {
         let ledger = Ledger::new(2);
         let mut plan = Plan::default();
         let at = Millis;
-        assert!(plan.is_due(&ledger, 0, at(1000)));
+        let is_due = |plan: &Plan, now| plan.is_due(&ledger, 0, SLOW, now);
+        assert!(is_due(&plan, at(1000)));
         assert!(plan.waits(at(1000)));
-        assert!(!plan.is_due(&ledger, 0, at(1005)), "nothing has come");
+        assert!(!is_due(&plan, at(1005)), "nothing has come");
         ledger.write(1, at(1006), sums(&[]));
-        assert!(plan.is_due(&ledger, 0, at(1006)));
-        plan.set(Vec::new(), true, at(1006), 1);
-        assert!(!plan.is_due(&ledger, 0, at(1006)) && plan.is_due(&ledger, 0, at(1007)));
+        assert!(is_due(&plan, at(1006)));
+        plan.set(Vec::new(), true, SLOW, at(1006), 1);
+        assert!(!is_due(&plan, at(1006)) && is_due(&plan, at(1007)));
         assert!(plan.waits(at(2000)));
         let late = at(2000 + WAIT_MS);
-        assert!(plan.is_due(&ledger, 0, late), "it has work for long");
+        assert!(is_due(&plan, late), "it has work for long");
         assert!(!plan.waits(late));
-        plan.rest();
+        plan.rest(late);
         assert!(plan.waits(late), "another shortage");
+    }
+
+    #[test]
+    fn memory_that_is_shorter_than_at_the_last_look_is_looked_at_at_once() {
+        let ledger = Ledger::new(1);
+        let mut plan = Plan::default();
+        let mut set = |pressure| plan.set(Vec::new(), false, pressure, Millis(1000), 10);
+        assert!(set(MemoryPressure::Idle));
+        assert!(!set(MemoryPressure::Idle));
+        assert!(set(SLOW));
+        let is_due = |pressure| plan.is_due(&ledger, 0, pressure, Millis(1000));
+        assert!(is_due(MemoryPressure::Full));
+        assert!(!is_due(SLOW) && !is_due(MemoryPressure::Idle));
+    }
+
+    #[test]
+    fn a_loop_wakes_up_for_its_next_look_while_connections_have_to_go_or_pages_to_come() {
+        let mut plan = Plan::default();
+        plan.set(Vec::new(), false, SLOW, Millis(1000), 10);
+        plan.end_turn(true);
+        assert_eq!(plan.wakes_at(), Some(Millis(1010)));
+        plan.end_turn(false);
+        assert_eq!(plan.wakes_at(), None);
+        plan.waits(Millis(2000));
+        plan.end_turn(false);
+        assert_eq!(plan.wakes_at(), Some(Millis(2000 + WAIT_MS)));
+        plan.rest(Millis(2000));
+        assert_eq!(plan.wakes_at(), None);
+    }
+
+    #[test]
+    fn a_page_is_cleared_once_when_memory_is_not_short_any_more() {
+        let mut plan = Plan::default();
+        assert!(!plan.rest(Millis(1000)), "there is none");
+        plan.set(Vec::new(), false, SLOW, Millis(1000), 10);
+        assert!(!plan.rest(Millis(1009)), "it may be short again at once");
+        assert!(plan.rest(Millis(1010)));
+        assert!(!plan.rest(Millis(1011)));
+        plan.waits(Millis(2000));
+        assert!(plan.rest(Millis(2000)));
     }
 
     #[test]
@@ -326,14 +417,16 @@ mod tests {
         let mut plan = Plan::default();
         let client = |number| held(number, 0).client;
         assert!(!plan.spares(client(1), Millis(0)), "there is no plan");
-        plan.set(vec![client(2)], true, Millis(10), 1);
+        plan.set(vec![client(2)], true, SLOW, Millis(10), 1);
         assert!(plan.spares(client(1), Millis(20)));
         assert!(!plan.spares(client(2), Millis(20)));
         assert!(
             !plan.spares(client(1), Millis(10 + GOOD_FOR_MS)),
             "that was before"
         );
-        plan.set(vec![client(2)], false, Millis(20), 1);
+        plan.set(vec![client(2)], false, SLOW, Millis(20), 1);
         assert!(!plan.spares(client(1), Millis(20)), "all have to");
+        assert!(plan.waits(Millis(30)));
+        assert!(plan.spares(client(1), Millis(30)), "it is not known yet");
     }
 }

@@ -42,7 +42,8 @@ pub(crate) struct Relief<T> {
     pub(crate) givers: Vec<ClientKey>,
     /// What they give up is enough.
     pub(crate) is_enough: bool,
-    /// What clients hold here after that.
+    /// What clients hold here before and after that.
+    pub(crate) held: Vec<Held>,
     pub(crate) left: Vec<Held>,
 }
 
@@ -95,6 +96,7 @@ impl Shortage {
     pub(crate) fn choose<T: Copy>(&self, mut all: Vec<Holding<T>>, elsewhere: &Sums) -> Relief<T> {
         sorting::sort_by_key(&mut all, |it| (it.client, Reverse(it.occupation)));
         let mut lines = self.lines(&all, elsewhere);
+        let held = held_here(&lines);
         // Those that are not named come after equals: a loop that closes nothing would wait for others that do
         // the same.
         let key = |index: usize, line: &Line<'_, T>| {
@@ -124,12 +126,12 @@ impl Shortage {
         }
         sorting::sort(&mut givers);
         givers.dedup();
-        lines.retain(|line| line.held.bytes > 0);
         Relief {
             chosen,
             givers,
             is_enough: freed >= self.excess_bytes,
-            left: lines.into_iter().map(|line| line.held).collect(),
+            held,
+            left: held_here(&lines),
         }
     }
 
@@ -228,6 +230,12 @@ impl Shortage {
     fn is_long_idle(&self, since: Millis) -> bool {
         since.0 + IDLE_MIN_MS <= self.now.0
     }
+}
+
+/// What clients hold here, of those that do.
+fn held_here<T>(lines: &[Line<'_, T>]) -> Vec<Held> {
+    let held = lines.iter().map(|line| line.held);
+    held.filter(|held| held.bytes > 0).collect()
 }
 
 impl<T> Line<'_, T> {
@@ -403,8 +411,9 @@ mod tests {
         assert_eq!(relief.chosen, ["few"]);
         assert_eq!(relief.givers, [ClientKey::of([192, 0, 2, 2].into())]);
         assert!(relief.is_enough);
-        let left: Vec<_> = relief.left.iter().map(|held| held.bytes).collect();
-        assert_eq!(left, [300, 100]);
+        let bytes = |held: &[Held]| held.iter().map(|held| held.bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(&relief.held), [300, 200]);
+        assert_eq!(bytes(&relief.left), [300, 100]);
     }
 
     #[test]

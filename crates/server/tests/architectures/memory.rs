@@ -102,6 +102,14 @@ fn new_connections_without_memory_for_them_have_a_reason_of_their_own() {
     }
 }
 
+/// They were asked once, when memory had been short for a moment.
+#[test]
+fn others_are_served_while_one_client_takes_all_memory_again_and_again() {
+    for architecture in ARCHITECTURES.into_iter().filter(|it| is_offered(*it)) {
+        serves_others(architecture);
+    }
+}
+
 /// Nobody is too slow, however long the machine takes for so many.
 fn limits() -> Limits {
     let patient = Pace {
@@ -127,6 +135,52 @@ fn options(architecture: Architecture) -> ServerOptions {
         latency_goal: None,
         defer_accept: false,
         ..ServerOptions::default()
+    }
+}
+
+/// A request that has begun is answered each time that connections are closed for memory, and one over a new
+/// connection soon.
+fn serves_others(architecture: Architecture) {
+    let budget = MemoryBudget::new(Some(BUDGET_BYTES));
+    let server = Server::start_behind_proxy(options(architecture), limits(), Some(&budget));
+    let total = || server.handle.snapshot().total;
+    let closed = || {
+        let reasons = [CloseReason::Memory, CloseReason::RefusedMemory];
+        let total = total();
+        reasons.map(|it| total.closed_for(it)).iter().sum::<u64>()
+    };
+    // Some 70 connections of the holder take the rest.
+    budget.reserve(BUDGET_BYTES / 32 * 26 - budget.used_bytes());
+    let half = (DIRECTLY.begin)(HOLDER);
+    let mut holders = Vec::new();
+    let mut hold = || {
+        assert!(holders.len() < 1_000, "none is closed for memory");
+        let (received, lost) = (total().bytes_in + half.len() as u64, closed());
+        let mut holder = server.connect_from(HOLDER);
+        let _ = holder.stream.write_all(half.as_bytes()); // or it is closed
+        holders.push(holder);
+        eventually(|| total().bytes_in >= received || closed() > lost);
+    };
+    let [slow, _] = SLOW_AND_IDLE;
+    let [begin, rest] = slow.map(str::as_bytes);
+    let mut quiet = server.connect_from(other(0));
+    quiet.stream.write_all(begin).unwrap();
+    for round in 0..5 {
+        // Fewer than were closed in the round before, of which some may still be about to be.
+        (0..10).for_each(|_| hold());
+        let before = closed();
+        while closed() == before {
+            hold();
+        }
+        let which = format!("{}, round {round}", architecture.name());
+        quiet.stream.write_all(rest).unwrap();
+        assert_eq!(quiet.answer().unwrap().status, 200, "{which}");
+        quiet.stream.write_all(begin).unwrap(); // once it is idle for a second it may be closed
+        eventually(|| {
+            let mut new = server.connect_from(STRANGER);
+            let _ = new.stream.write_all(slow.concat().as_bytes()); // it may be refused
+            new.answer().is_ok_and(|answer| answer.status == 200)
+        });
     }
 }
 

@@ -1,5 +1,7 @@
 //! A loop whose memory runs short.
 
+mod clients;
+
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
