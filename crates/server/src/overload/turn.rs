@@ -185,7 +185,7 @@ impl TurnControl {
             false => 0,
         };
         let kept_us = age_us.saturating_add(before_us);
-        if self.came_us.is_some() {
+        if self.came_us.is_some() || before_us > 0 {
             self.check_arrived(now_us, kept_us)?;
         } else if kept_us > self.delay.accepted_us() {
             return Err(self.refuse(now_us));
@@ -205,7 +205,7 @@ impl TurnControl {
         now_us.saturating_sub(came_us)
     }
 
-    /// Whether one is not too old that has waited for so long, as the kernel says.
+    /// Whether one of a new connection is not too old that has waited for so long.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
         if !self.is_in_time(wait_us) {
             self.has_refused_new = true;
@@ -236,7 +236,7 @@ impl TurnControl {
         if !self.counts_handshakes || self.is_in_time(handshake_us) {
             return false;
         }
-        self.has_refused_new |= self.came_us.is_some();
+        self.has_refused_new = true;
         self.refuse(now_us);
         true
     }

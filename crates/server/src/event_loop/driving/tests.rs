@@ -295,7 +295,7 @@ fn without_workers_a_request_has_waited_for_as_long_as_its_handshake() {
     for (step_us, status) in [(150_000, "200"), (240_000, "503")] {
         let now_us = clock();
         let options = ServerOptions {
-            latency_goal: Some(Duration::from_millis(450)),
+            latency_goal: Some(Duration::from_millis(500)),
             ..ServerOptions::default()
         };
         let site = Arc::new(Site {
