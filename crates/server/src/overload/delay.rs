@@ -52,6 +52,11 @@ impl DelayControl {
         self.goal_us / TARGET_DIVISOR
     }
 
+    /// Refusals for so long are lasting overload.
+    pub(super) fn onset_us(&self) -> u64 {
+        self.goal_us / ONSET_DIVISOR
+    }
+
     /// Whether a wait is longer than what lasting overload allows.
     pub(super) fn is_long(&self, wait_us: u64) -> bool {
         wait_us > self.goal_us / TARGET_DIVISOR
@@ -68,7 +73,7 @@ impl DelayControl {
 
     /// Work was refused.
     pub(super) fn refused(&mut self, now_us: u64) {
-        let onset_us = self.goal_us / ONSET_DIVISOR;
+        let onset_us = self.onset_us();
         let first = match self.refusing {
             Some((first, last)) if now_us.saturating_sub(last) <= onset_us => first,
             _ => now_us,
@@ -80,7 +85,7 @@ impl DelayControl {
     /// The same where work begins in no order: one that has hardly waited says nothing of the others, so
     /// that none may have been refused meanwhile.
     pub(super) fn waited_in_no_order(&mut self, wait_us: u64, now_us: u64) {
-        let onset_us = self.goal_us / ONSET_DIVISOR;
+        let onset_us = self.onset_us();
         let is_over = |(_, last_us)| now_us.saturating_sub(last_us) > onset_us;
         if self.refusing.is_none_or(is_over) {
             self.waited(wait_us);

@@ -44,9 +44,9 @@ pub(crate) struct TurnControl {
     /// What has begun since somebody asked: how many, and how long they had waited in all.
     begun: u64,
     waited_us: u64,
-    /// Some of this turn were refused by that: more connections come than can be served, however few there are
-    /// at one time.
-    has_refused_new: bool,
+    /// When one of a new connection was refused last: more connections come than can be served, however few there
+    /// are at one time.
+    refused_new_us: Option<u64>,
     /// The loop computes handshakes itself: the time that it takes for one counts for the request behind it.
     counts_handshakes: bool,
 }
@@ -86,7 +86,7 @@ impl TurnControl {
             came_us: None,
             begun: 0,
             waited_us: 0,
-            has_refused_new: false,
+            refused_new_us: None,
             counts_handshakes: false,
         }
     }
@@ -107,7 +107,8 @@ impl TurnControl {
         let has_refused = self.refused_us.is_some();
         self.learn(turn.ended_us);
         self.began_us = turn.now_us;
-        if std::mem::take(&mut self.has_refused_new) {
+        let is_recent = |at_us| turn.now_us.saturating_sub(at_us) <= self.delay.onset_us();
+        if self.refused_new_us.is_some_and(is_recent) {
             return;
         }
         // A turn that refuses is short for that reason.
@@ -208,7 +209,7 @@ impl TurnControl {
     /// Whether one of a new connection is not too old that has waited for so long.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
         if !self.is_in_time(wait_us) {
-            self.has_refused_new = true;
+            self.refused_new_us = Some(now_us);
             return Err(self.refuse(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
@@ -236,7 +237,7 @@ impl TurnControl {
         if !self.counts_handshakes || self.is_in_time(handshake_us) {
             return false;
         }
-        self.has_refused_new = true;
+        self.refused_new_us = Some(now_us);
         self.refuse(now_us);
         true
     }
@@ -365,6 +366,28 @@ mod tests {
         assert_eq!(turn.handshake_waited_us(5_600_000), 0);
         assert!(!turn.refuses_handshake(5_600_000, 2_000_000));
         assert_eq!(turn.check(5_500_000, 600_000), Ok(()));
+    }
+
+    /// A turn that refused none ended the overload: clients whose handshakes have a turn of their own waited for the
+    /// whole goal then.
+    #[test]
+    fn overload_lasts_while_new_connections_are_refused_though_not_in_each_turn() {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        let few = |now_us| TurnBegin {
+            connections: 2,
+            ..at(now_us, false, false)
+        };
+        turn.begin(few(4_990_000));
+        for now_us in (5_000_000..5_400_000).step_by(20_000) {
+            turn.begin(few(now_us));
+            turn.judge_by(Some(now_us - 1_500_000));
+            assert!(turn.check(now_us, 0).is_err());
+            turn.judge_by(None);
+            turn.begin(few(now_us + 10_000));
+        }
+        turn.begin(few(5_400_000));
+        turn.judge_by(Some(5_280_000));
+        assert!(turn.check(5_400_000, 0).is_err());
     }
 
     /// A new connection in each turn kept a loop in lasting overload for good.
