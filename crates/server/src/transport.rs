@@ -231,6 +231,12 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
     /// From another loop.
     fn attach(detached: Detached) -> Self;
 
+    /// How long ago it last received bytes, in milliseconds. `None`: the kernel does not say, or the bytes were
+    /// received when they came.
+    fn received_ago_ms(&self) -> Option<u32> {
+        None
+    }
+
     /// Reads what has come and throws it away, so that closing ends the connection rather than
     /// resetting it.
     fn discard_input(&self, read_buffer: &mut [u8]);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use loadline_base::{LogLimit, Token};
 use loadline_proto::{CloseReason, Handler};
 
-use super::{Acceptance, EventLoop, connection_at, connection_at_mut};
+use super::{Acceptance, EventLoop, LONG_TURN_US, connection_at, connection_at_mut};
 use crate::connection::Step;
 use crate::fairness::ClientKey;
 use crate::options::SocketIo;
@@ -41,6 +41,34 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Drives a connection here, until it waits, has had its share, or is closed.
     #[inline]
     pub(super) fn drive_here(&mut self, token: Token) {
+        let now_us = self.thread.now_us();
+        let turn = self.thread.turn.as_ref();
+        match turn.is_some_and(|turn| turn.is_long_with_handshakes(now_us, LONG_TURN_US)) {
+            true => self.drive_first_request(token, now_us),
+            false => self.drive_now(token),
+        }
+    }
+
+    /// In a long turn. The first request behind a handshake is judged by when it came.
+    #[cold]
+    fn drive_first_request(&mut self, token: Token, now_us: u64) {
+        let came_us = connection_at(&self.slots, token).and_then(|connection| {
+            let is_awaited = connection.handshake_us(self.thread.now()) > 0;
+            let ago_ms = is_awaited.then(|| connection.transport().received_ago_ms())??;
+            Some(now_us.saturating_sub(u64::from(ago_ms) * 1000))
+        });
+        match came_us {
+            Some(_) => {
+                self.judge_by(came_us);
+                self.drive_now(token);
+                self.judge_by(None);
+            }
+            None => self.drive_now(token),
+        }
+    }
+
+    #[inline]
+    fn drive_now(&mut self, token: Token) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };

@@ -223,6 +223,12 @@ impl TurnControl {
         done_us.saturating_add(reserve_us) <= self.delay.accepted_us()
     }
 
+    /// Whether the loop computes handshakes itself, and this turn has lasted for longer than this.
+    #[inline]
+    pub(crate) fn is_long_with_handshakes(&self, now_us: u64, longer_than_us: u64) -> bool {
+        self.counts_handshakes && self.lasts_us(now_us) > longer_than_us
+    }
+
     /// How long a message of a handshake has waited for this loop that is to be computed now.
     pub(crate) fn handshake_waited_us(&self, now_us: u64) -> u64 {
         match self.counts_handshakes {

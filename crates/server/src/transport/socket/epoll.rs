@@ -104,6 +104,10 @@ impl LoopTransport<Epoll> for Socket {
 
     fn adopt(&mut self, _token: Token, _driver: &mut Epoll) {}
 
+    fn received_ago_ms(&self) -> Option<u32> {
+        socket::received_ago_ms(self.fd())
+    }
+
     #[inline]
     fn on_event(
         &mut self,
