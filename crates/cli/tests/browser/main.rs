@@ -363,12 +363,14 @@ fn documentation_of_python_works() {
         "/",
         "/library/turtle.html",
         "/library/asyncio.html",
-        "/search.html?q=socket",
+        "/search.html",
     ];
     let python = visit_documentation("python3-doc", "/usr/share/doc/python3/html", &pages);
-    let Some((_server, mut browser)) = python else {
+    let Some((server, mut browser)) = python else {
         return;
     };
+    // Not clean, perhaps: its script asks for each page found, of which Debian has packed one, the changelog.
+    browser.visit(&server.url("/search.html?q=socket"));
     // The search is done by script: it fetches an index, then shows what it found.
     let found = browser.evaluate(
         "(async () => {
