@@ -177,19 +177,6 @@ fn goodput_stays_at_capacity_from_a_cold_start_on() {
     }
 }
 
-/// With a tenth of the goal for a request and what comes before it, a tenth of the time nothing was there to be done.
-#[test]
-fn so_it_does_where_requests_take_half_of_a_tenth_of_the_goal() {
-    for seed in 1..=6 {
-        // 20 a second are all that can be answered.
-        let all = requests(Lane::Files, 50_000, arrivals(0, 20_000_000, 0.4, seed));
-        let [files, ..] = Simulation::new(CPUS, 20).serve(all);
-        let in_goal: u64 = files.in_goal[..20].iter().sum();
-        assert!(in_goal >= 384, "{seed}: {in_goal}, {files:?}");
-        assert!(files.late <= 8, "{seed}: {files:?}");
-    }
-}
-
 #[test]
 fn nothing_is_refused_at_four_fifths_of_the_capacity() {
     for seed in 1..=10 {

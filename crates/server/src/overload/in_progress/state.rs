@@ -17,14 +17,6 @@ use crate::overload::retry_after::RetryAfter;
 /// One observation in so many counts for the time of a request among others.
 const WEIGHT: f64 = 16.0;
 
-/// Under lasting overload a request may take so many times what its like take, if that is longer than a part of the
-/// goal, and if it leaves so much of the goal in reserve.
-const LASTING_TIMES: f64 = 3.0;
-const LASTING_RESERVE_DIVISOR: u64 = 4;
-
-/// What one takes that began among so many, itself included, is mostly its own time.
-const AMONG_FEW: u32 = 2;
-
 /// While requests wait, those in progress are looked at so often: soon enough for a handler that sleeps
 /// for longer, and rarely enough for what looking costs, some 50 us.
 const LOOK_US: u64 = 20_000;
@@ -68,8 +60,6 @@ pub(super) struct Control {
     pub(super) delay: DelayControl,
     /// The time of a request for each that is in progress, in microseconds; 0: not known yet.
     each_us: f64,
-    /// The time of a request; under lasting overload of those that begin among few.
-    takes_us: f64,
 }
 
 impl Control {
@@ -77,38 +67,16 @@ impl Control {
         Self {
             delay: DelayControl::new(goal),
             each_us: 0.0,
-            takes_us: 0.0,
         }
     }
 
-    /// A request has ended that began among so many, itself included.
-    fn learn(&mut self, took_us: u64, each_us: f64, among: u32) {
-        learn(&mut self.each_us, each_us);
-        if among <= AMONG_FEW || !self.delay.is_lasting() {
-            learn(&mut self.takes_us, took_us as f64);
-        }
+    /// A request has ended.
+    fn learn(&mut self, each_us: f64) {
+        self.each_us = match self.each_us {
+            0.0 => each_us,
+            known => known + (each_us - known) / WEIGHT,
+        };
     }
-
-    /// What is accepted of the whole time, wait and service, now. Under lasting overload a few times of what requests
-    /// take: where they wait for something else than a CPU, each costs the others the less the more there are, and if
-    /// hardly any were accepted, that would never show.
-    fn accepted_us(&self) -> u64 {
-        let accepted_us = self.delay.accepted_us();
-        if !self.delay.is_lasting() {
-            return accepted_us;
-        }
-        let goal_us = self.delay.goal_us();
-        let some_us = (LASTING_TIMES * self.takes_us) as u64;
-        accepted_us.max(some_us.min(goal_us - goal_us / LASTING_RESERVE_DIVISOR))
-    }
-}
-
-/// Takes one more into a mean; 0: it is not known yet.
-fn learn(mean: &mut f64, new: f64) {
-    *mean = match *mean {
-        0.0 => new,
-        known => known + (new - known) / WEIGHT,
-    };
 }
 
 /// A request that waits.
@@ -276,20 +244,19 @@ impl State {
         };
         let is_in_time = lanes.iter().any(|lane| {
             let (is_single, expected_us) = expect(self, *lane);
-            let control = self.of(*lane).control(is_single);
-            let goal_us = control.delay.goal_us();
-            let reserve_us = goal_us / HANDSHAKE_RESERVE_DIVISOR;
-            expected_us <= control.accepted_us().min(goal_us - reserve_us)
+            let delay = &self.of(*lane).control(is_single).delay;
+            let reserve_us = delay.goal_us() / HANDSHAKE_RESERVE_DIVISOR;
+            expected_us <= delay.accepted_us().min(delay.goal_us() - reserve_us)
         });
         if is_in_time {
             return true;
         }
         for lane in lanes {
             let (is_single, expected_us) = expect(self, *lane);
-            let control = self.of_mut(*lane).control_mut(is_single);
+            let delay = &mut self.of_mut(*lane).control_mut(is_single).delay;
             // In the reserve alone it is no overload of requests.
-            if expected_us > control.accepted_us() {
-                control.delay.refused(now_us);
+            if expected_us > delay.accepted_us() {
+                delay.refused(now_us);
             }
         }
         false
@@ -314,15 +281,14 @@ impl State {
         if is_single {
             lane.single.delay.waited_in_no_order(waited_us, now_us);
         }
-        let control = lane.control(is_single);
-        let (accepted_us, goal_us) = (control.accepted_us(), control.delay.goal_us());
+        let delay = lane.control(is_single).delay;
         let with_handshake_us = waited_us.saturating_add(waited.handshake_us);
-        if waited_us.saturating_add(takes_us) > accepted_us
-            || with_handshake_us.saturating_add(takes_us) > goal_us
+        if waited_us.saturating_add(takes_us) > delay.accepted_us()
+            || with_handshake_us.saturating_add(takes_us) > delay.goal_us()
         {
             return Begin::Never(lane.refuse(is_single, now_us));
         }
-        let is_late = waited.in_all_us.saturating_add(takes_us) > goal_us;
+        let is_late = waited.in_all_us.saturating_add(takes_us) > delay.goal_us();
         if is_late && takes_us > 0 {
             let would_take_us = waited_us.saturating_add(takes_us);
             return Begin::Never(lane.refuse_late(is_single, would_take_us, now_us));
@@ -357,9 +323,9 @@ impl State {
         let beside = f64::from(permit.count + self.count()) / 2.0;
         let each_us = took_us as f64 / beside.max(1.0);
         let lane = self.of_mut(permit.flow.lane);
-        lane.all.learn(took_us, each_us, permit.count);
+        lane.all.learn(each_us);
         if permit.is_single {
-            lane.single.learn(took_us, each_us, permit.count);
+            lane.single.learn(each_us);
         }
         if let Some(charge) = permit.charge {
             self.waiting.done(charge, took_us);

@@ -1,7 +1,5 @@
 //! Which requests begin, wait and are refused.
 
-use std::collections::VecDeque;
-
 use super::*;
 
 const CLIENT: ClientKey = ClientKey::NOBODY;
@@ -86,35 +84,6 @@ fn work_that_sleeps_is_bounded_by_connections_alone() {
         }
     }
     assert!(fill(&in_progress, 100_000) > 3_000);
-}
-
-/// Where they had come one by one before, each was taken to cost the others as much as it takes, and once refusals
-/// lasted, two at a time were accepted for good.
-#[test]
-fn work_that_sleeps_is_let_in_again_under_lasting_overload() {
-    const SLEEPS_US: u64 = 200_000;
-    let in_progress = InProgress::new(GOAL, None);
-    for now_us in (0..5_000_000).step_by(1_000_000) {
-        let permit = begin(&in_progress, CLIENT, 0, now_us).unwrap();
-        in_progress.end(now_us + SLEEPS_US, &permit);
-    }
-    let mut sleeping = VecDeque::new();
-    let (mut refused, mut refused_us) = (0, 0);
-    for now_us in (5_000_000..15_000_000).step_by(10_000) {
-        let has_slept = |permit: &Permit| permit.began_us + SLEEPS_US <= now_us;
-        while sleeping.front().is_some_and(has_slept) {
-            let permit = sleeping.pop_front().unwrap();
-            in_progress.end(now_us, &permit);
-        }
-        match begin(&in_progress, CLIENT, 0, now_us) {
-            Ok(permit) => sleeping.push_back(permit),
-            Err(_) => (refused, refused_us) = (refused + 1, now_us),
-        }
-    }
-    assert!(refused > 20, "{refused}: it has to last");
-    assert!(refused_us < 8_000_000, "{refused_us}");
-    let now_us = 15_200_000;
-    (sleeping.iter()).for_each(|permit| in_progress.end(now_us, permit));
 }
 
 #[test]
