@@ -45,10 +45,12 @@ fn never_cuts_an_answer(architecture: &str) {
     let root = small_site();
     let server = Server::start(root.path(), &options(architecture));
     let answered = AtomicU64::new(0);
+    // All of them before the first answer: the listener is closed once a thousand have come.
+    let clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(server.addr)).collect();
     std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| {
-                let mut client = Client::connect(server.addr);
+        for mut client in clients {
+            let answered = &answered;
+            scope.spawn(move || {
                 while client.send("/file.html").is_ok() {
                     let Some(answer) = client.answer() else { break };
                     assert_eq!((answer.status, answer.body.len()), (200, 600));
