@@ -56,7 +56,7 @@ pub struct RingOptions {
     pub submissions: u32,
     /// Completions that are kept until they are taken; more are kept by the kernel, slower.
     pub completions: u32,
-    /// Receive buffers, a power of two up to 32768. All of them become resident in time.
+    /// Receive buffers, a power of two up to 32768. As many as are needed at one time become resident.
     pub buffers: u16,
     /// Bytes of each.
     pub buffer_bytes: u32,
@@ -393,7 +393,10 @@ impl Ring {
         if let Some(buffer) = self.lent.take() {
             self.give_back(buffer);
         }
-        if std::mem::take(&mut self.put_back) {
+        let put_back = std::mem::take(&mut self.put_back);
+        if self.is_starved {
+            self.buffers.grow();
+        } else if put_back {
             self.buffers.publish();
         }
         let mut rearm = std::mem::take(&mut self.rearm);

@@ -2,6 +2,9 @@
 //!
 //! A ring of them is registered once. A completion names the buffer that the kernel chose; after a
 //! look at the bytes it goes back. An idle connection holds none.
+//!
+//! The kernel takes them in turn, so that all which it has become resident and pass through the
+//! caches. It gets few at first, and more when they have run out.
 
 use std::io;
 use std::ptr::NonNull;
@@ -18,15 +21,20 @@ pub(super) struct ReceiveBuffers {
     bytes: NonNull<u8>,
     count: u16,
     buffer_bytes: u32,
+    /// How many the kernel has been given so far.
+    given: u16,
     /// The next entry to be filled: what the kernel reads as the tail once it is published.
     tail: u16,
 }
+
+/// How many buffers the kernel gets at first: one for each of a few busy connections.
+const FIRST: u16 = 32;
 
 /// The group that receives name.
 pub(super) const GROUP: u16 = 0;
 
 impl ReceiveBuffers {
-    /// `count` buffers (a power of two) of `buffer_bytes` each, in the kernel's hands.
+    /// `count` buffers (a power of two) of `buffer_bytes` each, the first few in the kernel's hands.
     pub(super) fn register(uring: &IoUring, count: u16, buffer_bytes: u32) -> io::Result<Self> {
         assert!(count.is_power_of_two() && count <= 1 << 15 && buffer_bytes > 0);
         let entries = map(ring_bytes(count))?;
@@ -43,6 +51,7 @@ impl ReceiveBuffers {
             bytes,
             count,
             buffer_bytes,
+            given: 0,
             tail: 0,
         };
         // SAFETY: `entries` is page-aligned memory for `count` entries that stays mapped until
@@ -55,11 +64,28 @@ impl ReceiveBuffers {
                 0,
             )
         }?;
-        for index in 0..count {
-            buffers.put(index);
-        }
-        buffers.publish();
+        buffers.give_up_to(FIRST);
         Ok(buffers)
+    }
+
+    /// Twice as many, as far as there are: those that the kernel had were not enough.
+    pub(super) fn grow(&mut self) {
+        self.give_up_to(self.given.saturating_mul(2));
+    }
+
+    /// How many the kernel has been given.
+    #[cfg(test)]
+    pub(super) fn given(&self) -> u16 {
+        self.given
+    }
+
+    fn give_up_to(&mut self, wanted: u16) {
+        let wanted = wanted.min(self.count);
+        for index in self.given..wanted {
+            self.put(index);
+        }
+        self.given = wanted;
+        self.publish();
     }
 
     /// The first `len` bytes of a buffer that a completion named.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loadline_base::{Buffer, Segment};
 
 mod ahead;
+mod growing;
 mod refusals;
 mod sharing;
 
