@@ -22,6 +22,8 @@ from processes import REPOSITORY, find_program, spawn
 MEASURED, ACCEPTABLE = (0, 5), (0, 5, 6)
 
 WRK_TLS = REPOSITORY / "bench" / "wrk.cnf"
+# h2load by TLS offers what wrk offers by that file, and nothing else.
+H2LOAD_TLS = ["--groups=X25519", "--tls13-ciphers=TLS_AES_128_GCM_SHA256"]
 WRK_DONE = """
 done = function(s, l, r)
   local e = s.errors
@@ -80,6 +82,8 @@ def wrk(url: str, sc: Scenario, seconds: int, cores: set[int], script: Path) -> 
 def h2load(url: str, sc: Scenario, seconds: int, cores: set[int]) -> dict:
     """As many threads as cores; it says nothing of percentiles."""
     argv = ["h2load", f"-t{len(cores)}", f"-c{sc.conns}", f"-m{sc.streams}", f"-D{seconds}"]
+    if sc.tls:
+        argv += H2LOAD_TLS
     text, cpu = run_client([*argv, url], cores)
     found = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", text)
     if not found:

@@ -42,7 +42,7 @@ BEGIN = {  # by the CPUs of a server
     2: "<!-- ./x bench tls handshakes --server-cores 0,1 --publish -->",
 }
 SCENARIO = Scenario("/small.html", SMALL, 64, tls=True)
-CLIENT = ["--insecure", "--tls-key-exchange=x25519"]
+CLIENT = ["--insecure", "--tls-key-exchange=x25519", "--tls-cipher=aes-128-gcm"]
 WARM_UP_SECONDS = 1
 KINDS = ["alone", "beside", "alone again"]
 PERCENTILES = ["p50", "p99", "p99_9"]

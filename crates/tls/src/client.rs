@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, StreamOwned};
 
 use crate::anyone::Anyone;
 use crate::sessions::Sessions;
-use crate::{Authorities, Certificate, KeyExchange, Profile, TlsError, TlsLayer};
+use crate::{Authorities, Certificate, Cipher, KeyExchange, Profile, TlsError, TlsLayer};
 
 /// Which servers are trusted.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct TlsClientOptions {
     pub resumes: bool,
     /// The only key exchange that is offered, in place of all.
     pub key_exchange: Option<KeyExchange>,
+    /// The only cipher that is offered, in place of all; TLS 1.2 is not offered then.
+    pub cipher: Option<Cipher>,
 }
 
 /// What a client's connections share: whom it trusts, and sessions that may be resumed.
@@ -80,10 +82,8 @@ impl TlsClient {
     /// # Errors
     /// The library refuses the profile, or the authorities.
     pub fn with(options: &TlsClientOptions) -> Result<Self, TlsError> {
-        let provider = match options.key_exchange {
-            None => options.profile.provider(),
-            Some(one) => options.profile.provider_of(one),
-        };
+        let profile = options.profile;
+        let provider = profile.provider_of(options.key_exchange, options.cipher);
         let verifier: Arc<dyn ServerCertVerifier> = match &options.trust {
             Trust::Anyone => Arc::new(Anyone::new(&provider)),
             Trust::Authorities(trusted) => {
@@ -94,7 +94,7 @@ impl TlsClient {
             }
         };
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(options.profile.versions())?
+            .with_protocol_versions(profile.versions())?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let mut config = match &options.certificate {
@@ -186,6 +186,7 @@ impl TlsClientOptions {
             certificate: None,
             resumes: true,
             key_exchange: None,
+            cipher: None,
         }
     }
 }

@@ -504,20 +504,24 @@ fn whole_records_len(input: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use rustls::NamedGroup;
+    use rustls::{CipherSuite, NamedGroup};
 
     use super::*;
     use crate::{
-        Authorities, Certificates, KeyExchange, Profile, TlsClient, TlsClientOptions, TlsOptions,
-        TlsServer, self_signed,
+        Authorities, Certificates, Cipher, KeyExchange, Profile, TlsClient, TlsClientOptions,
+        TlsOptions, TlsServer, self_signed,
     };
 
     /// A client and a server of ours, and the first step of their handshake.
-    fn begin(offered: Option<KeyExchange>) -> (TlsLayer, TlsLayer, Box<dyn Computation>) {
+    fn begin(
+        key_exchange: Option<KeyExchange>,
+        cipher: Option<Cipher>,
+    ) -> (TlsLayer, TlsLayer, Box<dyn Computation>) {
         let own = self_signed(&["localhost".to_owned()]).unwrap();
         let trusted = Authorities::one(own.der()).unwrap();
         let client = TlsClient::with(&TlsClientOptions {
-            key_exchange: offered,
+            key_exchange,
+            cipher,
             ..TlsClientOptions::trusting(&trusted, Profile::default())
         });
         let certificates = Arc::new(Certificates::new(vec![own]));
@@ -532,15 +536,18 @@ mod tests {
 
     #[test]
     fn a_step_is_needed_until_its_connection_is_closed() {
-        let (_, server, computation) = begin(None);
+        let (_, server, computation) = begin(None, None);
         assert!(!computation.is_abandoned());
         drop(server);
         assert!(computation.is_abandoned());
     }
 
-    /// How a client and a server of ours exchange keys.
-    fn key_exchange(offered: Option<KeyExchange>) -> Option<NamedGroup> {
-        let (mut client, mut server, mut computation) = begin(offered);
+    /// What a client that offers this and a server of ours agree on.
+    fn agreed(
+        key_exchange: Option<KeyExchange>,
+        cipher: Option<Cipher>,
+    ) -> (NamedGroup, CipherSuite) {
+        let (mut client, mut server, mut computation) = begin(key_exchange, cipher);
         let (mut answer, mut plain) = Default::default();
         computation.carry_out();
         server
@@ -549,16 +556,34 @@ mod tests {
         client
             .received(&mut answer, &mut plain, &mut Buffer::default())
             .unwrap();
-        match &client.state {
-            State::Open(connection) => Some(connection.negotiated_key_exchange_group()?.name()),
-            _ => None,
-        }
+        let State::Open(connection) = &client.state else {
+            panic!("the handshake is not done");
+        };
+        let group = connection.negotiated_key_exchange_group().unwrap();
+        let suite = connection.negotiated_cipher_suite().unwrap();
+        (group.name(), suite.suite())
     }
 
     #[test]
     fn a_client_and_a_server_exchange_keys_by_the_hybrid() {
-        assert_eq!(key_exchange(None), Some(NamedGroup::X25519MLKEM768));
+        assert_eq!(agreed(None, None).0, NamedGroup::X25519MLKEM768);
         let of = Some(KeyExchange::X25519);
-        assert_eq!(key_exchange(of), Some(NamedGroup::X25519));
+        assert_eq!(agreed(of, None).0, NamedGroup::X25519);
+    }
+
+    #[test]
+    fn a_client_that_offers_one_cipher_gets_it_although_the_server_prefers_another() {
+        use CipherSuite as Suite;
+        for (offered, suite) in [
+            (None, Suite::TLS13_AES_128_GCM_SHA256),
+            (Some(Cipher::Aes128Gcm), Suite::TLS13_AES_128_GCM_SHA256),
+            (Some(Cipher::Aes256Gcm), Suite::TLS13_AES_256_GCM_SHA384),
+            (
+                Some(Cipher::ChaCha20Poly1305),
+                Suite::TLS13_CHACHA20_POLY1305_SHA256,
+            ),
+        ] {
+            assert_eq!(agreed(None, offered).1, suite, "{offered:?}");
+        }
     }
 }

@@ -66,7 +66,7 @@ pub use file_watch::{FileWatch, Reload, WatchedFiles};
 pub use files::{CertificateFiles, CertificatePair, ChangedFiles, TakenUp};
 pub use key_file::key_file_warning;
 pub use layer::TlsLayer;
-pub use profile::{KeyExchange, Profile};
+pub use profile::{Cipher, KeyExchange, Profile};
 pub use self_signed::{challenge_certificate, self_signed};
 pub use server::{HANDSHAKES_MAX, TlsOptions, TlsServer};
 pub use tickets::{TicketFiles, Tickets};

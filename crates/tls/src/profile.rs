@@ -32,6 +32,17 @@ pub enum KeyExchange {
     P384,
 }
 
+/// What encrypts a connection of TLS 1.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cipher {
+    /// AES-128-GCM.
+    Aes128Gcm,
+    /// AES-256-GCM.
+    Aes256Gcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+}
+
 /// In both, in the order of the server's choice: processors of the last ten years have AES.
 const TLS13_SUITES: [SupportedCipherSuite; 3] = [
     cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -65,15 +76,28 @@ impl Profile {
         Arc::new(provider)
     }
 
-    /// The same with one key exchange alone.
-    pub(crate) fn provider_of(self, key_exchange: KeyExchange) -> Arc<CryptoProvider> {
+    /// The same with one key exchange alone, and with one cipher alone, which TLS 1.2 does not have.
+    pub(crate) fn provider_of(
+        self,
+        key_exchange: Option<KeyExchange>,
+        cipher: Option<Cipher>,
+    ) -> Arc<CryptoProvider> {
         let mut provider = CryptoProvider::clone(&self.provider());
-        provider.kx_groups = vec![match key_exchange {
-            KeyExchange::X25519Mlkem768 => kx_group::X25519MLKEM768,
-            KeyExchange::X25519 => kx_group::X25519,
-            KeyExchange::P256 => kx_group::SECP256R1,
-            KeyExchange::P384 => kx_group::SECP384R1,
-        }];
+        if let Some(one) = key_exchange {
+            provider.kx_groups = vec![match one {
+                KeyExchange::X25519Mlkem768 => kx_group::X25519MLKEM768,
+                KeyExchange::X25519 => kx_group::X25519,
+                KeyExchange::P256 => kx_group::SECP256R1,
+                KeyExchange::P384 => kx_group::SECP384R1,
+            }];
+        }
+        if let Some(one) = cipher {
+            provider.cipher_suites = vec![match one {
+                Cipher::Aes128Gcm => cipher_suite::TLS13_AES_128_GCM_SHA256,
+                Cipher::Aes256Gcm => cipher_suite::TLS13_AES_256_GCM_SHA384,
+                Cipher::ChaCha20Poly1305 => cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+            }];
+        }
         Arc::new(provider)
     }
 }

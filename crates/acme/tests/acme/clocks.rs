@@ -38,6 +38,7 @@ fn served(site: &Site, name: &str) -> Vec<u8> {
         certificate: None,
         resumes: false,
         key_exchange: None,
+        cipher: None,
     });
     let socket = TcpStream::connect(site.https()).unwrap();
     let mut stream = client.unwrap().stream(name, socket).unwrap();

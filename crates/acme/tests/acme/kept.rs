@@ -71,6 +71,7 @@ fn a_name_without_a_certificate_does_not_get_that_of_another() {
         certificate: None,
         resumes: false,
         key_exchange: None,
+        cipher: None,
     });
     let client = client.unwrap();
     for (name, is_served) in [

@@ -356,6 +356,99 @@ mod tests {
         );
     }
 
+    /// Commands that serve or load in the code of a page, each with the lines that continue it.
+    fn commands(page: &str) -> Vec<String> {
+        let mut is_fenced = false;
+        let mut found = Vec::new();
+        for line in page.replace("\\\n", " ").lines() {
+            let code = line.trim_start();
+            if code.starts_with("```") {
+                is_fenced = !is_fenced;
+            }
+            let code = code.strip_prefix("$ ").unwrap_or(code);
+            let is_code = is_fenced || line.starts_with("    ");
+            let rest = code.strip_prefix("loadline ");
+            let name = rest.and_then(|rest| rest.split(' ').next());
+            if is_code && matches!(name, Some("serve" | "load")) {
+                found.push(code.to_owned());
+            }
+        }
+        found
+    }
+
+    /// The words that a shell makes of a command, as far as the manual needs: quotes, and no comments.
+    fn shell_words(command: &str) -> Vec<OsString> {
+        let (mut words, mut word) = (Vec::<String>::new(), None::<String>);
+        let mut is_quoted = false;
+        for c in command.chars() {
+            match c {
+                '\'' => is_quoted = !is_quoted,
+                '#' if word.is_none() => break,
+                ' ' if !is_quoted => words.extend(word.take()),
+                c => word.get_or_insert_with(String::new).push(c),
+            }
+        }
+        words.extend(word);
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    /// What is wrong with a command, as far as that can be said without files and servers.
+    fn check_command(command: &str) -> Result<(), String> {
+        let machine = high::Machine {
+            budget: loadline_sys::affinity::CpuBudget {
+                affinity: 2,
+                quota_milli: None,
+            },
+            descriptors_max: 20_000,
+            memory: None,
+            refuses_io_uring: None,
+        };
+        match read(shell_words(command)).map_err(|failure| failure.message)? {
+            Typed::Command(Command::Serve(spec)) => high::plan(*spec, &machine)
+                .map(drop)
+                .map_err(|failure| failure.message),
+            Typed::Command(Command::Load(flags)) => {
+                flags.spec.check().map_err(|error| error.to_string())
+            }
+            Typed::Command(other) => Err(format!("it is another command: {other:?}")),
+            Typed::Print(_) => Ok(()),
+        }
+    }
+
+    #[test]
+    fn the_manuals_commands_can_be_typed_as_they_are() {
+        let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let docs = std::fs::read_dir(root.join("docs")).unwrap();
+        let pages = docs.map(|page| page.unwrap().path());
+        let pages = pages.filter(|page| page.extension().is_some_and(|it| it == "md"));
+        let mut over_tls = 0;
+        for path in pages.chain([root.join("README.md")]) {
+            let page = std::fs::read_to_string(&path).unwrap();
+            // The one name that readers have to put in themselves.
+            for command in commands(&page.replace("YOUR-DOMAIN", "example.org")) {
+                let checked = check_command(&command);
+                assert_eq!(checked, Ok(()), "{}: {command}", path.display());
+                over_tls += usize::from(command.contains("https://"));
+            }
+        }
+        assert!(over_tls > 10, "{over_tls} commands with https were found");
+    }
+
+    #[test]
+    fn commands_of_a_page_are_those_in_its_code() {
+        let page = "loadline serve is text\n\n    loadline serve a \\\n        --listen b   # c\n\n\
+                    ```sh\n$ loadline load 'd e'\nloadline lab run f\nloadline serve\n```\n";
+        let words: Vec<_> = commands(page).iter().map(|it| shell_words(it)).collect();
+        assert_eq!(
+            words,
+            [
+                &["loadline", "serve", "a", "--listen", "b"][..],
+                &["loadline", "load", "d e"],
+                &["loadline", "serve"],
+            ]
+        );
+    }
+
     #[test]
     fn the_definitions_are_sound() {
         Loadline::command().debug_assert();

@@ -16,11 +16,13 @@ mod servers;
 mod waterfall;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use chromium::{Browser, Visit};
 use program::{EXPERIMENTS, Program, demo_site};
+use rcgen::{CertificateParams, KeyPair};
 
 const PAGES: [&str; 5] = ["index", "architectures", "load-lines", "http", "listen"];
 
@@ -92,9 +94,9 @@ fn every_page_of_the_demo_site_loads_whole() {
     }
 }
 
-/// Serves the demo site by https and loads every page whole.
-fn load_every_page_by_https(architecture: &str) {
-    let options = ["--tls", "self-signed", "--architecture", architecture];
+/// Serves the demo site by https, with this certificate, and loads every page whole.
+fn load_every_page_by_https(architecture: &str, certificate: &[&str]) {
+    let options = [certificate, &["--architecture", architecture]].concat();
     let server = Program::serve_at("https://127.0.0.1:0", &demo_site(), &options);
     let mut browser = Browser::start();
     browser.accept_any_certificate();
@@ -125,15 +127,24 @@ fn load_every_page_by_https(architecture: &str) {
 
 #[test]
 fn every_page_of_the_demo_site_loads_by_https() {
-    load_every_page_by_https("auto");
+    load_every_page_by_https("auto", &["--tls", "self-signed"]);
 }
 
 #[test]
 #[ignore = "long: the site under every architecture"]
 fn every_page_of_the_demo_site_loads_by_https_under_every_architecture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = KeyPair::generate().expect("a key");
+    let params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a name");
+    let certificate = params.self_signed(&key).expect("a certificate");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (chain_file, key_file) = (path("c.pem"), path("k.pem"));
+    fs::write(&chain_file, certificate.pem()).expect("a file");
+    fs::write(&key_file, key.serialize_pem()).expect("a file");
+    let files = ["--tls-cert", &chain_file, "--tls-key", &key_file];
     for architecture in loadline_server::Architecture::ALL {
         match loadline_server::check_offered(*architecture) {
-            Ok(_) => load_every_page_by_https(architecture.name()),
+            Ok(_) => load_every_page_by_https(architecture.name(), &files),
             Err(error) => {
                 let _ = writeln!(io::stderr(), "\nskipped: {error}");
             }

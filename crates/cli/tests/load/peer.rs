@@ -3,8 +3,8 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{
-    HandshakeKind, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
+    CipherSuite, HandshakeKind, NamedGroup, ServerConfig, ServerConnection, StreamOwned,
+    SupportedProtocolVersion,
 };
 use tempfile::TempDir;
 
@@ -44,6 +45,8 @@ type Stream = StreamOwned<ServerConnection, TcpStream>;
 pub(crate) struct Handshakes {
     pub(crate) full: AtomicU64,
     pub(crate) resumed: AtomicU64,
+    /// The key exchange and the cipher of each.
+    pub(crate) agreed: Mutex<Vec<(Option<NamedGroup>, Option<CipherSuite>)>>,
 }
 
 /// Runs until it is dropped, and its clients have gone.
@@ -170,6 +173,10 @@ fn serve(
         _ => &handshakes.full,
     }
     .fetch_add(1, SeqCst);
+    let group = stream.conn.negotiated_key_exchange_group();
+    let suite = stream.conn.negotiated_cipher_suite();
+    let agreed = (group.map(|it| it.name()), suite.map(|it| it.suite()));
+    handshakes.agreed.lock().unwrap().push(agreed);
     let mut input = Vec::new();
     loop {
         while !input.ends_with(b"\r\n\r\n") {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use rcgen::{CertificateParams, date_time_ymd};
+use rustls::{CipherSuite, NamedGroup};
 use tempfile::TempDir;
 
 pub(crate) use crate::certificates::params;
@@ -380,6 +381,37 @@ fn a_slow_reader_gets_what_came_before_the_end() {
     let tally = &record["groups"][0]["total"]["tally"];
     assert!(number(&tally["good"]) > 0, "{tally}");
     assert!(tally["errors"]["short_body"].is_null(), "{tally}");
+}
+
+#[test]
+fn nothing_but_the_given_key_exchange_and_cipher_is_offered() {
+    const RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    for (options, group, suite) in [
+        (
+            "--tls-key-exchange x25519 --tls-cipher aes-128-gcm",
+            NamedGroup::X25519,
+            CipherSuite::TLS13_AES_128_GCM_SHA256,
+        ),
+        (
+            "--tls-key-exchange p256 --tls-cipher aes-256-gcm",
+            NamedGroup::secp256r1,
+            CipherSuite::TLS13_AES_256_GCM_SHA384,
+        ),
+        (
+            "--tls-key-exchange p384 --tls-cipher chacha20-poly1305",
+            NamedGroup::secp384r1,
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        ),
+    ] {
+        let peer = Peer::start(rustls::ALL_VERSIONS, false, (RESPONSE, Ending::None));
+        measured(&format!("{} -c 2 -n 4 {options}", peer.trusted()));
+        let agreed = peer.handshakes.agreed.lock().unwrap();
+        assert_eq!(*agreed, [(Some(group), Some(suite)); 2], "{options}");
+    }
+    // A server of TLS 1.2 alone is refused.
+    let peer = Peer::start(&[&rustls::version::TLS12], false, (RESPONSE, Ending::None));
+    let line = format!("{} -c 2 -d 20s --tls-cipher aes-128-gcm", peer.trusted());
+    refused(1, &line, &["handshake"]);
 }
 
 #[test]

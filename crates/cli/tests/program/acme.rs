@@ -103,6 +103,7 @@ fn served(address: SocketAddr, name: &str) -> Vec<u8> {
         certificate: None,
         resumes: false,
         key_exchange: None,
+        cipher: None,
     });
     let mut stream = client.unwrap().stream(name, connect(address)).unwrap();
     stream.conn.complete_io(&mut stream.sock).unwrap();

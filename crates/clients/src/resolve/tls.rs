@@ -7,7 +7,8 @@ use loadline_proto::Connector;
 use loadline_spec::load::{TlsClientSpec, values};
 use loadline_spec::{SpecError, ValueError};
 use loadline_tls::{
-    Authorities, Certificate, KeyExchange, Profile, TlsClient, TlsClientOptions, TlsError, Trust,
+    Authorities, Certificate, Cipher, KeyExchange, Profile, TlsClient, TlsClientOptions, TlsError,
+    Trust,
 };
 
 /// The protocols that connections by TLS ask for (ALPN).
@@ -58,6 +59,11 @@ fn options(spec: &TlsClientSpec) -> Result<TlsClientOptions, SpecError> {
             values::KeyExchange::X25519 => KeyExchange::X25519,
             values::KeyExchange::P256 => KeyExchange::P256,
             values::KeyExchange::P384 => KeyExchange::P384,
+        }),
+        cipher: spec.tls_cipher.map(|one| match one {
+            values::Cipher::Aes128Gcm => Cipher::Aes128Gcm,
+            values::Cipher::Aes256Gcm => Cipher::Aes256Gcm,
+            values::Cipher::ChaCha20Poly1305 => Cipher::ChaCha20Poly1305,
         }),
     })
 }

@@ -23,6 +23,21 @@ fn both_grids_are_plans() {
     }
 }
 
+/// The client offers nothing else, so that no server chooses another.
+#[test]
+fn servers_are_compared_with_the_same_key_exchange_and_cipher() {
+    let text = Grid::default().plan_text(&plan(), "compare").unwrap();
+    let plan = Plan::parse(&text, "compare", Path::new("/")).unwrap();
+    for series in &plan.series {
+        let offered = ["tls-key-exchange", "tls-cipher"].map(|name| series.load.get(name)?.text());
+        let expected = match series.servers.iter().any(|server| server.ends_with("-tls")) {
+            true => [Some("x25519"), Some("aes-128-gcm")],
+            false => [None; 2],
+        };
+        assert_eq!(offered, expected, "{}", series.name);
+    }
+}
+
 fn trial(block: u32, series: &str, levels: &[(&str, Level)], values: &[(Metric, f64)]) -> Measured {
     let levels = levels
         .iter()

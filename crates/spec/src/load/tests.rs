@@ -56,6 +56,7 @@ const EVERY: &[(&str, &str)] = &[
     ("key", "\"k.pem\""),
     ("tls-resume", "\"on\""),
     ("tls-key-exchange", "\"p256\""),
+    ("tls-cipher", "\"aes-256-gcm\""),
     ("expect-status", "\"200,304\""),
     ("expect-length", "\"1M\""),
     ("expect-sha256", "\"ab\""),

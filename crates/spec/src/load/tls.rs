@@ -2,7 +2,7 @@
 
 use clap::ValueHint;
 
-use super::values::KeyExchange;
+use super::values::{Cipher, KeyExchange};
 use super::{LoadSpec, Scheme};
 use crate::rules::exclude;
 use crate::values::{FilePath, OnOff};
@@ -39,6 +39,11 @@ spec! {
         #[arg(long, value_name = "NAME",
             value_parser = one_of(KeyExchange::ALL, KeyExchange::name))]
         pub tls_key_exchange: Option<KeyExchange>,
+
+        /// Offer only this cipher, and TLS 1.3 alone, so that servers are compared with the same one
+        /// [default: all, aes-128-gcm first].
+        #[arg(long, value_name = "NAME", value_parser = one_of(Cipher::ALL, Cipher::name))]
+        pub tls_cipher: Option<Cipher>,
     }
 }
 
@@ -58,6 +63,7 @@ pub(super) const OF_TLS: &[&str] = &[
     "key",
     "tls-resume",
     "tls-key-exchange",
+    "tls-cipher",
 ];
 
 /// Options of TLS, where there is none.

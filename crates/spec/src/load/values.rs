@@ -258,6 +258,18 @@ choice! {
 }
 
 choice! {
+    /// What encrypts a connection of TLS 1.3.
+    Cipher {
+        /// AES-128-GCM.
+        Aes128Gcm "aes-128-gcm",
+        /// AES-256-GCM.
+        Aes256Gcm "aes-256-gcm",
+        /// ChaCha20-Poly1305.
+        ChaCha20Poly1305 "chacha20-poly1305",
+    }
+}
+
+choice! {
     /// Versions of HTTP.
     HttpVersion {
         /// HTTP/1.0.
@@ -283,6 +295,7 @@ fn named<T: Choice>(text: &str) -> Result<T, ValueError> {
 as_text!(Arrivals, named, |it, f| f.write_str(it.name()));
 as_text!(Overflow, named, |it, f| f.write_str(it.name()));
 as_text!(KeyExchange, named, |it, f| f.write_str(it.name()));
+as_text!(Cipher, named, |it, f| f.write_str(it.name()));
 as_text!(HttpVersion, named, |it, f| f.write_str(it.name()));
 
 impl HttpVersion {

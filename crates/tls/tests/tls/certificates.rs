@@ -199,6 +199,7 @@ fn gets_any(server: &TlsServer, name: &str) -> bool {
         certificate: None,
         resumes: false,
         key_exchange: None,
+        cipher: None,
     };
     let client = TlsClient::with(&trusting_all).unwrap();
     let mut pair = Pair::handling(server, &client, name, echo);
