@@ -268,7 +268,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             self.note_rest(&action, cx.now);
             match action {
                 Action::Run(mut exchange) => {
-                    exchange.handshake_us += self.arriving.requested(cx.now);
+                    exchange.handshake = self.arriving.requested(cx.now);
                     exchange.security = self.layer.security().cloned();
                     if !is_too_early(&exchange) {
                         return Action::Run(exchange);
