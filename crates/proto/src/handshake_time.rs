@@ -1,5 +1,7 @@
 //! How long the server has kept the handshake before a request.
 
+use crate::FIRST_REQUEST_GRACE_MS;
+
 /// The time of a connection's handshake, for the first request behind it, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeTime {
@@ -7,6 +9,8 @@ pub struct HandshakeTime {
     pub kept_us: u64,
     /// How long ago its last step was computed.
     pub computed_ago_us: u64,
+    /// How long ago it was done; 0 until then.
+    pub done_ago_us: u64,
 }
 
 impl HandshakeTime {
@@ -19,5 +23,14 @@ impl HandshakeTime {
             0 => us,
             _ => us.min(self.computed_ago_us),
         }
+    }
+
+    /// How much of it counts for a request that has waited for `waited_us`: less if its client has let time pass
+    /// before that, as one does that connects early.
+    #[must_use]
+    pub fn counted_us(self, waited_us: u64) -> u64 {
+        let rested_us = self.done_ago_us.saturating_sub(waited_us);
+        let is_over_us = rested_us.saturating_sub(1000 * FIRST_REQUEST_GRACE_MS);
+        self.kept_us.saturating_sub(is_over_us)
     }
 }

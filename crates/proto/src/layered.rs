@@ -547,7 +547,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn handshake_us(&self, now: Millis) -> u64 {
-        self.arriving.handshake_us(now)
+        self.arriving.handshake(now).counted_us(0)
     }
 
     fn is_multiplexed(&self) -> bool {

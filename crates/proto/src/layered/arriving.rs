@@ -74,20 +74,18 @@ impl Arriving {
         self.delayed(took_ms.saturating_mul(1000).max(1));
     }
 
-    /// How long the server has kept the handshake, until a request has come: less for a client that has let time
-    /// pass since, as one does that connects early.
-    pub(super) fn handshake_us(&self, now: Millis) -> u64 {
-        let rested_ms = self.open_since.map_or(0, |since| now.since(since));
-        let is_over_us = 1000 * rested_ms.saturating_sub(FIRST_REQUEST_GRACE_MS);
-        self.handshake_us.saturating_sub(is_over_us)
+    /// The time of the handshake, until a request has come.
+    pub(super) fn handshake(&self, now: Millis) -> HandshakeTime {
+        HandshakeTime {
+            kept_us: self.handshake_us,
+            computed_ago_us: 1000 * now.since(self.step_at),
+            done_ago_us: 1000 * self.open_since.map_or(0, |since| now.since(since)),
+        }
     }
 
     /// A request has come. The time of the handshake, if it is the first one behind that.
     pub(super) fn requested(&mut self, now: Millis) -> HandshakeTime {
-        let handshake = HandshakeTime {
-            kept_us: self.handshake_us(now),
-            computed_ago_us: 1000 * now.since(self.step_at),
-        };
+        let handshake = self.handshake(now);
         self.open_since = None;
         self.is_serving = true;
         self.handshake_us = 0;
@@ -222,10 +220,10 @@ mod tests {
             arriving.delayed(900_000);
             arriving.opened(Millis(1_000));
             let now = Millis(requested_ms);
-            assert_eq!(arriving.handshake_us(now), kept_us);
-            assert_eq!(arriving.requested(now).kept_us, kept_us);
+            assert_eq!(arriving.handshake(now).counted_us(0), kept_us);
+            assert_eq!(arriving.requested(now).counted_us(0), kept_us);
             assert_eq!(arriving.requested(now).kept_us, 0, "the next one");
-            assert_eq!(arriving.handshake_us(now), 0);
+            assert_eq!(arriving.handshake(now).kept_us, 0);
         }
     }
 }

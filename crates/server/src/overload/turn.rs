@@ -185,7 +185,7 @@ impl TurnControl {
         let (mut age_us, mut before_us) = (self.age_us(now_us), 0);
         if self.counts_handshakes {
             age_us = handshake.waited_behind_us(age_us);
-            before_us = handshake.kept_us;
+            before_us = handshake.counted_us(age_us);
         }
         let kept_us = age_us.saturating_add(before_us);
         if self.came_us.is_some() || before_us > 0 {
@@ -278,6 +278,7 @@ mod tests {
     const NONE: HandshakeTime = HandshakeTime {
         kept_us: 0,
         computed_ago_us: 0,
+        done_ago_us: 0,
     };
 
     /// A handshake that was computed before its request came.
@@ -285,6 +286,7 @@ mod tests {
         HandshakeTime {
             kept_us,
             computed_ago_us: u64::MAX,
+            done_ago_us: 0,
         }
     }
 
@@ -397,17 +399,34 @@ mod tests {
         turn.begin(at(5_000_000, true, false));
         let handshake = HandshakeTime {
             kept_us: turn.handshake_waited_us(5_600_000),
-            computed_ago_us: 0,
+            ..NONE
         };
         assert_eq!(turn.check(5_600_000, handshake), Ok(()));
         assert_eq!(turn.take_waits(), (1, 0));
         turn.judge_by(Some(5_000_000));
         let later = |computed_ago_us| HandshakeTime {
             computed_ago_us,
+            done_ago_us: computed_ago_us,
             ..handshake
         };
         assert_eq!(turn.check(5_900_000, later(300_000)), Ok(()));
         assert!(turn.check(6_000_000, later(400_000)).is_err());
+    }
+
+    /// The loop's own turn counted as time that the client had let pass.
+    #[test]
+    fn what_a_request_has_waited_for_its_loop_its_client_has_not_rested() {
+        let turn = TurnControl::new(Duration::from_secs(1));
+        let mut turn = turn.counting_handshakes(true);
+        turn.begin(at(5_000_000, true, false));
+        let handshake = HandshakeTime {
+            done_ago_us: 700_000,
+            ..kept(400_000)
+        };
+        turn.judge_by(Some(5_600_000));
+        assert_eq!(turn.check(5_700_000, handshake), Ok(()), "it has rested");
+        turn.judge_by(None);
+        assert!(turn.check(5_700_000, handshake).is_err());
     }
 
     /// A turn that refused none ended the overload: clients whose handshakes have a turn of their own waited for the

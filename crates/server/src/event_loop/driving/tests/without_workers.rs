@@ -1,6 +1,7 @@
 //! What requests have waited for where the loop does the work itself.
 
 use super::*;
+use crate::event_loop::tests::{accepted_over_tcp, send_and_wait, status_of_response};
 
 /// Its blocking step takes so many microseconds, by a clock that it moves.
 struct Computes(&'static AtomicU64, u64);
@@ -19,9 +20,8 @@ impl Handler for Computes {
     }
 }
 
-/// The status of the second client's response, whose messages come one after the other. While each of them waits, a
-/// request of the first client keeps the loop for `step_us`.
-fn status_behind_another(goal_ms: u64, step_us: u64, messages: &[&[u8]]) -> String {
+/// Of a loop whose connections begin with a computation, and whose requests take so long.
+fn computing_loop(goal_ms: u64, step_us: u64) -> EventLoop<Computes, Epoll> {
     let now_us = clock();
     let options = ServerOptions {
         latency_goal: Some(Duration::from_millis(goal_ms)),
@@ -32,7 +32,13 @@ fn status_behind_another(goal_ms: u64, step_us: u64, messages: &[&[u8]]) -> Stri
         ..Arc::into_inner(site_of(slow(Computes(now_us, step_us)), options)).unwrap()
     });
     let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
-    let mut event_loop = EventLoop::new(0, &site, &group, None, Vec::new()).unwrap();
+    EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
+}
+
+/// The status of the second client's response, whose messages come one after the other. While each of them waits, a
+/// request of the first client keeps the loop for `step_us`.
+fn status_behind_another(goal_ms: u64, step_us: u64, messages: &[&[u8]]) -> String {
+    let mut event_loop = computing_loop(goal_ms, step_us);
     let [mut first, mut second] = [0, 1].map(|_| connect(&mut event_loop));
     for message in messages {
         first.write_all(GET).unwrap();
@@ -57,6 +63,30 @@ fn without_workers_a_request_has_waited_for_as_long_as_its_handshake() {
 #[test]
 fn without_workers_a_request_that_comes_along_with_its_handshake_has_waited_once() {
     assert_eq!(status_behind_another(500, 300_000, &[GET]), "200");
+}
+
+/// What it had waited counted as time that its client had let pass, as far as it was more than 250 ms.
+#[test]
+fn without_workers_a_client_that_asks_at_once_has_not_rested_while_the_loop_was_busy() {
+    for (goal_ms, status) in [(880, "503"), (950, "200")] {
+        let messages = [HELLO, GET];
+        assert_eq!(status_behind_another(goal_ms, 300_000, &messages), status);
+    }
+}
+
+/// It was not asked if the turn had lasted for longer than the handshake had been kept.
+#[test]
+fn without_workers_the_kernel_is_asked_however_long_the_turn_has_lasted() {
+    let mut event_loop = computing_loop(4000, 5_000_000);
+    let mut first = connect(&mut event_loop);
+    let (mut second, accepted) = accepted_over_tcp();
+    event_loop.assign(accepted);
+    second.write_all(HELLO).unwrap();
+    assert!(!event_loop.turn().unwrap());
+    first.write_all(GET).unwrap();
+    send_and_wait(&mut second);
+    (0..3).for_each(|_| turn(&mut event_loop));
+    assert_eq!(status_of_response(&mut second), "HTTP/1.1 200");
 }
 
 /// The live page said that nothing waits.
