@@ -208,11 +208,11 @@ impl TurnControl {
         now_us.saturating_sub(came_us)
     }
 
-    /// Whether one of a new connection is not too old that has waited for so long.
+    /// As `check`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so
+    /// long in all.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
         if !self.is_in_time(wait_us) {
-            self.refused_new_us = Some(now_us);
-            return Err(self.refuse(now_us));
+            return Err(self.refuse_new(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
         Ok(())
@@ -245,8 +245,7 @@ impl TurnControl {
         if !self.counts_handshakes || self.is_in_time(handshake_us) {
             return false;
         }
-        self.refused_new_us = Some(now_us);
-        self.refuse(now_us);
+        self.refuse_new(now_us);
         true
     }
 
@@ -261,6 +260,11 @@ impl TurnControl {
     pub(crate) fn take_waits(&mut self) -> (u64, u64) {
         let begun = std::mem::take(&mut self.begun);
         (begun, std::mem::take(&mut self.waited_us))
+    }
+
+    fn refuse_new(&mut self, now_us: u64) -> u32 {
+        self.refused_new_us = Some(now_us);
+        self.refuse(now_us)
     }
 
     #[cold]
