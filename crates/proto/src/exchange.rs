@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loadline_base::{Buffer, Millis};
 
 use crate::client::Forwarded;
-use crate::{Client, ForwardedField, HangUp, Request, Response, Security};
+use crate::{Client, ForwardedField, HandshakeTime, HangUp, Request, Response, Security};
 
 /// The mount of what is not to be measured: the server's own pages, and what was refused.
 pub const UNMEASURED: u8 = u8::MAX;
@@ -53,9 +53,8 @@ pub struct Exchange {
     pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
-    /// How long the server has kept its connection's handshake, waiting included, in microseconds, if this is
-    /// the first request behind it; otherwise 0.
-    pub handshake_us: u64,
+    /// Of its connection, if this is the first request behind it.
+    pub handshake: HandshakeTime,
     /// The request.
     pub request: Request,
     /// The answer in the making.
@@ -178,7 +177,7 @@ impl Exchange {
         self.is_done_by_loop = false;
         self.security = None;
         self.handler = None;
-        self.handshake_us = 0;
+        self.handshake = HandshakeTime::default();
         self.forwarded = Forwarded::default();
         self.unnamed_proxy = None;
         self.inner_ready = false;

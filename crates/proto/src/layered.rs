@@ -268,7 +268,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
             self.note_rest(&action, cx.now);
             match action {
                 Action::Run(mut exchange) => {
-                    exchange.handshake_us += self.arriving.requested(cx.now);
+                    exchange.handshake = self.arriving.requested(cx.now);
                     exchange.security = self.layer.security().cloned();
                     if !is_too_early(&exchange) {
                         return Action::Run(exchange);
@@ -547,7 +547,7 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
     }
 
     fn handshake_us(&self, now: Millis) -> u64 {
-        self.arriving.handshake_us(now)
+        self.arriving.handshake(now).counted_us(0)
     }
 
     fn is_multiplexed(&self) -> bool {

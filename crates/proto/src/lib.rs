@@ -65,6 +65,7 @@ pub mod exchange;
 pub mod fault;
 pub mod fields;
 pub mod handler;
+mod handshake_time;
 mod hang_up;
 pub mod hpack;
 pub mod http1;
@@ -108,6 +109,7 @@ pub use exchange::{Exchange, StreamId, spread_retry_after_s};
 pub use fault::{Blame, Fault};
 pub use fields::Fields;
 pub use handler::{Handler, Outcome};
+pub use handshake_time::HandshakeTime;
 pub use hang_up::HangUp;
 pub use http1_session::Http1Session;
 pub use http2_client::{

@@ -4,7 +4,7 @@
 use loadline_base::Millis;
 
 use super::Layered;
-use crate::{Action, Exchange, FIRST_REQUEST_GRACE_MS, Layer, Session};
+use crate::{Action, Exchange, FIRST_REQUEST_GRACE_MS, HandshakeTime, Layer, Session};
 
 /// What is on its way, as far as is known.
 #[derive(Debug, Default)]
@@ -25,8 +25,8 @@ pub(super) struct Arriving {
     /// How long the server has kept the handshake, until the first request has come. What the client has taken
     /// between two messages is not in it.
     handshake_us: u64,
-    /// Since when a step of it is computed, or waits for that.
-    computes_since: Option<Millis>,
+    /// When the last step of it was ordered, or was done.
+    step_at: Millis,
 }
 
 /// Whether a request may be a copy of one that was recorded, and might do something twice (RFC 8470).
@@ -65,33 +65,31 @@ impl Arriving {
 
     /// A step of the handshake is ordered.
     pub(super) fn computes(&mut self, now: Millis) {
-        self.computes_since = Some(now);
+        self.step_at = now;
     }
 
     /// It is done, or was refused. In any case there was a handshake.
     pub(super) fn computed(&mut self, now: Millis) {
-        let took_ms = self
-            .computes_since
-            .take()
-            .map_or(0, |since| now.since(since));
+        let took_ms = now.since(std::mem::replace(&mut self.step_at, now));
         self.delayed(took_ms.saturating_mul(1000).max(1));
     }
 
-    /// How long the server has kept the handshake, until a request has come: less for a client that has let time
-    /// pass since, as one does that connects early.
-    pub(super) fn handshake_us(&self, now: Millis) -> u64 {
-        let rested_ms = self.open_since.map_or(0, |since| now.since(since));
-        let is_over_us = 1000 * rested_ms.saturating_sub(FIRST_REQUEST_GRACE_MS);
-        self.handshake_us.saturating_sub(is_over_us)
+    /// The time of the handshake, until a request has come.
+    pub(super) fn handshake(&self, now: Millis) -> HandshakeTime {
+        HandshakeTime {
+            kept_us: self.handshake_us,
+            computed_ago_us: 1000 * now.since(self.step_at),
+            done_ago_us: 1000 * self.open_since.map_or(0, |since| now.since(since)),
+        }
     }
 
-    /// A request has come. How long the server has kept the handshake, if it is the first one behind that.
-    pub(super) fn requested(&mut self, now: Millis) -> u64 {
-        let kept_us = self.handshake_us(now);
+    /// A request has come. The time of the handshake, if it is the first one behind that.
+    pub(super) fn requested(&mut self, now: Millis) -> HandshakeTime {
+        let handshake = self.handshake(now);
         self.open_since = None;
         self.is_serving = true;
         self.handshake_us = 0;
-        kept_us
+        handshake
     }
 
     /// The session has nothing to do. What has come behind a request has its time from then on.
@@ -222,10 +220,10 @@ mod tests {
             arriving.delayed(900_000);
             arriving.opened(Millis(1_000));
             let now = Millis(requested_ms);
-            assert_eq!(arriving.handshake_us(now), kept_us);
-            assert_eq!(arriving.requested(now), kept_us);
-            assert_eq!(arriving.requested(now), 0, "the next one");
-            assert_eq!(arriving.handshake_us(now), 0);
+            assert_eq!(arriving.handshake(now).counted_us(0), kept_us);
+            assert_eq!(arriving.requested(now).counted_us(0), kept_us);
+            assert_eq!(arriving.requested(now).kept_us, 0, "the next one");
+            assert_eq!(arriving.handshake(now).kept_us, 0);
         }
     }
 }

@@ -138,7 +138,8 @@ impl OnThread<'_> {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
                 if counts_waits {
-                    let not_waited_us = waited.reserve_us.saturating_add(exchange.handshake_us);
+                    let handshake_us = exchange.handshake.counted_us(0);
+                    let not_waited_us = waited.reserve_us.saturating_add(handshake_us);
                     let before_us = waited.in_all_us.saturating_sub(not_waited_us);
                     let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
                     thread.stats.note_wait(before_us + turn_us);
@@ -172,7 +173,7 @@ impl OnThread<'_> {
     fn waited_by<H: Handler>(&mut self, exchange: &Exchange, thread: &ThreadContext<H>) -> Waited {
         let waited = self.waited_if_wanted(thread);
         match self.socket {
-            Some(_) => waited.behind_handshake(exchange.handshake_us),
+            Some(_) => waited.behind_handshake(exchange.handshake.counted_us(0)),
             None => waited,
         }
     }
@@ -251,7 +252,7 @@ impl OnThread<'_> {
         thread: &ThreadContext<H>,
     ) -> Blocked {
         let waited = self.waited(thread);
-        let waited = waited.behind_handshake(exchange.handshake_us);
+        let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(streams) = &mut self.streams else {
             return Blocked::Elsewhere(exchange, steps);
         };
@@ -272,7 +273,7 @@ impl OnThread<'_> {
             return TaskStart::Refused(exchange);
         };
         let waited = self.waited_in_stream(thread);
-        let waited = waited.behind_handshake(exchange.handshake_us);
+        let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(notify) = self.notify(thread) else {
             exchange.refuse(1);
             return TaskStart::Refused(exchange);

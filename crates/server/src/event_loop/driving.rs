@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use loadline_base::{LogLimit, Token};
+use loadline_base::{LogLimit, Millis, Token};
 use loadline_proto::{CloseReason, Handler};
 
 use super::{Acceptance, EventLoop, LONG_TURN_US, connection_at, connection_at_mut};
 use crate::connection::Step;
 use crate::fairness::ClientKey;
 use crate::options::SocketIo;
+use crate::overload::TurnControl;
 use crate::telemetry::log;
 use crate::transport::{Driver, LoopTransport};
 use crate::worker::dispatcher::OnLoop;
@@ -52,8 +53,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// In a long turn. The first request behind a handshake is judged by when it came.
     #[cold]
     fn drive_first_request(&mut self, token: Token, now_us: u64) {
+        let turn = self.thread.turn.as_ref();
+        let rested_until = Millis(turn.map_or(now_us, TurnControl::oldest_us) / 1000); // at least
         let came_us = connection_at(&self.slots, token).and_then(|connection| {
-            let is_awaited = connection.handshake_us(self.thread.now()) > 0;
+            let is_awaited = connection.handshake_us(rested_until) > 0;
             let ago_ms = is_awaited.then(|| connection.transport().received_ago_ms())??;
             Some(now_us.saturating_sub(u64::from(ago_ms) * 1000))
         });

@@ -142,9 +142,9 @@ impl AppControl {
         Some(self.retry_after.next_s(now_us, self.each_us as u64))
     }
 
-    /// How long a request may wait. One that takes half of the goal or more anyway may wait for half of the goal.
-    /// Under lasting overload it is twice as long every other goal, to see whether waits follow: two are accepted
-    /// then, if they can be answered in time, since the number of one never changes.
+    /// How long a request may take. One that takes three eighths of the goal or more anyway may wait for half of the
+    /// goal besides. Under lasting overload it is twice as long every other goal, to see whether waits follow: two are
+    /// accepted then, if they can be answered in time, since the number of one never changes.
     fn accepted_us(&self, now_us: u64) -> u64 {
         let goal_us = self.delay.goal_us();
         let lasting_us = self.lasting_us();

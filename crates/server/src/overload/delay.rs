@@ -59,7 +59,7 @@ impl DelayControl {
 
     /// Whether a wait is longer than what lasting overload allows.
     pub(super) fn is_long(&self, wait_us: u64) -> bool {
-        wait_us > self.goal_us / TARGET_DIVISOR
+        wait_us > self.lasting_us()
     }
 
     /// Whether so long a wait says that there is more work than capacity, at least for now.
@@ -82,21 +82,21 @@ impl DelayControl {
         self.is_lasting |= now_us.saturating_sub(first) >= onset_us;
     }
 
-    /// The same where work begins in no order: one that has hardly waited says nothing of the others, so
-    /// that none may have been refused meanwhile.
-    pub(super) fn waited_in_no_order(&mut self, wait_us: u64, now_us: u64) {
-        let onset_us = self.onset_us();
-        let is_over = |(_, last_us)| now_us.saturating_sub(last_us) > onset_us;
-        if self.refusing.is_none_or(is_over) {
-            self.waited(wait_us);
-        }
-    }
-
     /// Work began after it had waited for so long.
     pub(super) fn waited(&mut self, wait_us: u64) {
         if !self.is_wait(wait_us) {
             self.refusing = None;
             self.is_lasting = false;
+        }
+    }
+
+    /// The same where work begins in no order: one that has hardly waited says nothing of the others, so
+    /// that none may have been refused of late.
+    pub(super) fn waited_in_no_order(&mut self, wait_us: u64, now_us: u64) {
+        let onset_us = self.onset_us();
+        let is_over = |(_, last_us)| now_us.saturating_sub(last_us) > onset_us;
+        if self.refusing.is_none_or(is_over) {
+            self.waited(wait_us);
         }
     }
 }

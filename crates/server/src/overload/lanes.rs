@@ -1,7 +1,7 @@
 //! Which jobs workers take that serve files, apps and handshakes in turn.
 //!
-//! Each lane has its own mean and its own overload: a slow app is refused, and
-//! files that have to be read from the disk are still served.
+//! Each lane has its own mean and its own overload: a slow app is refused, and files that have to be read from the
+//! disk are still served.
 //!
 //! Handshakes are different: each brings a request to another lane. What waits for a handshake waits for the
 //! requests behind those before it, too, and a request has waited for as long as its handshake has.
@@ -140,8 +140,7 @@ impl LaneControl {
         control.is_in_time(now_us, ahead.jobs, beside)
     }
 
-    /// A worker takes a job that has waited for `waited`; `depth` others still wait. `Err`: it is too
-    /// late for it.
+    /// A worker takes a job that has waited for so long; `depth` others still wait. `Err`: it is too late for it.
     pub(crate) fn take(
         &mut self,
         now_us: u64,

@@ -19,16 +19,17 @@ const TIME_OF_A_MEAN_US: u64 = 250_000;
 /// before. Intervals four times the mean are common (one in 55, if they are exponential).
 const STALL_INTERVALS: u64 = 4;
 
-/// Other work of the same workers, which comes in turn with this, and what else counts towards the goal.
+/// What counts towards the goal of a job beside those before it: work of other lanes, which comes in turn with that
+/// of its own, and what is done for it before and after.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
-    /// Whose it is.
+    /// The job's own.
     lane: Lane,
-    /// What waits in each of its lanes, in workers' time.
+    /// What waits in each other lane, in workers' time.
     work_us: [u64; LANES],
-    /// How long one of its jobs keeps a worker, at most.
+    /// How long jobs of these, and others that run, keep a worker at most.
     service_us: u64,
-    /// Its overload lasts.
+    /// The overload of one of these lasts.
     is_lasting: bool,
     /// How long the job's connection was kept before, by its handshake.
     before_us: u64,
@@ -148,8 +149,7 @@ impl QueueControl {
     fn interval_us(&self, now_us: u64, beside: Beside) -> u64 {
         let stalled_us = now_us.saturating_sub(self.moved_at_us);
         let stalled_us = stalled_us.saturating_sub(beside.service_us) / STALL_INTERVALS;
-        let service_us = self.service.mean_us().unwrap_or(0);
-        stalled_us.max(service_us / self.workers)
+        stalled_us.max(self.mean_us() / self.workers)
     }
 
     /// Whether more comes than can be done, and has come for some time.
@@ -177,7 +177,7 @@ impl QueueControl {
         beside: Beside,
     ) -> Result<(), u32> {
         self.moved_after(now_us, wait_us, depth);
-        let service_us = self.service.mean_us().unwrap_or(0);
+        let service_us = self.mean_us();
         // The last one keeps nobody from being in time.
         if depth == 0 || wait_us <= self.longest_wait_us(service_us, beside) {
             return Ok(());
@@ -218,8 +218,8 @@ impl QueueControl {
 
     /// When the client of a job is to come back that is refused for another reason, in seconds.
     pub(crate) fn retry_after_s(&mut self, now_us: u64) -> u32 {
-        let service_us = self.service.mean_us().unwrap_or(0);
-        self.retry_after.next_s(now_us, service_us / self.workers)
+        let interval_us = self.mean_us() / self.workers;
+        self.retry_after.next_s(now_us, interval_us)
     }
 
     fn refuse(&mut self, now_us: u64, interval_us: u64) -> u32 {
@@ -229,11 +229,11 @@ impl QueueControl {
 
     /// Whether a job that has waited for so long comes too late, if others wait.
     pub(crate) fn is_late(&self, wait_us: u64) -> bool {
-        wait_us > self.longest_wait_us(self.service.mean_us().unwrap_or(0), Beside::default())
+        wait_us > self.longest_wait_us(self.mean_us(), Beside::default())
     }
 
-    /// The goal, less the service itself and what comes after it and was before. Jobs that take longer than the
-    /// goal may wait for half of it: they were slow before there was any queue.
+    /// The goal, less the service itself and what comes after it and was before. Jobs that take longer than half of
+    /// the goal may wait for half of it: they were slow before there was any queue.
     fn longest_wait_us(&self, service_us: u64, beside: Beside) -> u64 {
         let goal_us = self.delay.goal_us();
         let serves_us = service_us.saturating_add(beside.follow_up_us);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use loadline_proto::HandshakeTime;
+
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
 
@@ -176,15 +178,15 @@ impl TurnControl {
         self.came_us = came_us;
     }
 
-    /// A request is about to be answered, behind a handshake that the server has kept for `handshake_us`. `Err`: it
-    /// is too old for that, and its client is to come back after this many seconds.
+    /// A request is about to be answered, behind this handshake. `Err`: it is too old for that, and its client is to
+    /// come back after this many seconds.
     #[inline]
-    pub(crate) fn check(&mut self, now_us: u64, handshake_us: u64) -> Result<(), u32> {
-        let age_us = self.age_us(now_us);
-        let before_us = match self.counts_handshakes {
-            true => handshake_us,
-            false => 0,
-        };
+    pub(crate) fn check(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), u32> {
+        let (mut age_us, mut before_us) = (self.age_us(now_us), 0);
+        if self.counts_handshakes {
+            age_us = handshake.waited_behind_us(age_us);
+            before_us = handshake.counted_us(age_us);
+        }
         let kept_us = age_us.saturating_add(before_us);
         if self.came_us.is_some() || before_us > 0 {
             self.check_arrived(now_us, kept_us)?;
@@ -206,11 +208,11 @@ impl TurnControl {
         now_us.saturating_sub(came_us)
     }
 
-    /// Whether one of a new connection is not too old that has waited for so long.
+    /// As `check`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so
+    /// long in all.
     fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
         if !self.is_in_time(wait_us) {
-            self.refused_new_us = Some(now_us);
-            return Err(self.refuse(now_us));
+            return Err(self.refuse_new(now_us));
         }
         self.delay.waited_in_no_order(wait_us, now_us);
         Ok(())
@@ -243,8 +245,7 @@ impl TurnControl {
         if !self.counts_handshakes || self.is_in_time(handshake_us) {
             return false;
         }
-        self.refused_new_us = Some(now_us);
-        self.refuse(now_us);
+        self.refuse_new(now_us);
         true
     }
 
@@ -261,6 +262,11 @@ impl TurnControl {
         (begun, std::mem::take(&mut self.waited_us))
     }
 
+    fn refuse_new(&mut self, now_us: u64) -> u32 {
+        self.refused_new_us = Some(now_us);
+        self.refuse(now_us)
+    }
+
     #[cold]
     fn refuse(&mut self, now_us: u64) -> u32 {
         self.refused_us.get_or_insert(now_us);
@@ -272,6 +278,21 @@ impl TurnControl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NONE: HandshakeTime = HandshakeTime {
+        kept_us: 0,
+        computed_ago_us: 0,
+        done_ago_us: 0,
+    };
+
+    /// A handshake that was computed before its request came.
+    fn kept(kept_us: u64) -> HandshakeTime {
+        HandshakeTime {
+            kept_us,
+            computed_ago_us: u64::MAX,
+            done_ago_us: 0,
+        }
+    }
 
     /// A turn of a loop with many connections.
     fn at(now_us: u64, has_waited: bool, is_full: bool) -> TurnBegin {
@@ -290,27 +311,27 @@ mod tests {
     fn what_waited_for_longer_than_the_goal_is_refused() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(5_000_000, true, false));
-        assert_eq!(turn.check(5_000_000, 0), Ok(()));
-        assert_eq!(turn.check(6_000_000, 0), Ok(()));
-        assert!(turn.check(6_000_001, 0).is_err());
+        assert_eq!(turn.check(5_000_000, NONE), Ok(()));
+        assert_eq!(turn.check(6_000_000, NONE), Ok(()));
+        assert!(turn.check(6_000_001, NONE).is_err());
         // Events of the next turn came while that one lasted.
         turn.begin(at(6_200_000, false, false));
-        assert_eq!(turn.check(6_600_000, 0), Ok(()));
-        assert!(turn.check(6_700_000, 0).is_err());
+        assert_eq!(turn.check(6_600_000, NONE), Ok(()));
+        assert!(turn.check(6_700_000, NONE).is_err());
         turn.begin(at(6_700_000, true, false));
-        assert_eq!(turn.check(7_000_000, 0), Ok(()));
+        assert_eq!(turn.check(7_000_000, NONE), Ok(()));
     }
 
     #[test]
     fn what_begins_has_waited_since_it_came() {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(5_000_000, true, false));
-        assert_eq!(turn.check(5_000_000, 0), Ok(()));
-        assert_eq!(turn.check(5_010_000, 0), Ok(()));
+        assert_eq!(turn.check(5_000_000, NONE), Ok(()));
+        assert_eq!(turn.check(5_010_000, NONE), Ok(()));
         turn.judge_by(Some(4_990_000));
-        assert_eq!(turn.check(5_020_000, 0), Ok(()));
+        assert_eq!(turn.check(5_020_000, NONE), Ok(()));
         turn.judge_by(None);
-        assert!(turn.check(7_000_000, 0).is_err());
+        assert!(turn.check(7_000_000, NONE).is_err());
         assert_eq!(turn.take_waits(), (3, 40_000));
         assert_eq!(turn.take_waits(), (0, 0));
     }
@@ -331,21 +352,21 @@ mod tests {
             turn.begin(few(now_us));
             turn.has_left_some();
             turn.judge_by(Some(now_us - 1_500_000));
-            assert!(turn.check(now_us, 0).is_err());
+            assert!(turn.check(now_us, NONE).is_err());
             turn.judge_by(None);
-            assert_eq!(turn.check(now_us, 0), Ok(()));
+            assert_eq!(turn.check(now_us, NONE), Ok(()));
         }
         // Overload lasts, though it has few connections at one time.
         turn.begin(few(5_300_000));
         turn.judge_by(Some(5_190_000));
-        assert!(turn.check(5_300_000, 0).is_err());
+        assert!(turn.check(5_300_000, NONE).is_err());
         turn.judge_by(Some(5_250_000));
-        assert_eq!(turn.check(5_300_000, 0), Ok(()));
+        assert_eq!(turn.check(5_300_000, NONE), Ok(()));
         // Until hardly any waits, and none was refused for some time.
         turn.judge_by(Some(5_599_000));
-        assert_eq!(turn.check(5_600_000, 0), Ok(()));
+        assert_eq!(turn.check(5_600_000, NONE), Ok(()));
         turn.judge_by(Some(5_100_000));
-        assert_eq!(turn.check(5_600_000, 0), Ok(()));
+        assert_eq!(turn.check(5_600_000, NONE), Ok(()));
     }
 
     /// A handshake and its request each waited for a goal: at twice the capacity of a loop without workers no
@@ -361,9 +382,9 @@ mod tests {
         let mut turn = began(true);
         assert_eq!(turn.handshake_waited_us(5_600_000), 600_000);
         assert!(!turn.refuses_handshake(5_600_000, 600_000));
-        assert_eq!(turn.check(5_300_000, 600_000), Ok(()));
+        assert_eq!(turn.check(5_300_000, kept(600_000)), Ok(()));
         assert_eq!(turn.take_waits(), (1, 300_000)); // the handshake's wait is not the request's
-        assert!(turn.check(5_500_000, 600_000).is_err());
+        assert!(turn.check(5_500_000, kept(600_000)).is_err());
         turn.judge_by(Some(4_500_000));
         assert_eq!(turn.handshake_waited_us(5_600_000), 1_100_000);
         assert!(turn.refuses_handshake(5_600_000, 1_100_000));
@@ -371,7 +392,45 @@ mod tests {
         let mut turn = began(false);
         assert_eq!(turn.handshake_waited_us(5_600_000), 0);
         assert!(!turn.refuses_handshake(5_600_000, 2_000_000));
-        assert_eq!(turn.check(5_500_000, 600_000), Ok(()));
+        assert_eq!(turn.check(5_500_000, kept(600_000)), Ok(()));
+    }
+
+    /// Until the handshake was computed it had counted for that. It counted for the request, too.
+    #[test]
+    fn what_came_along_with_its_handshake_has_waited_once() {
+        let turn = TurnControl::new(Duration::from_secs(1));
+        let mut turn = turn.counting_handshakes(true);
+        turn.begin(at(5_000_000, true, false));
+        let handshake = HandshakeTime {
+            kept_us: turn.handshake_waited_us(5_600_000),
+            ..NONE
+        };
+        assert_eq!(turn.check(5_600_000, handshake), Ok(()));
+        assert_eq!(turn.take_waits(), (1, 0));
+        turn.judge_by(Some(5_000_000));
+        let later = |computed_ago_us| HandshakeTime {
+            computed_ago_us,
+            done_ago_us: computed_ago_us,
+            ..handshake
+        };
+        assert_eq!(turn.check(5_900_000, later(300_000)), Ok(()));
+        assert!(turn.check(6_000_000, later(400_000)).is_err());
+    }
+
+    /// The loop's own turn counted as time that the client had let pass.
+    #[test]
+    fn what_a_request_has_waited_for_its_loop_its_client_has_not_rested() {
+        let turn = TurnControl::new(Duration::from_secs(1));
+        let mut turn = turn.counting_handshakes(true);
+        turn.begin(at(5_000_000, true, false));
+        let handshake = HandshakeTime {
+            done_ago_us: 700_000,
+            ..kept(400_000)
+        };
+        turn.judge_by(Some(5_600_000));
+        assert_eq!(turn.check(5_700_000, handshake), Ok(()), "it has rested");
+        turn.judge_by(None);
+        assert!(turn.check(5_700_000, handshake).is_err());
     }
 
     /// A turn that refused none ended the overload: clients whose handshakes have a turn of their own waited for the
@@ -387,13 +446,13 @@ mod tests {
         for now_us in (5_000_000..5_400_000).step_by(20_000) {
             turn.begin(few(now_us));
             turn.judge_by(Some(now_us - 1_500_000));
-            assert!(turn.check(now_us, 0).is_err());
+            assert!(turn.check(now_us, NONE).is_err());
             turn.judge_by(None);
             turn.begin(few(now_us + 10_000));
         }
         turn.begin(few(5_400_000));
         turn.judge_by(Some(5_280_000));
-        assert!(turn.check(5_400_000, 0).is_err());
+        assert!(turn.check(5_400_000, NONE).is_err());
     }
 
     /// A new connection in each turn kept a loop in lasting overload for good.
@@ -407,19 +466,19 @@ mod tests {
         turn.begin(begin(0));
         turn.begin(begin(1_000));
         for _ in 0..64 {
-            assert_eq!(turn.check(1_000, 0), Ok(()));
+            assert_eq!(turn.check(1_000, NONE), Ok(()));
         }
         turn.begin(begin(13_800)); // 0.2 ms each
         turn.begin(begin(1_500_000));
         for now_us in (2_600_000..2_900_000).step_by(20_000) {
-            assert!(turn.check(now_us, 0).is_err());
+            assert!(turn.check(now_us, NONE).is_err());
         }
         turn.begin(begin(2_900_000));
         turn.judge_by(Some(2_880_000));
-        assert_eq!(turn.check(2_900_000, 0), Ok(()));
+        assert_eq!(turn.check(2_900_000, NONE), Ok(()));
         turn.judge_by(None);
         turn.begin(begin(2_967_000));
-        assert_eq!(turn.check(3_060_000, 0), Ok(()), "160 ms are no overload");
+        assert_eq!(turn.check(3_060_000, NONE), Ok(()), "160 ms are no overload");
     }
 
     #[test]
@@ -428,16 +487,16 @@ mod tests {
         turn.begin(at(0, true, false));
         turn.begin(at(1, false, false));
         for now_us in (1_000_100..1_300_000).step_by(50_000) {
-            assert!(turn.check(now_us, 0).is_err());
+            assert!(turn.check(now_us, NONE).is_err());
         }
         turn.begin(at(1_300_000, false, false));
-        assert!(turn.check(1_300_000, 0).is_err(), "from a turn of 1.3 s");
+        assert!(turn.check(1_300_000, NONE).is_err(), "from a turn of 1.3 s");
         turn.begin(at(1_301_000, false, false));
-        assert_eq!(turn.check(1_380_000, 0), Ok(()));
-        assert!(turn.check(1_402_000, 0).is_err());
+        assert_eq!(turn.check(1_380_000, NONE), Ok(()));
+        assert!(turn.check(1_402_000, NONE).is_err());
         // Nothing waits any more.
         turn.begin(at(1_410_000, true, false));
-        assert_eq!(turn.check(2_400_000, 0), Ok(()));
+        assert_eq!(turn.check(2_400_000, NONE), Ok(()));
     }
 
     #[test]
@@ -445,12 +504,12 @@ mod tests {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(0, true, true));
         turn.begin(at(900_000, false, true));
-        assert_eq!(turn.check(1_000_000, 0), Ok(()));
-        assert!(turn.check(1_000_001, 0).is_err());
+        assert_eq!(turn.check(1_000_000, NONE), Ok(()));
+        assert!(turn.check(1_000_001, NONE).is_err());
         turn.begin(at(1_100_000, false, false));
-        assert_eq!(turn.check(1_500_000, 0), Ok(()), "the last of them");
+        assert_eq!(turn.check(1_500_000, NONE), Ok(()), "the last of them");
         turn.begin(at(1_600_000, false, false));
-        assert_eq!(turn.check(2_300_000, 0), Ok(()));
+        assert_eq!(turn.check(2_300_000, NONE), Ok(()));
     }
 
     #[test]
@@ -462,14 +521,14 @@ mod tests {
             ..at(500_000, false, false)
         });
         assert_eq!(turn.lasts_us(600_000), 600_000);
-        assert_eq!(turn.check(900_000, 0), Ok(()));
+        assert_eq!(turn.check(900_000, NONE), Ok(()));
         turn.begin(at(1_000_000, false, false));
         assert_eq!(
-            turn.check(1_500_000, 0),
+            turn.check(1_500_000, NONE),
             Ok(()),
             "half a second old when it was taken"
         );
-        assert!(turn.check(1_500_001, 0).is_err());
+        assert!(turn.check(1_500_001, NONE).is_err());
     }
 
     /// Clients that ask again as soon as they are answered, more of them than a turn takes events.
@@ -481,7 +540,7 @@ mod tests {
                 ..at(now_us, false, true)
             });
             for _ in 0..512 {
-                match turn.check(now_us, 0) {
+                match turn.check(now_us, NONE) {
                     Ok(()) => now_us += answer_us,
                     Err(_) => {
                         refused += 1;

@@ -37,7 +37,7 @@ impl New {
         Self {
             steps,
             hang_up: exchange.hang_up.clone(),
-            handshake_us: exchange.handshake_us,
+            handshake_us: exchange.handshake.counted_us(0),
         }
     }
 }

@@ -101,8 +101,7 @@ impl Late<'_> {
         cx: &mut Context<'_>,
     ) -> Outcome {
         let turn = self.turn.as_mut();
-        let is_late =
-            || turn.and_then(|turn| turn.check(*self.now_us, exchange.handshake_us).err());
+        let is_late = || turn.and_then(|turn| turn.check(*self.now_us, exchange.handshake).err());
         match self.refusing.or_else(|| is_late().map(Refusing::late)) {
             Some(refusing) if !config.is_exempt(exchange) => {
                 exchange.refuse(refusing.retry_after_s);

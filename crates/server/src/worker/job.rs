@@ -129,7 +129,7 @@ impl Work {
     /// How long its connection was kept before, by its handshake, if that was of late.
     pub(crate) fn before_us(&self, now: Millis) -> u64 {
         match self {
-            Self::Block(exchange, _) => exchange.handshake_us,
+            Self::Block(exchange, _) => exchange.handshake.counted_us(0),
             Self::Compute(_, before_us) => *before_us,
             Self::Serve(served) => {
                 let connection = served.connection.as_ref();

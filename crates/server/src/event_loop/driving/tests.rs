@@ -32,6 +32,7 @@ use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
 mod jobs_out;
+mod without_workers;
 
 /// A loop and its worker, which works on demand.
 struct Server<H: Handler> {
@@ -270,71 +271,6 @@ fn a_request_has_waited_for_as_long_as_its_handshake() {
             assert!(answer.starts_with(&expected), "{options:?}: {answer}");
         }
     }
-}
-
-/// Its blocking step takes so many microseconds, by a clock that it moves.
-struct Computes(&'static AtomicU64, u64);
-
-impl Handler for Computes {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
-        Outcome::Blocking
-    }
-
-    fn handle_blocking(&self, _: &mut Exchange) {
-        self.0.fetch_add(self.1, Relaxed);
-    }
-}
-
-/// Each of both could wait for nearly the goal there, too.
-#[test]
-fn without_workers_a_request_has_waited_for_as_long_as_its_handshake() {
-    for (step_us, status) in [(150_000, "200"), (240_000, "503")] {
-        let now_us = clock();
-        let options = ServerOptions {
-            latency_goal: Some(Duration::from_millis(500)),
-            ..ServerOptions::default()
-        };
-        let site = Arc::new(Site {
-            clock: Clock::simulated(now_us),
-            ..Arc::into_inner(site_of(slow(Computes(now_us, step_us)), options)).unwrap()
-        });
-        let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
-        let mut event_loop = EventLoop::new(0, &site, &group, None, Vec::new()).unwrap();
-        let [mut first, mut second] = [0, 1].map(|_| connect(&mut event_loop));
-        // A request of the first one keeps the loop, while the second one's handshake waits; and another one while
-        // its request does.
-        first.write_all(GET).unwrap();
-        second.write_all(HELLO).unwrap();
-        (0..3).for_each(|_| turn(&mut event_loop));
-        first.write_all(GET).unwrap();
-        second.write_all(GET).unwrap();
-        (0..3).for_each(|_| turn(&mut event_loop));
-        second.set_nonblocking(true).unwrap();
-        let mut answer = [0; 12];
-        second.read_exact(&mut answer).unwrap();
-        assert_eq!(answer, format!("HTTP/1.1 {status}").as_bytes());
-    }
-}
-
-/// The live page said that nothing waits.
-#[test]
-fn a_loop_without_workers_counts_how_long_requests_have_waited() {
-    let now_us = clock();
-    let goal = Some(Duration::from_secs(1));
-    let mut event_loop = event_loop_at::<_, Epoll>(now_us, Computes(now_us, 10_000), goal);
-    let clients = [0, 1].map(|_| connect(&mut event_loop));
-    for mut client in &clients {
-        client.write_all(GET).unwrap();
-    }
-    for _ in 0..3 {
-        turn(&mut event_loop); // the second request may be left for the next one
-    }
-    let total = event_loop.site.registry.snapshot(0).total;
-    assert_eq!((total.queue_taken, total.queue_wait_us), (2, 10_000));
 }
 
 /// The thread that keeps it counts what it holds. Beside that it counted in the loop's account, too.

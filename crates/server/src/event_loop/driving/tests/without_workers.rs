@@ -1,0 +1,107 @@
+//! What requests have waited for where the loop does the work itself.
+
+use super::*;
+use crate::event_loop::tests::{accepted_over_tcp, send_and_wait, status_of_response};
+
+/// Its blocking step takes so many microseconds, by a clock that it moves.
+struct Computes(&'static AtomicU64, u64);
+
+impl Handler for Computes {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Blocking
+    }
+
+    fn handle_blocking(&self, _: &mut Exchange) {
+        self.0.fetch_add(self.1, Relaxed);
+    }
+}
+
+/// Of a loop whose connections begin with a computation, and whose requests take so long.
+fn computing_loop(goal_ms: u64, step_us: u64) -> EventLoop<Computes, Epoll> {
+    let now_us = clock();
+    let options = ServerOptions {
+        latency_goal: Some(Duration::from_millis(goal_ms)),
+        ..ServerOptions::default()
+    };
+    let site = Arc::new(Site {
+        clock: Clock::simulated(now_us),
+        ..Arc::into_inner(site_of(slow(Computes(now_us, step_us)), options)).unwrap()
+    });
+    let group = LoopGroup::new(&site.options, 1, &site.memory).unwrap();
+    EventLoop::new(0, &site, &group, None, Vec::new()).unwrap()
+}
+
+/// The status of the second client's response, whose messages come one after the other. While each of them waits, a
+/// request of the first client keeps the loop for `step_us`.
+fn status_behind_another(goal_ms: u64, step_us: u64, messages: &[&[u8]]) -> String {
+    let mut event_loop = computing_loop(goal_ms, step_us);
+    let [mut first, mut second] = [0, 1].map(|_| connect(&mut event_loop));
+    for message in messages {
+        first.write_all(GET).unwrap();
+        second.write_all(message).unwrap();
+        (0..3).for_each(|_| turn(&mut event_loop));
+    }
+    second.set_nonblocking(true).unwrap();
+    let mut answer = [0; 12];
+    second.read_exact(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[9..]).into_owned()
+}
+
+/// Each of both could wait for nearly the goal there, too.
+#[test]
+fn without_workers_a_request_has_waited_for_as_long_as_its_handshake() {
+    for (step_us, status) in [(150_000, "200"), (240_000, "503")] {
+        assert_eq!(status_behind_another(500, step_us, &[HELLO, GET]), status);
+    }
+}
+
+/// What it had waited counted twice: for the handshake and for the request.
+#[test]
+fn without_workers_a_request_that_comes_along_with_its_handshake_has_waited_once() {
+    assert_eq!(status_behind_another(500, 300_000, &[GET]), "200");
+}
+
+/// What it had waited counted as time that its client had let pass, as far as it was more than 250 ms.
+#[test]
+fn without_workers_a_client_that_asks_at_once_has_not_rested_while_the_loop_was_busy() {
+    for (goal_ms, status) in [(880, "503"), (950, "200")] {
+        let messages = [HELLO, GET];
+        assert_eq!(status_behind_another(goal_ms, 300_000, &messages), status);
+    }
+}
+
+/// It was not asked if the turn had lasted for longer than the handshake had been kept.
+#[test]
+fn without_workers_the_kernel_is_asked_however_long_the_turn_has_lasted() {
+    let mut event_loop = computing_loop(4000, 5_000_000);
+    let mut first = connect(&mut event_loop);
+    let (mut second, accepted) = accepted_over_tcp();
+    event_loop.assign(accepted);
+    second.write_all(HELLO).unwrap();
+    assert!(!event_loop.turn().unwrap());
+    first.write_all(GET).unwrap();
+    send_and_wait(&mut second);
+    (0..3).for_each(|_| turn(&mut event_loop));
+    assert_eq!(status_of_response(&mut second), "HTTP/1.1 200");
+}
+
+/// The live page said that nothing waits.
+#[test]
+fn a_loop_without_workers_counts_how_long_requests_have_waited() {
+    let now_us = clock();
+    let goal = Some(Duration::from_secs(1));
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, Computes(now_us, 10_000), goal);
+    let clients = [0, 1].map(|_| connect(&mut event_loop));
+    for mut client in &clients {
+        client.write_all(GET).unwrap();
+    }
+    for _ in 0..3 {
+        turn(&mut event_loop); // the second request may be left for the next one
+    }
+    let total = event_loop.site.registry.snapshot(0).total;
+    assert_eq!((total.queue_taken, total.queue_wait_us), (2, 10_000));
+}
