@@ -478,7 +478,11 @@ mod tests {
         assert_eq!(turn.check(2_900_000, NONE), Ok(()));
         turn.judge_by(None);
         turn.begin(begin(2_967_000));
-        assert_eq!(turn.check(3_060_000, NONE), Ok(()), "160 ms are no overload");
+        assert_eq!(
+            turn.check(3_060_000, NONE),
+            Ok(()),
+            "160 ms are no overload"
+        );
     }
 
     #[test]
