@@ -176,19 +176,36 @@ impl Connection {
         }
     }
 
+    /// Encrypts what is to be sent next, frames or an answer, where there is TLS.
+    ///
+    /// # Errors
+    /// TLS refuses it.
+    pub(crate) fn seal(&mut self) -> io::Result<()> {
+        let Some(secure) = &mut self.secure else {
+            return Ok(());
+        };
+        if let Some(http2) = &mut self.http2 {
+            secure.send(&http2.out)?;
+            http2.out.clear();
+        } else if let (Some(answer), 0) = (&self.answer, self.written) {
+            secure.send(&answer.bytes)?;
+            self.written = answer.bytes.len();
+        }
+        Ok(())
+    }
+
     /// Sends what the socket takes of frames.
     ///
     /// # Errors
     /// The connection is gone.
     pub(crate) fn write_frames(&mut self) -> io::Result<()> {
+        if self.http2.is_some() && self.secure.is_some() {
+            self.seal()?;
+            return self.flush().map(|_| ());
+        }
         let Some(http2) = &mut self.http2 else {
             return Ok(());
         };
-        if let Some(secure) = &mut self.secure {
-            secure.send(&http2.out)?;
-            http2.out.clear();
-            return self.flush().map(|_| ());
-        }
         let sent = send(&self.socket, &http2.out)?;
         http2.out.drain(..sent);
         Ok(())
@@ -199,14 +216,11 @@ impl Connection {
     /// # Errors
     /// The connection is gone.
     pub(crate) fn write(&mut self) -> io::Result<bool> {
+        self.seal()?;
         let Some(answer) = &self.answer else {
             return Ok(true);
         };
-        let is_sent = if let Some(secure) = &mut self.secure {
-            if self.written == 0 {
-                secure.send(&answer.bytes)?;
-                self.written = answer.bytes.len();
-            }
+        let is_sent = if self.secure.is_some() {
             self.flush()?
         } else {
             self.written += send(&self.socket, &answer.bytes[self.written..])?;

@@ -296,9 +296,8 @@ impl Responder {
         if fault == Some(Fault::Never) {
             return;
         }
-        let now_ns = now_ns();
-        if due_ns <= now_ns {
-            self.answer(index, number, now_ns);
+        if due_ns <= now_ns() {
+            self.answer(index, number);
         } else {
             let entry = (due_ns, number, index, slot.generation);
             self.due.push(Reverse(entry));
@@ -315,7 +314,7 @@ impl Responder {
             self.due.pop();
             let slot = &self.slots[index as usize];
             if slot.generation == generation && slot.connection.is_some() {
-                self.answer(index, number, now_ns);
+                self.answer(index, number);
                 // What came meanwhile was seen when its event was, at the latest now.
                 self.go_on(index, now_ns);
             }
@@ -323,22 +322,26 @@ impl Responder {
     }
 
     /// Gives an answer to the kernel; the frames of HTTP/2 to what waits for it, too.
-    fn answer(&mut self, index: u32, number: u64, at_ns: u64) {
+    fn answer(&mut self, index: u32, number: u64) {
         let Some(connection) = &mut self.slots[index as usize].connection else {
             return;
         };
         let Some(http2) = &mut connection.http2 else {
             connection.stage = Stage::Writing;
-            connection.times.sent_ns = at_ns;
+            if connection.seal().is_err() {
+                return self.drop_connection(index);
+            }
+            connection.times.sent_ns = now_ns();
             return self.write(index);
         };
         let Some(waiting) = http2.due(number) else {
             return; // the client has given it up
         };
         let (after, is_complete) = http2.answer(&waiting, &self.options);
-        let is_gone = connection.write_frames().is_err();
+        let is_sealed = connection.seal().is_ok();
+        let sent_ns = now_ns();
+        let is_gone = !is_sealed || connection.write_frames().is_err();
         if is_complete && !is_gone {
-            let sent_ns = at_ns;
             self.shared.answered(Times {
                 sent_ns,
                 ..waiting.times

@@ -3,13 +3,14 @@
 //! Service times are drawn in as many strata as there are requests, so that the percentiles of a
 //! run are the programmed ones, without the error of a sample.
 
-use loadline_load::{Arrivals, Plan};
+use loadline_load::Arrivals;
 use loadline_record::Distribution;
-use loadline_stub::{Draw, Latency, Stub, StubOptions, Times};
+use loadline_stub::{Draw, Latency, StubOptions, Times};
 
 use crate::observer::{
     Lateness, PASSES_FROM_DUE, PASSES_GRANTED, PASSES_OF_ANSWER, TooLong, judged,
 };
+use crate::protocol::{Protocol, STREAMS};
 use crate::run::{self, MS, Outcome, SECOND, closed, open};
 use crate::statistics::quantile;
 
@@ -46,10 +47,6 @@ const QUICKEST_WORK_US: f64 = 40.0;
 /// What a time may be too long by: 2 %, or 50 us if that is more.
 fn tolerance_us(truth_us: f64) -> f64 {
     (truth_us * 0.02).max(50.0)
-}
-
-fn stub(latency: Latency, spread_ns: u64) -> Stub {
-    run::stub(options(latency, spread_ns))
 }
 
 fn options(latency: Latency, spread_ns: u64) -> StubOptions {
@@ -223,15 +220,16 @@ fn compare_quickest_of_stub(times: &[&Times], lateness: &Lateness) -> Option<Too
 /// Where all or most times are the same, clients of a closed loop that are in step stay so, and more
 /// and more are: each delay gathers some. The stub, one thread, takes 10 us and more for each of the
 /// answers that it has to give at once. So the clients are spread, in a warm-up, and where all times
-/// are the same they are few.
-fn check_closed_and_spread(case: &str, latency: Latency, clients: u32) {
+/// are the same they are few. Connections are what the stub spreads: each client has one of its own.
+fn check_closed_and_spread(case: &str, latency: Latency, clients: u32, protocol: Protocol) {
     // What they can ask in the warm-up, if not more.
     let warm_up_requests = u64::from(clients) * (WARM_UP_NS / (16 * MS) + 1);
     judged(
-        case,
+        &format!("{case}, closed loop, {protocol:?}"),
         || {
-            let stub = stub(latency, 30 * MS);
-            let mut plan = closed(stub.address(), clients, REQUESTS + warm_up_requests);
+            let stub = protocol.stub(options(latency, 30 * MS));
+            let plan = closed(stub.address(), clients, REQUESTS + warm_up_requests);
+            let mut plan = protocol.spoken(plan, 1);
             let mut warm_up = plan.phases[0].clone();
             warm_up.end_ns = WARM_UP_NS;
             warm_up.counted = false;
@@ -243,56 +241,15 @@ fn check_closed_and_spread(case: &str, latency: Latency, clients: u32) {
     );
 }
 
-/// Requests by the clock whose times are exponential, to another kind of stub, by another kind of plan.
-pub(crate) fn check_exponential_by(
-    case: &str,
-    start: &dyn Fn(StubOptions) -> Stub,
-    by: &dyn Fn(Plan) -> Plan,
-) {
-    let latency = EXPONENTIAL;
-    let duration_ns = REQUESTS * SECOND / RATE;
-    judged(
-        case,
-        || {
-            let stub = start(options(latency, 0));
-            let plan = open(
-                stub.address(),
-                600,
-                RATE as f64,
-                duration_ns,
-                Arrivals::Poisson,
-            );
-            let seed = run::seed();
-            run::run(by(Plan { seed, ..plan }), stub)
-        },
-        |outcome, lateness| judge(outcome, &latency, lateness, PASSES_FROM_DUE),
-    );
-}
-
-/// The same of a closed loop.
-pub(crate) fn check_closed_exponential_by(
-    case: &str,
-    start: &dyn Fn(StubOptions) -> Stub,
-    by: &dyn Fn(Plan) -> Plan,
-) {
-    judged(
-        case,
-        || {
-            let stub = start(options(EXPONENTIAL, 0));
-            run::run(by(closed(stub.address(), CLIENTS, REQUESTS)), stub)
-        },
-        |outcome, lateness| judge(outcome, &EXPONENTIAL, lateness, PASSES_OF_ANSWER),
-    );
-}
-
-fn check_open(case: &str, latency: Latency) {
+fn check_open(case: &str, latency: Latency, protocol: Protocol) {
     let (rate, duration_ns) = (RATE as f64, REQUESTS * SECOND / RATE);
     judged(
-        case,
+        &format!("{case}, open loop, {protocol:?}"),
         || {
-            let stub = stub(latency, 0);
+            let stub = protocol.stub(options(latency, 0));
             let seed = run::seed();
-            let mut plan = open(stub.address(), 600, rate, duration_ns, Arrivals::Poisson);
+            let plan = open(stub.address(), 600, rate, duration_ns, Arrivals::Poisson);
+            let mut plan = protocol.spoken(plan, STREAMS);
             plan.seed = seed;
             run::run(plan, stub)
         },
@@ -300,38 +257,49 @@ fn check_open(case: &str, latency: Latency) {
     );
 }
 
-#[test]
-fn a_closed_loop_reports_what_its_clients_waited() {
-    let _turn = run::turn();
-    check_closed_and_spread("constant, closed loop", CONSTANT, 200);
-    check_closed_exponential_by("exponential, closed loop", &run::stub, &|plan| plan);
-    check_nothing();
+pub(crate) fn constant_times_in_a_closed_loop(protocol: Protocol) {
+    check_closed_and_spread("constant", CONSTANT, 200, protocol);
 }
 
-#[test]
-fn an_open_loop_reports_what_passed_from_due() {
-    let _turn = run::turn();
-    check_open("constant, open loop", CONSTANT);
-    check_open("exponential, open loop", EXPONENTIAL);
+pub(crate) fn constant_times_in_an_open_loop(protocol: Protocol) {
+    check_open("constant", CONSTANT, protocol);
+}
+
+pub(crate) fn exponential_times_in_a_closed_loop(protocol: Protocol) {
+    judged(
+        &format!("exponential, closed loop, {protocol:?}"),
+        || {
+            let stub = protocol.stub(options(EXPONENTIAL, 0));
+            let plan = closed(stub.address(), CLIENTS, REQUESTS);
+            run::run(protocol.spoken(plan, STREAMS), stub)
+        },
+        |outcome, lateness| judge(outcome, &EXPONENTIAL, lateness, PASSES_OF_ANSWER),
+    );
+}
+
+pub(crate) fn exponential_times_in_an_open_loop(protocol: Protocol) {
+    check_open("exponential", EXPONENTIAL, protocol);
 }
 
 /// The median is of one kind, and the 99th percentile of the other.
-#[test]
-#[ignore = "long: some seconds that nothing else may take"]
-fn both_loops_report_times_of_two_kinds() {
-    let _turn = run::turn();
-    check_closed_and_spread("bimodal, closed loop", BIMODAL, CLIENTS);
-    check_open("bimodal, open loop", BIMODAL);
+pub(crate) fn two_kinds_of_times_in_a_closed_loop(protocol: Protocol) {
+    check_closed_and_spread("bimodal", BIMODAL, CLIENTS, protocol);
+}
+
+/// The same by the clock.
+pub(crate) fn two_kinds_of_times_in_an_open_loop(protocol: Protocol) {
+    check_open("bimodal", BIMODAL, protocol);
 }
 
 /// What the measuring itself adds to a time, where nothing else is to be measured: less than the
 /// bound that the others are held to.
-fn check_nothing() {
+pub(crate) fn no_time_at_all(protocol: Protocol) {
     judged(
-        "no latency, closed loop",
+        &format!("no latency, closed loop, {protocol:?}"),
         || {
-            let stub = run::stub(StubOptions::default());
-            run::run(closed(stub.address(), 1, REQUESTS), stub)
+            let stub = protocol.stub(StubOptions::default());
+            let plan = closed(stub.address(), 1, REQUESTS);
+            run::run(protocol.spoken(plan, 1), stub)
         },
         |outcome, lateness| {
             let mut true_ns: Vec<u64> = outcome.report.times.iter().map(Times::true_ns).collect();

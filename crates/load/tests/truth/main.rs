@@ -10,16 +10,20 @@
 //! held to 90 us in every run, or to what the observer's quickest wake-ups take, and nothing else excuses
 //! them.
 //!
+//! `table` says what is checked over which protocol: HTTP/1.1 and HTTP/2, in the clear and over TLS.
+//!
 //! What is drawn by chance is so by a seed that is printed; `LOADLINE_SEED` repeats it.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stderr, reason = "tests say what they saw")]
 
+mod connections;
 mod distributions;
-mod http2;
+mod h2load;
 mod observer;
+mod protocol;
 mod queues;
 mod run;
-mod secured;
 mod stalls;
 mod statistics;
+mod table;

@@ -23,8 +23,8 @@ const ATTEMPTS: usize = 5;
 /// Time that all tests together may spend on runs that are not good, in milliseconds.
 const REPEATING_MS_MAX: u64 = 45_000;
 /// Runs that a test has even then, if one of them is not explained: one alone proves nothing. One run
-/// of each test takes nearly 60 s, those that take long included, and what is not judged 15 s: were no run
-/// of any test good or explained, the suite would end after 220 s.
+/// of each test of a commit takes 60 s, one of those that take long as well 210 s, and what is not judged
+/// 10 s: were no run of any test good or explained, the suite would end after four minutes, or after twelve.
 const ATTEMPTS_LEAST: usize = 3;
 /// A wake-up or an answer that is later than this was disturbed, and by how much it is later says
 /// little about another one. Within it lie a virtual CPU's way out of its sleep, an interrupt, and

@@ -5,15 +5,15 @@
 //! latency, from due, has the whole wait; the service time, from sent, is long once a stall. How
 //! many are long is arithmetic: `C(i) = done(max(due(i), C(i-1)))`.
 
-use loadline_load::{Arrivals, Http2Plan, Plan};
+use loadline_load::Arrivals;
 use loadline_record::{Distribution, Results};
 use loadline_stub::{Latency, Stall, Stub, StubOptions, Times};
 
 use crate::observer::{
     LATE_NS, Lateness, PASSES_FROM_DUE, PASSES_GRANTED, PASSES_OF_ANSWER, TooLong, judged,
 };
-use crate::run::{self, MS, Outcome, SECOND, US, closed, open, run_from};
-use crate::secured;
+use crate::protocol::Protocol;
+use crate::run::{MS, Outcome, SECOND, US, closed, open, run_from};
 use crate::statistics::quantile;
 
 /// Times above this are long.
@@ -46,16 +46,6 @@ const SERVICE: Kind = Kind {
     passes: PASSES_OF_ANSWER,
 };
 
-/// What client and stub speak.
-#[derive(Clone, Copy, Debug)]
-enum Protocol {
-    Http1,
-    /// HTTP/1 over TLS.
-    Tls,
-    /// With so many streams a connection.
-    Http2(u32),
-}
-
 /// A run of `stalls` rounds, with a whole stall in the middle of each.
 #[derive(Clone, Copy)]
 struct UserContext {
@@ -64,19 +54,17 @@ struct UserContext {
     connections: u32,
     stalls: u64,
     protocol: Protocol,
+    /// Of a connection of HTTP/2.
+    streams: u32,
 }
 
 impl UserContext {
     fn stub(&self) -> Stub {
-        let options = StubOptions {
+        self.protocol.stub(StubOptions {
             latency: Latency::Constant { ns: SERVICE_NS },
             stall: Some(self.stall),
             ..StubOptions::default()
-        };
-        match self.protocol {
-            Protocol::Tls => secured::stub(options),
-            Protocol::Http1 | Protocol::Http2(_) => run::stub(options),
-        }
+        })
     }
 
     fn requests(&self) -> u64 {
@@ -95,15 +83,7 @@ impl UserContext {
         let (stub, duration_ns) = (self.stub(), self.stalls * self.stall.every_ns);
         let (rate, evenly) = (self.rate as f64, Arrivals::Constant);
         let plan = open(stub.address(), self.connections, rate, duration_ns, evenly);
-        let plan = match self.protocol {
-            Protocol::Http1 => plan,
-            Protocol::Tls => secured::secured(plan, false),
-            Protocol::Http2(streams) => Plan {
-                connections: self.connections / streams,
-                http2: Some(Http2Plan::new(&plan.mix, streams, Vec::new())),
-                ..plan
-            },
-        };
+        let plan = self.protocol.spoken(plan, self.streams);
         let begin_ns = stub.begin_ns();
         run_from(plan, stub, 1, |ready_ns| self.start_ns(begin_ns, ready_ns))
     }
@@ -207,13 +187,14 @@ fn service(outcome: &Outcome, p: f64, lateness: &Lateness) -> Option<TooLong> {
 }
 
 /// Latency has the whole queue, the service time one long time a stall.
-fn check_one_connection(protocol: Protocol) {
+pub(crate) fn a_stall_before_one_connection(protocol: Protocol) {
     let context = UserContext {
         stall: STALL,
         rate: 30,
         connections: 1,
         stalls: 3,
         protocol,
+        streams: 1,
     };
     judged(
         &format!("stalls, one connection, {protocol:?}"),
@@ -251,42 +232,16 @@ const STALL: Stall = Stall {
     every_ns: SECOND,
 };
 
-#[test]
-fn stalls_show_in_an_open_loop_and_hide_in_a_closed_one() {
-    let _turn = run::turn();
-    check_one_connection(Protocol::Http1);
-    check_a_connection_for_each(Protocol::Http1);
-    check_a_closed_loop();
-}
-
-/// Coordinated omission is no matter of the protocol: with one stream over one connection, and with a
-/// stream for each request.
-#[test]
-#[ignore = "long: some seconds that nothing else may take"]
-fn stalls_show_over_http2_as_well() {
-    let _turn = run::turn();
-    check_one_connection(Protocol::Http2(1));
-    check_a_connection_for_each(Protocol::Http2(60));
-}
-
-/// Nor is it one of encryption. Handshakes are over before the load begins.
-#[test]
-#[ignore = "long: some seconds that nothing else may take"]
-fn stalls_show_over_tls_as_well() {
-    let _turn = run::turn();
-    check_one_connection(Protocol::Tls);
-    check_a_connection_for_each(Protocol::Tls);
-}
-
-/// Where every request finds a connection, it is out while the responder stands still: then the
-/// service time sees the stall, too.
-fn check_a_connection_for_each(protocol: Protocol) {
+/// Where every request finds a connection, or a stream, it is out while the responder stands still: then
+/// the service time sees the stall, too.
+pub(crate) fn a_stall_with_a_connection_for_each(protocol: Protocol) {
     let context = UserContext {
         stall: STALL,
         rate: 300,
         connections: 120,
         stalls: 3,
         protocol,
+        streams: 60,
     };
     judged(
         &format!("stalls, room for each request, {protocol:?}"),
@@ -305,19 +260,21 @@ fn check_a_connection_for_each(protocol: Protocol) {
 }
 
 /// A closed loop asks nothing while it waits: one request in hundreds shows a fifth of the time.
-fn check_a_closed_loop() {
+pub(crate) fn a_stall_in_a_closed_loop(protocol: Protocol) {
     let context = UserContext {
         stall: STALL,
         rate: 0,
         connections: 1,
         stalls: 2,
-        protocol: Protocol::Http1,
+        protocol,
+        streams: 1,
     };
     judged(
-        "stalls, closed loop",
+        &format!("stalls, closed loop, {protocol:?}"),
         || {
             let stub = context.stub();
-            let mut plan = closed(stub.address(), 1, u64::MAX);
+            let plan = closed(stub.address(), 1, u64::MAX);
+            let mut plan = protocol.spoken(plan, context.streams);
             plan.requests_max = None;
             plan.phases[0].end_ns = context.stalls * STALL.every_ns;
             let begin_ns = stub.begin_ns();
