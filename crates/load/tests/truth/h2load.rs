@@ -74,7 +74,11 @@ fn theirs(protocol: Protocol) -> Theirs {
     let stub = protocol.stub(options());
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let scheme = if protocol.is_secure() { "https" } else { "http" };
+    let scheme = if protocol.is_secure() {
+        "https"
+    } else {
+        "http"
+    };
     ask(protocol, &format!("{scheme}://{}/", stub.address()), &log);
     let report = stub.stop().unwrap();
     // When it was sent, the status, and microseconds until the end of the response.
