@@ -24,7 +24,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use crate::shared::{Server, TestHandler, UPLOAD_BYTES, is_offered, request_by_stream};
 
-fn start(options: ServerOptions) -> Server {
+pub(super) fn start(options: ServerOptions) -> Server {
     Server::start(options, TestHandler::default(), Limits::default())
 }
 
@@ -196,19 +196,20 @@ fn greedy(attack: Attack, to: SocketAddr, stop: &Arc<AtomicBool>) -> Vec<JoinHan
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    good: usize,
-    refused: usize,
+pub(super) struct Seen {
+    pub(super) good: usize,
+    pub(super) refused: usize,
     /// Later than a second after it was due.
-    late: usize,
+    pub(super) late: usize,
     /// Broken off.
-    failed: usize,
-    latencies_ms: Vec<f64>,
+    pub(super) failed: usize,
+    /// Of those that were good, once they are of all clients in ascending order.
+    pub(super) latencies_ms: Vec<f64>,
     by_second: Vec<usize>,
 }
 
 /// Every `interval` a request, every second one over a new connection.
-fn quiet(source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> Seen {
+fn quiet(path: &str, source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> Seen {
     let began = Instant::now();
     let mut seen = Seen::default();
     let mut kept: Option<TcpStream> = None;
@@ -222,7 +223,7 @@ fn quiet(source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> See
         if number % 2 == 0 {
             kept = None;
         }
-        match ask(kept.take(), source, to) {
+        match ask(kept.take(), path, source, to) {
             Ok((stream, true)) if due.elapsed() < Duration::from_secs(1) => {
                 seen.good += 1;
                 let second = began.elapsed().as_secs() as usize;
@@ -240,13 +241,19 @@ fn quiet(source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> See
     seen
 }
 
-fn ask(kept: Option<TcpStream>, source: u8, to: SocketAddr) -> io::Result<(TcpStream, bool)> {
+/// Over this connection or a new one; whether the status is 200.
+pub(super) fn ask(
+    kept: Option<TcpStream>,
+    path: &str,
+    source: u8,
+    to: SocketAddr,
+) -> io::Result<(TcpStream, bool)> {
     let mut stream = match kept {
         Some(stream) => stream,
         None => connect(source, to)?,
     };
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(request("/work").as_bytes())?;
+    stream.write_all(request(path).as_bytes())?;
     let mut answer = [0; 1024];
     let len = stream.read(&mut answer)?;
     match &answer[..len] {
@@ -255,11 +262,16 @@ fn ask(kept: Option<TcpStream>, source: u8, to: SocketAddr) -> io::Result<(TcpSt
     }
 }
 
-/// What others see together.
-fn run(to: SocketAddr, clients: u8, interval: Duration, lasts: Duration) -> Seen {
-    let clients: Vec<_> = (0..clients)
-        .map(|client| thread::spawn(move || quiet(FIRST_QUIET + client, to, interval, lasts)))
-        .collect();
+/// What others see together who ask for this.
+pub(super) fn run(
+    path: &'static str,
+    to: SocketAddr,
+    clients: u8,
+    interval: Duration,
+    lasts: Duration,
+) -> Seen {
+    let client = |source| thread::spawn(move || quiet(path, source, to, interval, lasts));
+    let clients: Vec<_> = (FIRST_QUIET..FIRST_QUIET + clients).map(client).collect();
     let mut all = Seen::default();
     for client in clients {
         let seen = client.join().unwrap();
@@ -279,14 +291,14 @@ fn run(to: SocketAddr, clients: u8, interval: Duration, lasts: Duration) -> Seen
 }
 
 /// Those that can keep one client from taking everything.
-const ARCHITECTURES: [Architecture; 4] = [
+pub(super) const ARCHITECTURES: [Architecture; 4] = [
     Architecture::Reactor,
     Architecture::Proactor,
     Architecture::ThreadPool,
     Architecture::ThreadPerConnection,
 ];
 
-fn options(architecture: Architecture) -> ServerOptions {
+pub(super) fn options(architecture: Architecture) -> ServerOptions {
     ServerOptions {
         architecture,
         loops: 1,
@@ -319,7 +331,7 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
             thread::sleep(Duration::from_millis(1));
         }
         let (interval, lasts) = (Duration::from_millis(100), Duration::from_millis(1500));
-        let seen = run(to, 5, interval, lasts);
+        let seen = run("/work", to, 5, interval, lasts);
         stop.store(true, Ordering::Relaxed);
         threads
             .into_iter()
@@ -386,7 +398,7 @@ const fn by_connections(name: &'static str, manners: &'static [Manner]) -> Attac
 }
 
 /// What is left to others in each run, as a share of their goodput without the greedy client.
-const GOODPUT_MIN: f64 = 0.95;
+pub(super) const GOODPUT_MIN: f64 = 0.95;
 
 /// Without the greedy client and beside it by turns; ends with a table. Without fairness only beside all of it.
 #[test]
@@ -468,12 +480,12 @@ fn compare(architecture: Architecture, fairness: bool, attack: Attack) -> Vec<f6
     println!("{architecture:?}, {}, fairness {fairness}", attack.name);
     let mut ratios = Vec::new();
     for _ in 0..4 {
-        let alone = run(to, 50, interval, lasts);
+        let alone = run("/work", to, 50, interval, lasts);
         show("alone", &alone);
         let stop = Arc::new(AtomicBool::new(false));
         let threads = greedy(attack, to, &stop);
         thread::sleep(Duration::from_secs(3));
-        let beside = run(to, 50, interval, lasts);
+        let beside = run("/work", to, 50, interval, lasts);
         show("beside", &beside);
         stop.store(true, Ordering::Relaxed);
         threads
