@@ -6,9 +6,9 @@
   ./x bench live -d 2     the same, less exact: 7 minutes
 
 A watcher asks for the events of the last second once a second, as a browser does. CPU time is the
-scheduler's, in nanoseconds, of all threads of the server. The last column, without a watcher again, says
-what chance does. A loaded server answers as many requests with watchers as without: what it takes more
-is the page's.
+scheduler's, in nanoseconds, of all threads of the server. The column without a watcher again says what
+chance does. A loaded server answers as many requests with watchers as without: what it takes more is the
+page's. The goal: one watcher costs less than 1 % of a CPU, beyond the mean without any.
 """
 
 import socket
@@ -38,6 +38,7 @@ SETTLE_SECONDS = 3
 # A load lasts for so much longer than what is measured: at both sides of it.
 LOAD_MORE_SECONDS = 10
 GOOD_SHARE_MIN = 0.99
+COST_MAX = 1.0  # per cent
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,11 @@ def main() -> None:
             for beside in BESIDE:
                 shares = [cost(rig, architecture, beside, n, args.seconds) for n in WATCHERS]
                 rows.append([architecture, beside.name, *(f"{share:.3f} %" for share in shares)])
+                costs = shares[1] - (shares[0] + shares[3]) / 2
+                rows[-1].append("met" if costs < COST_MAX else f"**not met**: {costs:.3f} %")
                 print(*rows[-1], sep="  ", flush=True)
     head = ["architecture", "beside", "no watcher", "one watcher", "ten watchers", "none again"]
+    head.append("goal: 1 % for one")
     print(f"\n{table(head, rows)}\n\n{measured_here()}, {args.seconds} s each.")
 
 

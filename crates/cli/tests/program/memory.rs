@@ -27,6 +27,8 @@ fn beside_bytes(architecture: &str) -> u64 {
 /// A request of others is refused so often at most, on average. It is repeated every 10 ms: half a second, until
 /// connections are closed for it.
 const REFUSALS_MAX: usize = 50;
+/// And none of them more often: five seconds.
+const REFUSALS_OF_ONE_MAX: usize = 500;
 
 /// With a thread for each connection, since a pool of fewer threads waits for slow clients.
 const ARCHITECTURES: [(&str, u64); 5] = [
@@ -168,6 +170,31 @@ fn get(server: &Server, target: &str) -> (String, usize) {
     panic!("no other client is served: {refusals} refusals");
 }
 
+/// How requests of others fared.
+#[derive(Default)]
+struct Others {
+    requests: usize,
+    /// Those that were refused before they were answered.
+    refused: usize,
+    /// Of all of them together, and of the one that was refused most often.
+    refusals: usize,
+    refusals_of_one: usize,
+    /// Until a request was answered, refusals included.
+    longest: Duration,
+}
+
+impl Others {
+    fn ask(&mut self, server: &Server) {
+        let began = Instant::now();
+        let (_, refusals) = get(server, "/");
+        self.requests += 1;
+        self.refused += usize::from(refusals > 0);
+        self.refusals += refusals;
+        self.refusals_of_one = self.refusals_of_one.max(refusals);
+        self.longest = self.longest.max(began.elapsed());
+    }
+}
+
 /// What a server came to under an attack.
 struct Outcome {
     attack: &'static str,
@@ -177,21 +204,45 @@ struct Outcome {
     /// Counted, and what may be.
     used_bytes: u64,
     budget_bytes: u64,
-    /// Of requests of others.
-    refusals: usize,
+    others: Others,
+}
+
+impl Outcome {
+    /// As a row of the table in decision 68.
+    fn row(&self, architecture: &str) -> String {
+        let others = &self.others;
+        format!(
+            "| `{}` | {} | {} | {} | {} of {} | {} of {} | {} | {:.2} s |\n",
+            architecture.replace("--architecture ", ""),
+            self.attack,
+            self.own_bytes >> 20,
+            self.peak_bytes >> 20,
+            self.used_bytes >> 20,
+            self.budget_bytes >> 20,
+            others.refused,
+            others.requests,
+            others.refusals_of_one,
+            others.longest.as_secs_f64(),
+        )
+    }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} KiB at the start, {} KiB at most, {} KiB counted of {}, {} refusals",
+            "{}: {} KiB at the start, {} KiB at most, {} KiB counted of {}; of others {} of {} \
+             requests refused at first, {} times in all, one {} times; the longest took {:.2?}",
             self.attack,
             self.own_bytes >> 10,
             self.peak_bytes >> 10,
             self.used_bytes >> 10,
             self.budget_bytes >> 10,
-            self.refusals,
+            self.others.refused,
+            self.others.requests,
+            self.others.refusals,
+            self.others.refusals_of_one,
+            self.others.longest,
         )
     }
 }
@@ -204,7 +255,7 @@ fn besiege(server: &Server, attack: &Attack, connections: usize) -> Outcome {
     get(server, "/");
     let own_bytes = figure(server.id(), "VmRSS:");
     let mut clients: Vec<(TcpStream, usize)> = Vec::new();
-    let mut refusals = 0;
+    let mut others = Others::default();
     for number in 0..connections {
         let mut stream = server.connect_from(ATTACKER);
         stream.set_nonblocking(true).unwrap();
@@ -212,14 +263,14 @@ fn besiege(server: &Server, attack: &Attack, connections: usize) -> Outcome {
         send(&mut stream, &attack.bytes, &mut sent);
         clients.push((stream, sent));
         if number.is_multiple_of(40) {
-            refusals += get(server, "/").1;
+            others.ask(server);
         }
     }
     for _ in 0..3 {
         for (stream, sent) in &mut clients {
             let _ = send(stream, &attack.bytes, sent); // or it is closed
         }
-        refusals += get(server, "/").1;
+        others.ask(server);
     }
     // Not as JSON, which has an entry for each of many threads.
     let page = get(server, "/-/status?format=prometheus").0;
@@ -234,15 +285,16 @@ fn besiege(server: &Server, attack: &Attack, connections: usize) -> Outcome {
         peak_bytes: figure(server.id(), "VmHWM:"),
         used_bytes: of_page("loadline_memory_used_bytes"),
         budget_bytes: of_page("loadline_memory_budget_bytes"),
-        refusals,
+        others,
     };
     drop(clients);
     get(server, "/");
     let counted_max = outcome.budget_bytes + (1 << 20);
     assert!(outcome.used_bytes <= counted_max, "{outcome}");
-    let requests_of_others = connections / 40 + 3;
-    let refusals_max = requests_of_others * REFUSALS_MAX;
-    assert!(refusals <= refusals_max, "{outcome}");
+    let others = &outcome.others;
+    let refusals_max = others.requests * REFUSALS_MAX;
+    assert!(others.refusals <= refusals_max, "{outcome}");
+    assert!(others.refusals_of_one <= REFUSALS_OF_ONE_MAX, "{outcome}");
     outcome
 }
 
@@ -257,9 +309,11 @@ fn site_and_options() -> ([TempDir; 2], Vec<String>) {
 }
 
 /// So many connections of each kind of attack: the server takes no more than its budget and what is beside it.
-fn withstand(architecture: &str, budget_bytes: u64, connections: usize) {
+/// Gives a row for each.
+fn withstand(architecture: &str, budget_bytes: u64, connections: usize) -> String {
     let (folders, options) = site_and_options();
     let budget = budget_bytes.to_string();
+    let mut rows = String::new();
     for attack in attacks() {
         let options = options.iter().map(String::as_str);
         let words = ["--memory-max", &budget].into_iter().chain(options);
@@ -270,7 +324,9 @@ fn withstand(architecture: &str, budget_bytes: u64, connections: usize) {
         assert_eq!(outcome.budget_bytes, budget_bytes, "{outcome}");
         let most = outcome.own_bytes + budget_bytes + beside_bytes(architecture);
         assert!(outcome.peak_bytes <= most, "{architecture}, {outcome}");
+        rows += &outcome.row(architecture);
     }
+    rows
 }
 
 #[test]
@@ -280,15 +336,39 @@ fn slow_clients_cannot_take_more_than_the_budget() {
     }
 }
 
+/// `UPDATE_DOCS=1` in its environment has the figures written into decision 68.
 #[test]
 #[ignore = "long: ten thousand connections of each kind under each architecture"]
 fn ten_thousand_slow_clients_cannot_take_more_than_the_budget() {
     loadline_sys::usage::raise_descriptor_limit();
+    let mut rows = String::new();
     for (architecture, budget_bytes) in ARCHITECTURES {
         let (architecture, budget_bytes) = match architecture.replace("450", "10000") {
             more if more.contains("10000") => (more, 1 << 30),
             same => (same, budget_bytes << 3),
         };
-        withstand(&architecture, budget_bytes, 10_000);
+        rows += &withstand(&architecture, budget_bytes, 10_000);
     }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        write_figures(&rows);
+    }
+}
+
+/// Between two marks of the decision.
+fn write_figures(rows: &str) {
+    const PAGE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/decisions/0068-one-memory-budget.md"
+    );
+    const HEAD: &str = "| architecture | attack | MiB at the start | MiB at most \
+                        | MiB counted, of the budget | requests of others refused at first \
+                        | most refusals of one | the longest took |\n\
+                        |---|---|---:|---:|---:|---:|---:|---:|\n";
+    const BEGIN: &str = "<!-- ten_thousand -->\n";
+    const END: &str = "<!-- end of what it writes -->\n";
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let page = format!("{before}{BEGIN}\n{HEAD}{rows}\n{END}{after}");
+    std::fs::write(PAGE, page).unwrap();
 }

@@ -11,6 +11,7 @@ mod model;
 mod blocking;
 mod cpu_use;
 mod fairness;
+mod files_beside_apps;
 mod loops;
 mod lost_threads;
 mod memory;

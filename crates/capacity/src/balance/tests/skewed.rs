@@ -162,6 +162,7 @@ fn p99_by_rule_by_hand() {
         (Skew::Tenth, "a tenth makes nine tenths"),
         (Skew::Zipf, "sizes by Zipf"),
         (Skew::Neighbour, "one CPU is shared"),
+        (Skew::Bursts, "bursts of a tenth"),
     ];
     let rules = [
         (Rule::Share, "share"),
