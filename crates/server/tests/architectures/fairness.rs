@@ -419,9 +419,10 @@ fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() 
     let attacks: Vec<_> = (together.into_iter().chain(attacks))
         .filter(|(attack, _)| is_meant(attack))
         .collect();
-    let mut table = "| greedy client | `--fairness on` | lowest | goal: 0.95 | `--fairness off` |\n\
+    let mut table =
+        "| greedy client | `--fairness on` | lowest | goal: 0.95 | `--fairness off` |\n\
                      |---|---|---:|---|---|\n"
-        .to_owned();
+            .to_owned();
     let (mut rows, mut missed) = (0, Vec::new());
     for architecture in ARCHITECTURES.into_iter().filter(is_chosen) {
         for (attack, is_compared) in &attacks {
