@@ -91,6 +91,11 @@ impl WorkerTask {
         }
     }
 
+    /// Whether its answer is no longer awaited.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.channel.is_cancelled()
+    }
+
     /// Whether it was begun where its connection was served, and passed on to workers from there.
     pub(crate) fn is_passed_on(&self) -> bool {
         self.channel.is_local

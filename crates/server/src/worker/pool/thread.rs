@@ -202,6 +202,8 @@ impl<H: Handler> WorkerThread<H> {
             return reply.post(Message::Done { token, work });
         }
         self.stats.job_began_us.set(began_us);
+        // Nobody needs it any more: that it takes next to no time says nothing of others.
+        let is_dropped = matches!(&work, Work::Task(task) if task.is_cancelled());
         // What a panic leaves half done is this job's, which ends here.
         let carry_out = AssertUnwindSafe(|| {
             match (&mut work, &mut self.thread) {
@@ -229,24 +231,32 @@ impl<H: Handler> WorkerThread<H> {
             give_up(&mut work, log::panic_text(panic.as_ref()));
             Poll::Ready(())
         });
-        self.stats.jobs.add(1);
-        let is_step = matches!(work, Work::Block(..) | Work::Task(_));
-        self.stats.steps.add(u64::from(is_step));
         let ended_us = site.clock.now_us();
         let took_us = ended_us.saturating_sub(began_us);
         self.stats.job_began_us.set(0);
         self.stats.busy_us.add(took_us);
-        if let (Work::Task(_), Some(thread)) = (&work, &mut self.thread) {
-            thread.app_took(took_us);
+        match is_dropped {
+            true => self.source.not_done(charge),
+            false => self.done(&work, charge, waited.before_us, ended_us, took_us),
         }
-        if let Some(control) = &self.control {
-            lock(control).done(ended_us, &charge, waited.before_us, took_us);
-        }
-        self.source.done(charge, took_us);
-        self.stats.job_times().add(took_us, 1);
         if polled.is_ready() {
             reply.post(Message::Done { token, work });
         }
+    }
+
+    /// A job that was carried out has kept this worker for so long.
+    fn done(&mut self, work: &Work, charge: Charge, before_us: u64, ended_us: u64, took_us: u64) {
+        self.stats.jobs.add(1);
+        let is_step = matches!(work, Work::Block(..) | Work::Task(_));
+        self.stats.steps.add(u64::from(is_step));
+        if let (Work::Task(_), Some(thread)) = (work, &mut self.thread) {
+            thread.app_took(took_us);
+        }
+        if let Some(control) = &self.control {
+            lock(control).done(ended_us, &charge, before_us, took_us);
+        }
+        self.source.done(charge, took_us);
+        self.stats.job_times().add(took_us, 1);
     }
 
     fn note_wait(&self, waited_us: u64) {
