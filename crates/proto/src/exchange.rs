@@ -80,6 +80,8 @@ pub struct Exchange {
     pub(crate) persist: bool,
     /// For how many seconds it then stays open at least, if that is to be said.
     pub(crate) promised_s: u32,
+    /// Whether its connection's bytes are encrypted: known before it is run, and so before `security`.
+    pub(crate) is_encrypted: bool,
     /// What trusted proxies say.
     pub(crate) forwarded: Forwarded,
     /// `began` in microseconds.
@@ -119,7 +121,7 @@ impl Exchange {
     /// Whether the client has sent it by https: over this connection, or as a trusted proxy says.
     #[must_use]
     pub fn is_secure(&self) -> bool {
-        self.security.is_some() || self.forwarded.is_secure
+        self.is_encrypted || self.security.is_some() || self.forwarded.is_secure
     }
 
     /// Whether other requests of its connection may be in progress beside it (HTTP/2).
@@ -160,6 +162,7 @@ impl Exchange {
         self.listener = other.listener;
         self.mount = other.mount;
         self.peer = other.peer;
+        self.is_encrypted = other.is_encrypted;
         self.forwarded = other.forwarded;
         self.security.clone_from(&other.security);
         self.began = other.began;
@@ -176,6 +179,7 @@ impl Exchange {
         self.local = None;
         self.is_done_by_loop = false;
         self.security = None;
+        self.is_encrypted = false;
         self.handler = None;
         self.handshake = HandshakeTime::default();
         self.forwarded = Forwarded::default();

@@ -54,10 +54,11 @@ impl Http1Session {
         progress.client = ClientKey::NOBODY;
         exchange.peer = peer;
         exchange.listener = self.config.listener;
+        exchange.is_encrypted = self.over == Over::Layer;
         cx.stamp(exchange);
         let facts = crate::http1::parse(&mut exchange.request, limits)?;
         if self.peer.kind != PeerKind::Proxy {
-            check_scheme(&exchange.request, self.over == Over::Layer)?;
+            check_scheme(&exchange.request, exchange.is_encrypted)?;
         }
         progress.body = BodyReader::new(facts.framing);
         progress.expects_continue = facts.expects_continue;

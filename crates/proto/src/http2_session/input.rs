@@ -357,6 +357,7 @@ impl Http2Session {
         exchange.stream = id;
         exchange.peer = self.peer.address();
         exchange.listener = self.config.listener;
+        exchange.is_encrypted = self.security.is_some();
         cx.stamp(&mut exchange);
         let came_over = match &self.security {
             _ if self.peer_is_trusted() => CameOver::Proxy,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::drive::Driver;
 use crate::http2_bytes::Http2Bytes;
 use loadline_proto::{
-    AccessFormat, AccessLog, Context, Exchange, ForwardedField, Outcome, SessionConfig,
-    TrustedProxies,
+    AccessFormat, AccessLog, Context, Exchange, ForwardedField, Http1Session, Http2Session,
+    Outcome, Protocol, SessionConfig, TrustedProxies,
 };
 
 /// 2026-11-21T07:39:37Z.
@@ -145,6 +145,38 @@ fn a_refused_request_of_http_2_keeps_its_version() {
                     \"url.path\":\"/a\",\"network.protocol.version\":\"2\",\
                     \"http.response.status_code\":431,";
     assert!(json.contains(expected), "{json}");
+}
+
+/// Over a layer that is open.
+const SECURE_HTTP1: Protocol = Protocol::Other(|config, peer, cx| {
+    let mut http = Http1Session::new(config, peer, cx);
+    http.layer_opened(&Arc::default(), cx);
+    Box::new(http)
+});
+
+const SECURE_HTTP2: Protocol = Protocol::Other(|config, peer, cx| {
+    let http2 = Http2Session::new(config, peer, Some(&Arc::default()), cx);
+    Box::new(http2)
+});
+
+/// They were logged as if they had come in plain text.
+#[test]
+fn requests_that_are_refused_before_they_are_run_have_the_scheme_of_their_connection() {
+    let (mut client, mut http2) = Http2Bytes::begin();
+    http2.extend(client.request(1, ("GET", "/x"), &[("content-length", "x")], true));
+    for (protocol, request) in [
+        (SECURE_HTTP1, &b"GET /x HTTP/1.1\r\n\r\n"[..]),
+        (SECURE_HTTP2, &http2),
+    ] {
+        let config = Arc::new(SessionConfig::default());
+        let mut driver = Driver::speaking(protocol, &config, |_, _| Outcome::Ready);
+        driver.log = Some(AccessLog::new(AccessFormat::Json));
+        driver.feed(request);
+        let line = lines(&mut driver);
+        let expected = "\"url.scheme\":\"https\",\"url.path\":\"/x\",";
+        assert!(line.contains(expected), "{line}");
+        assert!(line.contains("status_code\":400,"), "{line}");
+    }
 }
 
 #[test]
