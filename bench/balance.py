@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Which rule spreads connections over loops best: p99 of `--balance adaptive` beside fixed rules.
 
-  python3 bench/balance.py                    all loads, 3 rounds: at most 12 minutes
-  python3 bench/balance.py --quick            one round of 1 s each: whether it works
-  python3 bench/balance.py --only tenth -r 8  one load, more rounds
+  ./x bench balance                    all loads, 3 rounds: at most 12 minutes
+  ./x bench balance --quick            one round of 1 s each: whether it works
+  ./x bench balance --only tenth -r 8  one load, more rounds
 
 Two loops without workers, 60 connections, an open loop for each group of clients. The loads:
 
@@ -294,7 +294,7 @@ def measure(args: argparse.Namespace, rig: Rig) -> tuple[list[list[str]], list[l
 
 
 def arguments() -> argparse.Namespace:
-    p = options(__doc__, port=22000, server_cores="0,1", client_cores="0,1")
+    p = options(__doc__, "./x bench balance", port=22000, server_cores="0,1", client_cores="0,1")
     o = p.add_argument
     o("--quick", action="store_true", help="one round of 1 s for each rule")
     o("--only", action="append", choices=LOADS, help="this load alone; may be given several times")
