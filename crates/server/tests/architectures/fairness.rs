@@ -22,20 +22,47 @@ use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, 
 use loadline_server::{Architecture, ServerOptions};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-use crate::shared::{Server, TestHandler, UPLOAD_BYTES, is_offered, request_by_stream};
+use crate::shared::{
+    PROXY, Server, TestHandler, UPLOAD_BYTES, forwarded_for, is_offered, request_by_stream,
+};
 
 pub(super) fn start(options: ServerOptions) -> Server {
     Server::start(options, TestHandler::default(), Limits::default())
 }
 
-fn connect(source: u8, to: SocketAddr) -> io::Result<TcpStream> {
+/// A server, and how its clients reach it.
+#[derive(Clone, Copy)]
+pub(super) struct To {
+    address: SocketAddr,
+    /// By connections of a proxy that the server trusts.
+    through_proxy: bool,
+}
+
+impl To {
+    pub(super) fn directly(server: &Server) -> Self {
+        Self {
+            address: server.address,
+            through_proxy: false,
+        }
+    }
+}
+
+fn address_of(source: u8) -> [u8; 4] {
+    [127, 0, 0, source]
+}
+
+fn connect(source: u8, to: To) -> io::Result<TcpStream> {
     let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
     let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     if source == GREEDY {
         net::sockopt::set_socket_recv_buffer_size(&socket, 4096)?; // reads slowly
     }
-    net::bind(&socket, &SocketAddr::from(([127, 0, 0, source], 0)))?;
-    net::connect(&socket, &to)?;
+    let from = match to.through_proxy {
+        true => PROXY,
+        false => address_of(source),
+    };
+    net::bind(&socket, &SocketAddr::from((from, 0)))?;
+    net::connect(&socket, &to.address)?;
     Ok(socket.into())
 }
 
@@ -58,8 +85,14 @@ const STREAMS: u32 = 100;
 /// Room for all responses of a connection.
 const WINDOW: u32 = 0x7fff_0000;
 
-fn request(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n")
+/// Fields of a request that this client sends.
+fn fields(source: u8, to: To) -> String {
+    let from = to.through_proxy.then(|| forwarded_for(address_of(source)));
+    format!("Host: h\r\n{}", from.unwrap_or_default())
+}
+
+fn request(path: &str, source: u8, to: To) -> String {
+    format!("GET {path} HTTP/1.1\r\n{}\r\n", fields(source, to))
 }
 
 /// The beginning of a connection of HTTP/2.
@@ -73,6 +106,7 @@ fn requests_by_streams(path: &str) -> Vec<u8> {
 
 struct Held {
     manner: Manner,
+    to: To,
     stream: TcpStream,
     /// Of HTTP/2: frames that came in part, and the next stream.
     unread: Vec<u8>,
@@ -80,22 +114,24 @@ struct Held {
 }
 
 impl Held {
-    fn open(manner: Manner, to: SocketAddr) -> io::Result<Self> {
+    fn open(manner: Manner, to: To) -> io::Result<Self> {
         let mut stream = connect(GREEDY, to)?;
         let begin = match manner {
             Manner::SlowHead => b"GET / HTTP/1.1\r\nX: ".to_vec(),
             Manner::SlowContent => format!(
-                "POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
+                "POST /upload HTTP/1.1\r\n{}Content-Length: {UPLOAD_BYTES}\r\n\r\n",
+                fields(GREEDY, to)
             )
             .into_bytes(),
-            Manner::SlowReader => request("/big").into_bytes(),
-            Manner::Expensive(path) => request(path).into_bytes(),
+            Manner::SlowReader => request("/big", GREEDY, to).into_bytes(),
+            Manner::Expensive(path) => request(path, GREEDY, to).into_bytes(),
             Manner::Streams(path) => requests_by_streams(path),
         };
         stream.set_nonblocking(true)?;
         stream.write_all(&begin)?;
         Ok(Self {
             manner,
+            to,
             stream,
             unread: Vec::new(),
             next_stream: 2 * STREAMS + 1,
@@ -114,7 +150,10 @@ impl Held {
             Manner::Expensive(path) => match self.stream.read(&mut [0; 4096]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => self.stream.write_all(request(path).as_bytes()),
+                Ok(_) => {
+                    let next = request(path, GREEDY, self.to);
+                    self.stream.write_all(next.as_bytes())
+                }
                 Err(error) => Err(error),
             },
             Manner::Streams(path) => self.ask_again(path),
@@ -163,10 +202,12 @@ struct Attack {
     manners: &'static [Manner],
     /// Beside those, connections that ask for nothing and are closed again.
     new_a_second: u32,
+    /// As the others do: the proxy names each request's client.
+    through_proxy: bool,
 }
 
 /// Does its worst until it is to stop.
-fn greedy(attack: Attack, to: SocketAddr, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
+fn greedy(attack: Attack, to: To, stop: &Arc<AtomicBool>) -> Vec<JoinHandle<()>> {
     let is_over = |stop: &AtomicBool| stop.load(Ordering::Relaxed);
     let (holds, opens) = (Arc::clone(stop), Arc::clone(stop));
     let holding = thread::spawn(move || {
@@ -209,7 +250,7 @@ pub(super) struct Seen {
 }
 
 /// Every `interval` a request, every second one over a new connection.
-fn quiet(path: &str, source: u8, to: SocketAddr, interval: Duration, lasts: Duration) -> Seen {
+fn quiet(path: &str, source: u8, to: To, interval: Duration, lasts: Duration) -> Seen {
     let began = Instant::now();
     let mut seen = Seen::default();
     let mut kept: Option<TcpStream> = None;
@@ -246,14 +287,14 @@ pub(super) fn ask(
     kept: Option<TcpStream>,
     path: &str,
     source: u8,
-    to: SocketAddr,
+    to: To,
 ) -> io::Result<(TcpStream, bool)> {
     let mut stream = match kept {
         Some(stream) => stream,
         None => connect(source, to)?,
     };
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    stream.write_all(request(path).as_bytes())?;
+    stream.write_all(request(path, source, to).as_bytes())?;
     let mut answer = [0; 1024];
     let len = stream.read(&mut answer)?;
     match &answer[..len] {
@@ -265,7 +306,7 @@ pub(super) fn ask(
 /// What others see together who ask for this.
 pub(super) fn run(
     path: &'static str,
-    to: SocketAddr,
+    to: To,
     clients: u8,
     interval: Duration,
     lasts: Duration,
@@ -314,6 +355,7 @@ const SMALL: Attack = Attack {
     connections: 64,
     manners: &all_and(Manner::Expensive("/work")),
     new_a_second: 100,
+    through_proxy: false,
 };
 
 #[test]
@@ -324,7 +366,7 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
             latency_goal: Some(Duration::from_secs(60)),
             ..options(architecture)
         });
-        let to = server.address;
+        let to = To::directly(&server);
         let stop = Arc::new(AtomicBool::new(false));
         let threads = greedy(SMALL, to, &stop);
         while server.handle.snapshot().total.connections < 60 {
@@ -343,25 +385,41 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
     }
 }
 
-/// All that it can do at once. A quarter of its connections asks for what takes long, by 500 requests at a time.
-const TOGETHER: [Attack; 3] = [
+/// All that it can do at once. A quarter of its connections, a third through a proxy, asks for what takes long: some
+/// 500 or 670 requests at a time.
+const TOGETHER: [Attack; 4] = [
     Attack {
         name: "HTTP/1.1",
         connections: 2000,
         manners: &all_and(Manner::Expensive("/long-work")),
         new_a_second: 2000,
+        through_proxy: false,
     },
     Attack {
         name: "HTTP/2",
         connections: 20,
         manners: &all_and(Manner::Streams("/long-work")),
         new_a_second: 2000,
+        through_proxy: false,
     },
     Attack {
         name: "HTTP/1.1, computing",
         connections: 2000,
         manners: &all_and(Manner::Expensive("/long-compute")),
         new_a_second: 2000,
+        through_proxy: false,
+    },
+    Attack {
+        name: "HTTP/1.1, through a proxy",
+        connections: 2000,
+        // Until a head has come, the proxy's connection is nobody's: what is slow about that is the proxy.
+        manners: &[
+            Manner::SlowContent,
+            Manner::SlowReader,
+            Manner::Expensive("/long-work"),
+        ],
+        new_a_second: 0,
+        through_proxy: true,
     },
 ];
 
@@ -376,6 +434,7 @@ const ALONE: [Attack; 5] = [
         connections: 0,
         manners: &[],
         new_a_second: 2000,
+        through_proxy: false,
     },
 ];
 
@@ -394,6 +453,7 @@ const fn by_connections(name: &'static str, manners: &'static [Manner]) -> Attac
         connections: 2000,
         manners,
         new_a_second: 0,
+        through_proxy: false,
     }
 }
 
@@ -402,7 +462,7 @@ pub(super) const GOODPUT_MIN: f64 = 0.95;
 
 /// Without the greedy client and beside it by turns; ends with a table. Without fairness only beside all of it.
 #[test]
-#[ignore = "by hand: takes most of an hour on a machine that is quiet"]
+#[ignore = "by hand: takes an hour on a machine that is quiet"]
 fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() {
     let limit = rustix::process::Resource::Nofile;
     let mut files = rustix::process::getrlimit(limit);
@@ -466,11 +526,18 @@ fn shares(ratios: &[f64]) -> String {
 /// Goodput of others beside the greedy client, as shares of theirs without it.
 fn compare(architecture: Architecture, fairness: bool, attack: Attack) -> Vec<f64> {
     let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
-    let server = start(ServerOptions {
+    let options = ServerOptions {
         fairness,
         ..options(architecture)
-    });
-    let to = server.address;
+    };
+    let server = match attack.through_proxy {
+        true => Server::start_behind_proxy(options, Limits::default(), None),
+        false => start(options),
+    };
+    let to = To {
+        through_proxy: attack.through_proxy,
+        ..To::directly(&server)
+    };
     let show = |name, seen: &Seen| {
         let p99_ms = seen.latencies_ms.get(seen.latencies_ms.len() * 99 / 100);
         println!(

@@ -10,7 +10,6 @@
     reason = "a measurement by hand shows its figures"
 )]
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +17,7 @@ use std::time::Duration;
 
 use loadline_server::Architecture;
 
-use crate::fairness::{ARCHITECTURES, GOODPUT_MIN, Seen, ask, options, run, start};
+use crate::fairness::{ARCHITECTURES, GOODPUT_MIN, Seen, To, ask, options, run, start};
 use crate::shared::is_offered;
 
 const FILE_CLIENTS: u8 = 20;
@@ -32,7 +31,7 @@ const APPS: [&str; 2] = ["/app-work", "/app-long-work"];
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Asks for the app again and again, until it is to stop.
-fn keep_busy(path: &str, source: u8, to: SocketAddr, stop: &AtomicBool) {
+fn keep_busy(path: &str, source: u8, to: To, stop: &AtomicBool) {
     let mut kept = None;
     while !stop.load(Ordering::Relaxed) {
         match ask(kept.take(), path, source, to) {
@@ -46,7 +45,7 @@ fn keep_busy(path: &str, source: u8, to: SocketAddr, stop: &AtomicBool) {
 fn measure(architecture: Architecture, app: &'static str) -> [Seen; 2] {
     let (interval, lasts) = (Duration::from_millis(100), Duration::from_secs(6));
     let server = start(options(architecture));
-    let to = server.address;
+    let to = To::directly(&server);
     let alone = run(FILE, to, FILE_CLIENTS, interval, lasts);
     let stop = Arc::new(AtomicBool::new(false));
     let client = |source| {
