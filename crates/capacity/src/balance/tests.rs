@@ -140,6 +140,6 @@ fn adaptive_balance_is_better_under_skew_and_no_worse_without() {
 
 #[test]
 #[ignore = "by hand: a quarter of an hour with --profile fast"]
-fn adaptive_balance_is_better_under_skew_over_hundreds_of_seeds_by_hand() {
+fn adaptive_balance_is_better_under_skew_over_150_scenarios_by_hand() {
     skewed::assert_goals(150);
 }

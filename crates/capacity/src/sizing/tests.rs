@@ -1,6 +1,6 @@
 //! Sizes found on made-up servers, beside the best fixed size out of an exhaustive row.
 //!
-//! The thousands: `cargo test -p loadline-capacity --profile fast -- --ignored --nocapture sizes`.
+//! The thousands: `cargo test --profile fast -p loadline-capacity --lib thousands -- --ignored --nocapture`.
 
 mod kinds;
 mod picture;
