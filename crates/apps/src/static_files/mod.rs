@@ -48,7 +48,7 @@ use crate::content::media_type::MediaTypes;
 use crate::content::path::{self, SitePath};
 use crate::file_cache::{Index, IndexSpace, SharedCache};
 use entry::{Entry, FRESH_MS, OPEN_UNSEEN_MS_MAX, Target, UNSURE_MS_MAX};
-use load::{Failure, Loader};
+use load::{Failure, Loader, join};
 use made::Makers;
 use root::{Access, Root};
 use serve::{SELECTIVE, ServeMode};
@@ -325,7 +325,7 @@ impl StaticFiles {
             access,
             now,
             wall: (self.options.wall_clock)(),
-            before: self.cache.find(key),
+            before: self.cache.find(key).or_else(|| self.by_other_name(path)),
             number,
             is_local: Cell::new(false),
         };
@@ -358,6 +358,25 @@ impl StaticFiles {
                 }
                 Err(failure)
             }
+        }
+    }
+
+    /// What is known of an index file by its other name, its directory's or its own: what was made of it is good for
+    /// both.
+    fn by_other_name(&self, path: &SitePath<'_>) -> Option<Arc<Entry>> {
+        let relative = path.relative();
+        let mut names = self.options.index.iter();
+        if path.is_directory_like() {
+            return names.find_map(|name| self.cache.find(&join(relative, name.as_bytes())));
+        }
+        let slash = relative.iter().rposition(|byte| *byte == b'/');
+        let (directory, name) = relative.split_at(slash.map_or(0, |at| at + 1));
+        if !names.any(|index| index.as_bytes() == name) {
+            return None;
+        }
+        match directory {
+            b"" => self.cache.find(b"/"),
+            directory => self.cache.find(directory),
         }
     }
 

@@ -248,6 +248,34 @@ fn none_is_made_while_memory_is_short() {
     );
 }
 
+/// It was compressed once for each.
+#[test]
+fn an_index_file_is_compressed_once_for_both_of_its_names() {
+    for len in [5_000, 300_000] {
+        let content = text(len);
+        let files = [("index.html", &*content), ("a/index.html", &content)];
+        for [first, second] in [
+            ["/", "/index.html"],
+            ["/index.html", "/"],
+            ["/a/", "/a/index.html"],
+            ["/a/index.html", "/a/"],
+        ] {
+            let memory = MemoryBudget::new(Some(64 << 20));
+            let options = StaticOptions {
+                memory: Some(Arc::clone(&memory)),
+                ..settled()
+            };
+            let mut site = Site::new(&files, options);
+            let answer = accepting(&mut site, first, BROWSER);
+            assert_eq!(answer.field("Content-Encoding"), "br", "{first} of {len}");
+            memory.reserve(48 << 20); // none is made from now on
+            let again = accepting(&mut site, second, BROWSER);
+            assert_eq!(again.field("Content-Encoding"), "br", "{second} of {len}");
+            assert!(decoded(&again) == content.as_bytes(), "{second} of {len}");
+        }
+    }
+}
+
 #[test]
 fn a_neighbour_wins_over_what_the_client_likes_as_much() {
     let (mut site, content) = site(5_000);
