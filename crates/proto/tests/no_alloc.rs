@@ -353,9 +353,7 @@ fn requests_of_http2() {
     for at_once in [1, 32, 64, 100, STREAMS_MAX] {
         assert_none_over_http2("borrowed", at_once, Dates::Same, &borrowed);
         assert_none_over_http2("shared", at_once, Dates::Same, &shared(20_000));
-        assert_none_over_http2("a blocking step", at_once, Dates::Same, &|_, _| {
-            Outcome::Blocking
-        });
+        assert_none_over_http2("a blocking step", at_once, Dates::Same, &|_, _| Outcome::Blocking);
     }
 }
 
