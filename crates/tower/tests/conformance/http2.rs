@@ -76,7 +76,7 @@ const STAY_OUT: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "they are about the bytes of HTTP/1: its versions, what follows a length, what sockets hold. \
+        "they are about the bytes of HTTP/1: versions, what follows a length, what sockets hold. \
          Windows: crates/proto/tests/http2/windows.rs",
         &[
             "given::to_http_1_0",
