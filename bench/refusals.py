@@ -18,7 +18,7 @@ Each request computes for 200 us on the server's one CPU, over connections that 
 Twice the capacity C is offered, and a refusal costs r seconds of CPU time. If all of the CPU time is
 used, for responses or for refusals, then (1 - 2 C r) / (1 / C - r) good responses a second are left.
 Of clients that try again it is not known how many refusals there will be: beside R of them a second,
-C (1 - R r) good responses a second are left.
+C (1 - R r) good responses a second are left. R r, a share of the CPU time, is what refusals alone cost.
 """
 
 import argparse
@@ -86,7 +86,12 @@ class Found:
 
     @property
     def left_beside_retries_per_s(self) -> float:
-        return self.capacity_per_s * (1 - self.retries.refused_per_s * self.refusal_s)
+        return self.capacity_per_s * (1 - self.refusals_share)
+
+    @property
+    def refusals_share(self) -> float:
+        """Of the CPU time, beside clients that try again."""
+        return self.retries.refused_per_s * self.refusal_s
 
     @property
     def of_cold_cached(self) -> float:
@@ -209,6 +214,8 @@ def row_of_retries(architecture: str, blocks: list[Found]) -> list[str]:
     return [
         architecture,
         middle([it.refused_per_s for it in retries], 0),
+        middle([it.refusal_s * 1e6 for it in blocks], 1),
+        middle([100 * it.refusals_share for it in blocks], 1),
         middle([it.left_beside_retries_per_s for it in blocks], 0),
         middle([it.good_per_s for it in retries], 0),
         *kept(retries, shares),
@@ -246,7 +253,8 @@ def main() -> None:
     head += ["left/s", "goodput/s", "/ capacity", "/ left", *GOAL_HEAD]
     origin = f"{measured_here()}; {args.blocks} blocks, {args.seconds:g} s each."
     once = table(head, [row(name, blocks) for name, blocks in found.items()])
-    head = ["server", "refusals/s", "left/s", "goodput/s", "/ left", *GOAL_HEAD]
+    head = ["server", "refusals/s", "refusal, us", "refusals, % of the CPU time"]
+    head += ["left/s", "goodput/s", "/ left", *GOAL_HEAD]
     retries = table(head, [row_of_retries(name, blocks) for name, blocks in found.items()])
     text = f"{once}\n\nClients that try again twice:\n\n{retries}\n\n{origin}"
     print(f"\n{text}")

@@ -48,6 +48,10 @@ impl TaskHome for Home {
         let queue = self.queue.as_ref().expect("there are workers");
         let _ = queue.push_again(lanes::FlowKey::default(), WorkerTask::begun(task, channel)); // closed: it ends
     }
+
+    fn has_jobs(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.depth() > 0)
+    }
 }
 
 pub(crate) struct Owner {

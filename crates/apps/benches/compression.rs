@@ -1,8 +1,8 @@
 //! What levels of compression cost and bring: time per byte of one CPU, and ratio.
 //!
-//! `cargo bench -p loadline-apps --bench compression -- FILE...`: a table for the files together, each
-//! compressed by itself. Without files: the text of the demo site. The levels that the program uses
-//! are marked; docs/decisions/0074 says why they are.
+//! `./x bench compression FILE...`: a table for the files together, each compressed by itself. Without
+//! files: the text of the demo site. The levels that the program uses are marked; docs/decisions/0074
+//! says why they are.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its table")]
 #![allow(clippy::unwrap_used, reason = "a benchmark may")]
@@ -30,10 +30,11 @@ fn main() {
     let named = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with("--"));
-    let mut paths: Vec<PathBuf> = named.map(PathBuf::from).collect();
+    // From where `./x` is: cargo runs this in another folder.
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut paths: Vec<PathBuf> = named.map(|name| root.join(name)).collect();
     if paths.is_empty() {
-        let site = concat!(env!("CARGO_MANIFEST_DIR"), "/../../site");
-        add_texts(Path::new(site), &mut paths);
+        add_texts(&root.join("site"), &mut paths);
     }
     let texts: Vec<Vec<u8>> = paths
         .iter()

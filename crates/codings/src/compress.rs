@@ -1,7 +1,7 @@
 //! Content codings that are made here, gzip, zstd and brotli: an encoder for each, behind one `Write`.
 //!
 //! The same content at the same level always gives the same bytes. Levels were chosen by measurement
-//! (docs/decisions/0074; `cargo bench -p loadline-apps --bench compression` repeats it).
+//! (docs/decisions/0074; `./x bench compression` repeats it).
 
 use std::io::{self, Write};
 

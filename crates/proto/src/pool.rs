@@ -3,7 +3,7 @@
 use loadline_base::{BoxPool, BufferPool, Segment};
 
 use crate::Exchange;
-use crate::http2::Http2Memory;
+use crate::http2::{Http2Memory, STREAMS_MAX};
 use crate::progress::Progress;
 
 /// What a thread keeps for the next requests. 64: as many as one turn has at once.
@@ -14,7 +14,8 @@ const SPARE_MAX: usize = 64;
 pub struct Pool {
     /// Byte buffers.
     pub buffers: BufferPool,
-    exchanges: BoxPool<Exchange, SPARE_MAX>,
+    /// As many as one connection of HTTP/2 has at one time.
+    exchanges: BoxPool<Exchange, STREAMS_MAX>,
     segments: Vec<Vec<Segment>>,
     /// What HTTP/1 keeps of its own.
     pub(crate) http1: BoxPool<Progress, SPARE_MAX>,

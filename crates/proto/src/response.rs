@@ -128,6 +128,11 @@ impl Response {
         self.body = Body::Bytes(memory);
     }
 
+    /// Whether memory of so many bytes is of use for the next answer.
+    pub(crate) fn can_keep(&self, capacity: usize) -> bool {
+        (self.spare.capacity()..=SPARE_BYTES_MAX).contains(&capacity)
+    }
+
     /// Keeps the memory of content that was copied, for the next answer.
     pub(crate) fn keep(&mut self, mut content: Vec<u8>) {
         content.clear();
@@ -155,7 +160,7 @@ impl Response {
     pub fn clear(&mut self) {
         self.status = Status::OK;
         if let Body::Bytes(content) = std::mem::take(&mut self.body)
-            && (self.spare.capacity()..=SPARE_BYTES_MAX).contains(&content.capacity())
+            && self.can_keep(content.capacity())
         {
             self.keep(content);
         }

@@ -10,6 +10,9 @@ use loadline_proto::{
     Limits, Method, Outcome, Pool, Received, ServerSession, SessionConfig, Status, TrustedProxies,
 };
 
+/// As many requests as a connection of HTTP/2 may have at once, by default.
+const STREAMS_MAX: u32 = 128;
+
 struct Core {
     session: ServerSession,
     pool: Pool,
@@ -118,8 +121,27 @@ impl Client {
     }
 }
 
+/// The dates of responses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Dates {
+    /// All of them have the same.
+    Same,
+    /// Those of each round have a new one. The tables of both ends are full by then.
+    New,
+}
+
+impl Dates {
+    /// Rounds until all memory is there: the table of fields grows with each new date, to 8 KiB.
+    fn warm_up(self) -> u32 {
+        match self {
+            Self::Same => 10,
+            Self::New => 300,
+        }
+    }
+}
+
 /// The same for requests of HTTP/2, so many at once.
-fn assert_none_over_http2(what: &str, at_once: u32, handle: &Handle) {
+fn assert_none_over_http2(what: &str, at_once: u32, dates: Dates, handle: &Handle) {
     let mut core = Core::new(SessionConfig::default());
     let mut client = Client {
         encoder: Encoder::default(),
@@ -131,19 +153,25 @@ fn assert_none_over_http2(what: &str, at_once: u32, handle: &Handle) {
     client.frame(Kind::Settings, 0, 0, &[]);
     let mut preface = std::mem::take(&mut client.bytes);
     core.exchange(&mut [&mut preface], handle);
-    for _ in 0..10 {
+    let mut round = |core: &mut Core| {
+        if dates == Dates::New {
+            core.date = HttpDate::at(core.date.unix_seconds() + 1);
+        }
         core.exchange(&mut [client.request(at_once)], handle);
+    };
+    for _ in 0..dates.warm_up() {
+        round(&mut core);
     }
     let before = core.answers;
     let allocated = allocation_counter::measure(|| {
         for _ in 0..100 {
-            core.exchange(&mut [client.request(at_once)], handle);
+            round(&mut core);
         }
     });
     assert_eq!(core.answers - before, 100 * u64::from(at_once), "{what}");
     assert_eq!(
         allocated.count_total, 0,
-        "{what}: allocations in 100 rounds"
+        "{what}, {at_once} at once, {dates:?} dates: allocations in 100 rounds"
     );
 }
 
@@ -322,9 +350,26 @@ fn a_client_keeps_what_it_needs_for_other_answers() {
 
 #[test]
 fn requests_of_http2() {
-    for at_once in [1, 32, 64] {
-        assert_none_over_http2("borrowed", at_once, &borrowed);
-        assert_none_over_http2("shared", at_once, &shared(20_000));
-        assert_none_over_http2("a blocking step", at_once, &|_, _| Outcome::Blocking);
+    for at_once in [1, 32, 64, 100, STREAMS_MAX] {
+        assert_none_over_http2("borrowed", at_once, Dates::Same, &borrowed);
+        assert_none_over_http2("shared", at_once, Dates::Same, &shared(20_000));
+        assert_none_over_http2("a blocking step", at_once, Dates::Same, &|_, _| {
+            Outcome::Blocking
+        });
+    }
+}
+
+/// The first response with a date is no borrowed one, since it changes the table of fields.
+#[test]
+fn requests_of_http2_in_seconds_of_their_own() {
+    for at_once in [1, STREAMS_MAX] {
+        assert_none_over_http2("borrowed", at_once, Dates::New, &borrowed);
+        assert_none_over_http2("shared", at_once, Dates::New, &shared(20_000));
+        assert_none_over_http2("own content", at_once, Dates::New, &|exchange, _| {
+            let mut content = exchange.response.content_memory();
+            content.extend_from_slice(&[b'x'; 600]);
+            exchange.response.body = Body::Bytes(content);
+            Outcome::Ready
+        });
     }
 }

@@ -133,7 +133,7 @@ pub(crate) enum Left {
     Waiting,
     /// The same, and there is more to do.
     Unfinished,
-    /// Before an app's task is started, beside which others of the connection may go on.
+    /// Before an app's task is started, which is to wait for a thread by itself.
     AtStart(Box<Exchange>, Arc<dyn Steps>),
     /// Before a blocking step, likewise.
     AtStep(Box<Exchange>, Arc<dyn Steps>),
@@ -502,9 +502,11 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     /// It has nothing to do before an event. Returns the time.
     fn end_busy(&mut self) -> u64 {
         let now_us = self.thread.end_busy();
+        let slow_apps_us = self.thread.take_slow_apps_us();
         if let Some(began_us) = self.driven_since_us.take() {
             if self.thread.refusing.is_none() {
-                let took_us = now_us.saturating_sub(began_us);
+                let in_all_us = now_us.saturating_sub(began_us);
+                let took_us = in_all_us.saturating_sub(slow_apps_us);
                 self.busy.add(took_us, self.is_before_handshake);
             }
             if self.is_before_handshake {

@@ -125,16 +125,18 @@ pub(crate) fn rust_files() -> Vec<Rust> {
     let texts = text_files()
         .into_iter()
         .filter(|(path, _)| path.ends_with(".rs"));
-    texts
-        .map(|(path, text)| Rust {
-            code: bare(&text),
-            path,
-            text,
-        })
-        .collect()
+    texts.map(|(path, text)| Rust::new(path, text)).collect()
 }
 
 impl Rust {
+    pub(crate) fn new(path: String, text: String) -> Self {
+        Self {
+            code: bare(&text),
+            path,
+            text,
+        }
+    }
+
     /// Whether it is all tests or measurements.
     pub(crate) fn is_test_file(&self) -> bool {
         let mut parts = self.path.split('/');
@@ -291,11 +293,7 @@ mod tests {
     fn functions_are_measured() {
         let text = "pub fn one() {\n    a();\n}\n\ntrait T {\n    fn none(&self);\n    fn two(\n        \
                     &self,\n    ) {\n        if x {\n        }\n    }\n}\n";
-        let file = Rust {
-            path: "a.rs".into(),
-            text: text.into(),
-            code: bare(text),
-        };
+        let file = Rust::new("a.rs".into(), text.into());
         let expected = [("one".to_owned(), 3), ("two".to_owned(), 6)];
         assert_eq!(file.functions(), expected);
     }

@@ -3,8 +3,9 @@
 mod group;
 
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loadline_proto::hpack::{Encoder, Indexing};
@@ -51,7 +52,7 @@ struct Attack {
     bytes: Vec<u8>,
 }
 
-fn attacks() -> [Attack; 5] {
+fn attacks() -> [Attack; 7] {
     let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "a".repeat(31 << 10));
     let form = format!(
         "POST /accounts/login HTTP/1.1\r\nHost: x\r\nContent-Length: 16000\r\n\
@@ -79,11 +80,25 @@ fn attacks() -> [Attack; 5] {
             name: "forms on streams",
             bytes: streams(&[b'a'; 8_000], 16),
         },
+        Attack {
+            name: "field blocks without an end",
+            bytes: unfinished_block(),
+        },
+        Attack {
+            name: "HPACK bombs",
+            bytes: bombs(120),
+        },
     ]
 }
 
-/// So many requests over HTTP/2, whose windows are closed: a GET each, or a form of which this has come.
-fn streams(content: &[u8], count: u32) -> Vec<u8> {
+impl Attack {
+    fn is_over_http2(&self) -> bool {
+        self.bytes.starts_with(PREFACE)
+    }
+}
+
+/// How a client begins over HTTP/2 whose windows are closed.
+fn opening() -> Vec<u8> {
     let mut bytes = PREFACE.to_vec();
     let mut setting = Vec::new();
     let window = Setting {
@@ -92,6 +107,49 @@ fn streams(content: &[u8], count: u32) -> Vec<u8> {
     };
     window.write(&mut setting);
     write_frame(Kind::Settings, 0, 0, &setting, &mut bytes);
+    bytes
+}
+
+/// Nearly all that a head may have, in CONTINUATION frames of which the last does not come.
+fn unfinished_block() -> Vec<u8> {
+    let mut bytes = opening();
+    write_frame(Kind::Headers, 0, 1, &[0; 1_000], &mut bytes);
+    for _ in 0..10 {
+        write_frame(Kind::Continuation, 0, 1, &[0; 3_000], &mut bytes);
+    }
+    bytes
+}
+
+/// So many requests with heads of 27 KB, just within what is allowed: a field that the table keeps comes nine times,
+/// in a byte each. Responses are not read.
+fn bombs(count: u32) -> Vec<u8> {
+    let mut bytes = opening();
+    let mut encoder = Encoder::default();
+    let value = [b'x'; 3_000];
+    for stream in (0..count).map(|index| 2 * index + 1) {
+        let mut block = Vec::new();
+        encoder.begin(&mut block);
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", "x"),
+            (":path", "/page.html"),
+        ] {
+            let (name, value) = (name.as_bytes(), value.as_bytes());
+            encoder.field(name, value, Indexing::Not, &mut block);
+        }
+        for _ in 0..9 {
+            encoder.field(b"a", &value, Indexing::Kept, &mut block);
+        }
+        let flag = flags::END_HEADERS | flags::END_STREAM;
+        write_frame(Kind::Headers, flag, stream, &block, &mut bytes);
+    }
+    bytes
+}
+
+/// So many requests over HTTP/2, whose windows are closed: a GET each, or a form of which this has come.
+fn streams(content: &[u8], count: u32) -> Vec<u8> {
+    let mut bytes = opening();
     let (method, path, len, end) = match content {
         [] => ("GET", "/page.html", "0", flags::END_STREAM),
         _ => ("POST", "/accounts/login", "16000", 0),
@@ -207,6 +265,26 @@ struct Outcome {
     others: Others,
 }
 
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} KiB at the start, {} KiB at most, {} KiB counted of {}; of others {} of {} \
+             requests refused at first, {} times in all, one {} times; the longest took {:.2?}",
+            self.attack,
+            self.own_bytes >> 10,
+            self.peak_bytes >> 10,
+            self.used_bytes >> 10,
+            self.budget_bytes >> 10,
+            self.others.refused,
+            self.others.requests,
+            self.others.refusals,
+            self.others.refusals_of_one,
+            self.others.longest,
+        )
+    }
+}
+
 impl Outcome {
     /// As a row of the table in decision 68.
     fn row(&self, architecture: &str) -> String {
@@ -225,25 +303,35 @@ impl Outcome {
             others.longest.as_secs_f64(),
         )
     }
-}
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} KiB at the start, {} KiB at most, {} KiB counted of {}; of others {} of {} \
-             requests refused at first, {} times in all, one {} times; the longest took {:.2?}",
-            self.attack,
-            self.own_bytes >> 10,
-            self.peak_bytes >> 10,
-            self.used_bytes >> 10,
-            self.budget_bytes >> 10,
-            self.others.refused,
-            self.others.requests,
-            self.others.refusals,
-            self.others.refusals_of_one,
-            self.others.longest,
-        )
+    /// By what the server and the kernel say now.
+    fn of(server: &Server, attack: &Attack, own_bytes: u64, others: Others) -> Self {
+        // Not as JSON, which has an entry for each of many threads.
+        let page = get(server, "/-/status?format=prometheus").0;
+        let of_page = |name: &str| {
+            let mut lines = page.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            value.unwrap().parse::<u64>().unwrap()
+        };
+        let outcome = Self {
+            attack: attack.name,
+            own_bytes,
+            peak_bytes: figure(server.id(), "VmHWM:"),
+            used_bytes: of_page("loadline_memory_used_bytes"),
+            budget_bytes: of_page("loadline_memory_budget_bytes"),
+            others,
+        };
+        let counted_max = outcome.budget_bytes + (1 << 20);
+        assert!(outcome.used_bytes <= counted_max, "{outcome}");
+        outcome
+    }
+
+    /// The server has taken no more than this budget and what is beside it.
+    fn assert_within(&self, budget_bytes: u64, architecture: &str) {
+        let _ = writeln!(io::stderr(), "{architecture}, {self}");
+        assert_eq!(self.budget_bytes, budget_bytes, "{self}");
+        let most = self.own_bytes + budget_bytes + beside_bytes(architecture);
+        assert!(self.peak_bytes <= most, "{architecture}, {self}");
     }
 }
 
@@ -272,25 +360,9 @@ fn besiege(server: &Server, attack: &Attack, connections: usize) -> Outcome {
         }
         others.ask(server);
     }
-    // Not as JSON, which has an entry for each of many threads.
-    let page = get(server, "/-/status?format=prometheus").0;
-    let of_page = |name: &str| {
-        let mut lines = page.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap().parse::<u64>().unwrap()
-    };
-    let outcome = Outcome {
-        attack: attack.name,
-        own_bytes,
-        peak_bytes: figure(server.id(), "VmHWM:"),
-        used_bytes: of_page("loadline_memory_used_bytes"),
-        budget_bytes: of_page("loadline_memory_budget_bytes"),
-        others,
-    };
+    let outcome = Outcome::of(server, attack, own_bytes, others);
     drop(clients);
     get(server, "/");
-    let counted_max = outcome.budget_bytes + (1 << 20);
-    assert!(outcome.used_bytes <= counted_max, "{outcome}");
     let others = &outcome.others;
     let refusals_max = others.requests * REFUSALS_MAX;
     assert!(others.refusals <= refusals_max, "{outcome}");
@@ -308,22 +380,23 @@ fn site_and_options() -> ([TempDir; 2], Vec<String>) {
     ([site, elsewhere], options.map(str::to_owned).into())
 }
 
+fn start(site: &Path, options: &[String], architecture: &str, budget_bytes: u64) -> Server {
+    let budget = budget_bytes.to_string();
+    let options = options.iter().map(String::as_str);
+    let words = ["--memory-max", &budget].into_iter().chain(options);
+    let words: Vec<&str> = words.chain(architecture.split(' ')).collect();
+    Server::start(site, &words)
+}
+
 /// So many connections of each kind of attack: the server takes no more than its budget and what is beside it.
 /// Gives a row for each.
 fn withstand(architecture: &str, budget_bytes: u64, connections: usize) -> String {
     let (folders, options) = site_and_options();
-    let budget = budget_bytes.to_string();
     let mut rows = String::new();
     for attack in attacks() {
-        let options = options.iter().map(String::as_str);
-        let words = ["--memory-max", &budget].into_iter().chain(options);
-        let words: Vec<&str> = words.chain(architecture.split(' ')).collect();
-        let server = Server::start(folders[0].path(), &words);
+        let server = start(folders[0].path(), &options, architecture, budget_bytes);
         let outcome = besiege(&server, &attack, connections);
-        let _ = writeln!(std::io::stderr(), "{architecture}, {outcome}");
-        assert_eq!(outcome.budget_bytes, budget_bytes, "{outcome}");
-        let most = outcome.own_bytes + budget_bytes + beside_bytes(architecture);
-        assert!(outcome.peak_bytes <= most, "{architecture}, {outcome}");
+        outcome.assert_within(budget_bytes, architecture);
         rows += &outcome.row(architecture);
     }
     rows
@@ -333,6 +406,30 @@ fn withstand(architecture: &str, budget_bytes: u64, connections: usize) -> Strin
 fn slow_clients_cannot_take_more_than_the_budget() {
     for (architecture, budget_bytes) in ARCHITECTURES {
         withstand(architecture, budget_bytes, 400);
+    }
+}
+
+/// A sequential server has one connection at a time, and the others of an attack wait in the backlog: each has its
+/// turn here, and leaves nothing behind.
+#[test]
+fn connections_in_turn_take_no_more_than_the_budget() {
+    let (architecture, budget_bytes) = ("--architecture sequential", 16 << 20);
+    let (folders, options) = site_and_options();
+    for attack in attacks().iter().filter(|it| it.is_over_http2()) {
+        let server = start(folders[0].path(), &options, architecture, budget_bytes);
+        get(&server, "/");
+        let own_bytes = figure(server.id(), "VmRSS:");
+        for _ in 0..100 {
+            let mut stream = server.connect_from(ATTACKER);
+            stream.write_all(&attack.bytes).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            // The server ends it once it has received all.
+            if let Err(error) = io::copy(&mut stream, &mut io::sink()) {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{}", attack.name);
+            }
+        }
+        let outcome = Outcome::of(&server, attack, own_bytes, Others::default());
+        outcome.assert_within(budget_bytes, architecture);
     }
 }
 

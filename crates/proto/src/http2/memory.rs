@@ -7,7 +7,7 @@ use super::request::RequestFields;
 use super::stream::Stream;
 
 /// As many streams as a connection has at one time, by default.
-const STREAMS_MAX: usize = 128;
+pub(crate) const STREAMS_MAX: usize = 128;
 
 /// Spare memory of one thread.
 #[derive(Debug, Default)]

@@ -9,4 +9,4 @@ pub(crate) mod response;
 pub mod state;
 pub(crate) mod stream;
 
-pub(crate) use memory::Http2Memory;
+pub(crate) use memory::{Http2Memory, STREAMS_MAX};

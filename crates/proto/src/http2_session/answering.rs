@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use loadline_base::{Buffer, Millis, Segment};
+use loadline_base::{Buffer, BufferPool, Millis, Segment};
 
 use super::{Http2Session, abandon};
 use crate::error_pages::fill_error_page;
 use crate::hpack::{Encoder, Indexing, is_secret};
 use crate::http1_session::encode::{stated_len, takes_trailers};
-use crate::http2::frame::{ErrorCode, PAYLOAD_BYTES_MAX, flags};
+use crate::http2::frame::{ErrorCode, Kind, PAYLOAD_BYTES_MAX, flags};
 use crate::http2::response;
 use crate::http2::stream::{Phase, Stream};
 use crate::{Body, Context, Exchange, Fault, HttpDate, Method, Response, Status, StreamId};
@@ -211,8 +211,10 @@ impl Http2Session {
         }
         let has_more = !stream.content.is_empty() || stream.is_produced;
         let is_end = !has_more && stream.trailers.is_none();
-        self.output
-            .data(if is_end { flags::END_STREAM } else { 0 }, id, piece, cx);
+        let flag = if is_end { flags::END_STREAM } else { 0 };
+        if let Some(copied) = self.output.data(flag, id, piece, cx) {
+            keep_memory(copied, stream, &mut cx.pool.buffers);
+        }
         if is_end {
             self.finish(id, cx);
         } else if !has_more {
@@ -237,10 +239,9 @@ impl Http2Session {
                 self.output.headers(true, id, &block, cx);
                 cx.pool.http2.block = block;
             }
-            None => {
-                let end = Segment::Buffer(Buffer::default());
-                self.output.data(flags::END_STREAM, id, end, cx);
-            }
+            None => self
+                .output
+                .frame(Kind::Data, flags::END_STREAM, id, &[], cx),
         }
         self.finish(id, cx);
     }
@@ -290,6 +291,22 @@ impl Http2Session {
             stream.credit = 0; // it is in there
             self.output.window_update(id, more, cx);
         }
+    }
+}
+
+/// Memory of content that was copied. A handler's goes to the next response of its exchange, as over HTTP/1: the
+/// thread keeps none that is so small.
+fn keep_memory(mut copied: Buffer, stream: &mut Stream, buffers: &mut BufferPool) {
+    let is_all = stream.content.is_empty() && stream.content_sent == copied.len() as u64;
+    match &mut stream.answered {
+        Some(exchange)
+            if is_all
+                && stream.phase == Phase::Answering
+                && exchange.response.can_keep(copied.capacity()) =>
+        {
+            exchange.response.keep(std::mem::take(&mut *copied));
+        }
+        _ => buffers.give(copied),
     }
 }
 

@@ -59,19 +59,19 @@ impl Output {
         self.tail.extend_from_slice(payload);
     }
 
-    /// A piece of content as a frame.
+    /// A piece of content as a frame. If it was copied, its memory is returned.
     pub(super) fn data(
         &mut self,
         flags: u8,
         stream: StreamId,
         piece: Segment,
         cx: &mut Context<'_>,
-    ) {
+    ) -> Option<Buffer> {
         let len = piece.len() as usize; // of a frame
         match piece {
             Segment::Buffer(bytes) if len < COPY_BYTES_MAX => {
                 self.frame(Kind::Data, flags, stream, &bytes, cx);
-                cx.pool.buffers.give(bytes);
+                return Some(bytes);
             }
             Segment::Shared { bytes, start, end } if len < COPY_BYTES_MAX => {
                 self.frame(Kind::Data, flags, stream, &bytes[start..end], cx);
@@ -82,6 +82,7 @@ impl Output {
                 self.push(piece, cx);
             }
         }
+        None
     }
 
     /// What the connection's settings are.

@@ -111,6 +111,15 @@ impl<T> Connection<T> {
         }
         let (pool, session) = (borrowed.tasks, &mut self.session);
         let polled = (self.tasks).poll(pool, session, &mut borrowed.cx, is_time_up);
+        // In a pool it decides where the next one begins. That of a stream was timed when it began, and counts for the
+        // connection: how slow it may be for that depends on the latency goal.
+        if let Some(until_us) = until_us
+            && thread.site.options.threads_share()
+            && !self.is_multiplexed()
+        {
+            let began_us = until_us - POLLS_US;
+            thread.app_took_in_place(clock.now_us().saturating_sub(began_us));
+        }
         thread.tick_in_long_turn();
         polled
     }

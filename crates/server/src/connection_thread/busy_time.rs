@@ -3,7 +3,8 @@
 use crate::fairness::lanes::Lane;
 
 /// How long a thread was busy with connections, without what it waited for them. Times in which it refused their
-/// requests say nothing of others, and do not count.
+/// requests say nothing of others, and do not count. Nor do slow apps of HTTP/1, which have a lane of their own while
+/// jobs wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BusyTime {
     /// Times that it had something to do.

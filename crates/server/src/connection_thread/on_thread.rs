@@ -223,6 +223,13 @@ impl OnThread<'_> {
         }
     }
 
+    /// Whether an app's request over HTTP/1 is to wait for a thread of the pool by itself: while jobs wait and apps are
+    /// slow. In place a few of them would keep all threads from the files in the queue.
+    fn is_to_be_queued<H: Handler>(&self, thread: &ThreadContext<H>) -> bool {
+        let home = self.home.filter(|_| thread.has_slow_apps());
+        home.is_some_and(|(home, _)| home.has_jobs())
+    }
+
     /// How a task reports to its connection; `None`: there is no descriptor for that.
     fn notify<H: Handler>(&mut self, thread: &mut ThreadContext<H>) -> Option<Notify> {
         if let Some((home, token)) = self.home {
@@ -376,7 +383,11 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if is_of_stream && self.streams.is_some() {
             return self.queue_task(exchange, steps, thread);
         }
-        if is_of_stream && !begins_here(&exchange, thread) {
+        let is_to_be_queued = match is_of_stream {
+            true => !begins_here(&exchange, thread),
+            false => self.is_to_be_queued(thread),
+        };
+        if is_to_be_queued {
             return TaskStart::Elsewhere(exchange, steps);
         }
         let Ok(request) = thread.admit_to_app(&mut exchange) else {

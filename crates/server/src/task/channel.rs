@@ -30,6 +30,9 @@ pub(crate) trait TaskHome: Send + Sync {
 
     /// Queues a task of this connection for a worker once more. It was admitted before, so it fits.
     fn queue_again(&self, token: Token, task: Task, channel: Arc<Channel>);
+
+    /// Whether jobs wait for its workers.
+    fn has_jobs(&self) -> bool;
 }
 
 impl fmt::Debug for dyn TaskHome {

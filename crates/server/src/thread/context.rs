@@ -31,6 +31,10 @@ const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(loadline_proto::RECEIVE_B
 /// How long an app's poll takes in the mean: one counts for one in so many.
 const APP_WEIGHT: u64 = 16;
 
+/// Apps that take so long in the mean are slow: files would wait for them longer than it takes to hand a request over
+/// to the loop and on to another thread, some 20 us.
+const SLOW_APP_US: u64 = 500;
+
 /// Log lines that make a batch worth handing over in the middle of a busy turn.
 const LOG_BATCH_BYTES: usize = 32 << 10;
 
@@ -60,6 +64,9 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) tasks: TaskPool,
     /// How long apps have kept this thread of late in the mean, times `APP_WEIGHT`.
     weighted_app_us: u64,
+    /// How long slow apps have kept this thread of a pool while it served their connections, since
+    /// `take_slow_apps_us`.
+    slow_apps_us: u64,
     /// How long tasks that began at once have taken in a row, in microseconds: until their connection had
     /// nothing else to do.
     pub(crate) starts_us: u64,
@@ -133,6 +140,7 @@ impl<H: Handler> ThreadContext<H> {
         let mut thread = Self {
             tasks: TaskPool::new(Arc::clone(&stats)),
             weighted_app_us: 0,
+            slow_apps_us: 0,
             starts_us: 0,
             site: Arc::clone(site),
             stats,
@@ -321,6 +329,25 @@ impl<H: Handler> ThreadContext<H> {
     pub(crate) fn app_took(&mut self, us: u64) {
         let weighted_us = self.weighted_app_us.saturating_add(us);
         self.weighted_app_us = weighted_us - self.app_us();
+    }
+
+    /// The same of a thread of a pool that serves the app's connection, over HTTP/1.
+    pub(crate) fn app_took_in_place(&mut self, us: u64) {
+        self.app_took(us);
+        if self.has_slow_apps() {
+            self.slow_apps_us += us;
+        }
+    }
+
+    /// Whether apps are so slow that they wait in a lane of their own if anything waits, also over HTTP/1. Without
+    /// fairness there is no such lane.
+    pub(crate) fn has_slow_apps(&self) -> bool {
+        self.app_us() >= SLOW_APP_US && self.site.options.fairness
+    }
+
+    /// How long this thread was kept by slow apps, which does not count as time that a connection takes.
+    pub(crate) fn take_slow_apps_us(&mut self) -> u64 {
+        std::mem::take(&mut self.slow_apps_us)
     }
 
     /// How long apps have kept this thread of late, in the mean; 0: not known.

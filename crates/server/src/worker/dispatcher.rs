@@ -50,6 +50,11 @@ impl TaskHome for LoopTasks {
             workers.submit_again(task, token, &self.mailbox);
         }
     }
+
+    fn has_jobs(&self) -> bool {
+        let workers = self.workers.as_ref();
+        workers.is_some_and(|workers| workers.depth() > 0)
+    }
 }
 
 impl Dispatcher {

@@ -63,7 +63,6 @@ fn measure(architecture: Architecture, app: &'static str) -> [Seen; 2] {
     [alone, beside]
 }
 
-/// In a `thread-pool` over HTTP/1 all wait in one queue: its rows are shown and not judged.
 #[test]
 #[ignore = "by hand: takes two minutes on a machine that is quiet"]
 fn files_beside_a_slow_app_are_read_in_time_by_hand() {
@@ -86,7 +85,7 @@ fn files_beside_a_slow_app_are_read_in_time_by_hand() {
                 beside.failed,
                 p99_ms.unwrap_or_default(),
             );
-            if architecture != Architecture::ThreadPool && share < GOODPUT_MIN {
+            if share < GOODPUT_MIN {
                 missed.push((architecture, app, share));
             }
         }

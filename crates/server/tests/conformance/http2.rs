@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loadline_base::Buffer;
+use loadline_proto::hpack::{Encoder, Indexing};
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, Setting, flags, frame};
 use loadline_proto::{Http2, Layer as _};
 use loadline_tls::{
     Authorities, Certificate, Certificates, Profile, TlsClient, TlsOptions, TlsServer, self_signed,
@@ -242,6 +244,7 @@ every_model! {
     a_server_of_one_version_alone,
     the_version_is_agreed_on_over_tls,
     a_request_for_another_host_is_misdirected,
+    a_style_sheet_comes_before_the_pictures,
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -406,4 +409,67 @@ fn the_version_is_agreed_on_over_tls(model: Model) {
             }
         }
     }
+}
+
+/// The head of the next frame.
+fn next_frame(client: &mut Client) -> FrameHead {
+    let head: [u8; HEAD_BYTES] = client.bytes(HEAD_BYTES).try_into().unwrap();
+    let head = FrameHead::parse(&head);
+    client.bytes(head.len);
+    head
+}
+
+fn get_with_priority(stream: u32, path: &str, priority: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "h"),
+        (":path", path),
+        ("priority", priority),
+    ] {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        Encoder::default().field(name, value, Indexing::Not, &mut block);
+    }
+    let flag = flags::END_HEADERS | flags::END_STREAM;
+    frame(Kind::Headers, flag, stream, &block)
+}
+
+fn initial_window(value: u32) -> Vec<u8> {
+    let (id, mut setting) = (Setting::INITIAL_WINDOW_SIZE, Vec::new());
+    Setting { id, value }.write(&mut setting);
+    frame(Kind::Settings, 0, 0, &setting)
+}
+
+/// By the order of frames, whatever the time. The pictures are asked for first, and the style sheet is longer than
+/// each of them. Windows open when all responses have begun.
+fn a_style_sheet_comes_before_the_pictures(model: Model) {
+    const PICTURES: u32 = 6;
+    const SHEET: u32 = 2 * PICTURES + 1;
+    let server = Server::start(model);
+    std::fs::write(server.path().join("sheet.css"), pattern(120_000)).unwrap();
+    let mut client = server.connect();
+    client.send(PREFACE).send(initial_window(0));
+    for stream in (1..SHEET).step_by(2) {
+        client.send(get_with_priority(stream, "/middle.bin", "u=3, i"));
+    }
+    client.send(get_with_priority(SHEET, "/sheet.css", "u=0"));
+    let mut begun = 0;
+    while begun <= PICTURES {
+        begun += u32::from(next_frame(&mut client).kind == Kind::Headers);
+    }
+    let more = 1_u32 << 20;
+    let window = frame(Kind::WindowUpdate, 0, 0, &more.to_be_bytes());
+    client.send([initial_window(more), window].concat());
+    let (mut content, mut ended) = (Vec::new(), 0);
+    while ended <= PICTURES {
+        let head = next_frame(&mut client);
+        if head.kind == Kind::Data {
+            content.push(head.stream);
+            ended += u32::from(head.has(flags::END_STREAM));
+        }
+    }
+    let last = content.iter().rposition(|stream| *stream == SHEET).unwrap();
+    let is_first = content[..last].iter().all(|stream| *stream == SHEET);
+    assert!(is_first, "{content:?}");
 }

@@ -3,13 +3,12 @@
 
 mod apps;
 
-use std::io::Read as _;
-
 use axum::Router;
 use loadline_server::{Server, ServerHandle};
 use loadline_tower::Tower;
 
 use crate::client::Client;
+use crate::fixture::connect;
 use crate::model::Model;
 
 every_model! {
@@ -24,7 +23,7 @@ every_model! {
 fn serve(app: Router, model: Model) -> (ServerHandle, Client) {
     let server = Server::new(Tower::new(app).unwrap()).options(model.options());
     let server = server.listen(([127, 0, 0, 1], 0)).start().unwrap();
-    let client = Client::connect(server.tcp_address().unwrap());
+    let client = connect(server.tcp_address().unwrap());
     (server, client)
 }
 
@@ -43,7 +42,7 @@ fn request(client: &mut Client, line: &str, content_type: &str, content: &str) -
     (answer.status, String::from_utf8(answer.body).unwrap())
 }
 
-fn todos(model: Model) {
+pub fn todos(model: Model) {
     let (server, mut client) = serve(apps::todos(), model);
     let json = |client: &mut Client, line: &str, content: &str| {
         request(client, line, "application/json", content)
@@ -67,14 +66,12 @@ fn todos(model: Model) {
     end(server, client);
 }
 
-fn sse(model: Model) {
+pub fn sse(model: Model) {
     let (server, mut client) = serve(apps::sse(), model);
     client.send("GET /sse HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut text = Vec::new();
-    let mut chunk = [0; 1024];
     while text.windows(9).filter(|part| part == b"data: hi!").count() < 3 {
-        let count = client.stream.read(&mut chunk).unwrap();
-        text.extend_from_slice(&chunk[..count]);
+        text.extend(client.bytes(1));
     }
     assert!(
         String::from_utf8(text)
@@ -84,7 +81,7 @@ fn sse(model: Model) {
     end(server, client);
 }
 
-fn multipart_form(model: Model) {
+pub fn multipart_form(model: Model) {
     let (server, mut client) = serve(apps::multipart_form(), model);
     assert!(client.get("/", "").body.starts_with(b"<!doctype html>"));
     let content = format!(
@@ -102,7 +99,7 @@ fn multipart_form(model: Model) {
     end(server, client);
 }
 
-fn stream_to_file(model: Model) {
+pub fn stream_to_file(model: Model) {
     let folder = tempfile::tempdir().unwrap();
     let (server, mut client) = serve(apps::stream_to_file(folder.path().to_owned()), model);
     let content = "0123456789".repeat(30_000);
@@ -116,7 +113,7 @@ fn stream_to_file(model: Model) {
     end(server, client);
 }
 
-fn key_value_store(model: Model) {
+pub fn key_value_store(model: Model) {
     let (server, mut client) = serve(apps::key_value_store(), model);
     let text = "text/plain";
     assert_eq!(request(&mut client, "GET /one", text, "").0, 404);

@@ -31,6 +31,18 @@ thread_local! {
     static OVER_HTTP_2: Cell<bool> = const { Cell::new(false) };
 }
 
+/// A client of a server that this thread has started otherwise.
+pub fn connect(address: SocketAddr) -> Client {
+    connect_over(OVER_HTTP_2.get(), address)
+}
+
+fn connect_over(is_http2: bool, address: SocketAddr) -> Client {
+    match is_http2 {
+        true => Translated::connect(address),
+        false => Client::connect(address),
+    }
+}
+
 /// Runs a case over HTTP/2.
 pub fn over_http2(case: fn(Model), model: Model) {
     OVER_HTTP_2.set(true);
@@ -125,10 +137,7 @@ impl Running {
     }
 
     pub fn connect(&self) -> Client {
-        match self.is_http2 {
-            true => Translated::connect(self.address),
-            false => Client::connect(self.address),
-        }
+        connect_over(self.is_http2, self.address)
     }
 
     /// Waits until so many requests hang in the app.

@@ -1,5 +1,7 @@
 //! The mount over HTTP/2: cases of other files, as streams, and what an app sees of such a request.
 
+use std::path::Path;
+
 use crate::fixture::Running;
 use crate::model::Model;
 
@@ -25,8 +27,6 @@ macro_rules! some_models_over_http2 {
     };
 }
 
-// What stays out is about the bytes or the version of HTTP/1 (`to_http_1_0`, a reader that stops between
-// socket buffers, events without chunks), or brings its own connections (TLS, Unix sockets).
 some_models_over_http2! {
     seen::content_in_every_framing,
     seen::trailers_behind_content,
@@ -57,7 +57,102 @@ some_models_over_http2! {
     compression::trailers_follow_the_content,
     compression::events_leave_in_chunks_as_they_are_written,
     compression::no_loop_compresses,
+    axum_examples::todos,
+    axum_examples::sse,
+    axum_examples::multipart_form,
+    axum_examples::stream_to_file,
+    axum_examples::key_value_store,
+    overload::an_app_with_a_queue_of_its_own_gets_what_it_can_answer_in_time,
     http2::a_request_as_it_was_sent_by_streams,
+}
+
+/// Cases that stay out, and why.
+const STAY_OUT: &[(&str, &[&str])] = &[
+    (
+        "they are about the version of HTTP/1, and have a twin here",
+        &[
+            "seen::a_request_as_it_was_sent",
+            "compression::events_leave_as_they_are_written",
+        ],
+    ),
+    (
+        "they are about the bytes of HTTP/1: versions, what follows a length, what sockets hold. \
+         Windows: crates/proto/tests/http2/windows.rs",
+        &[
+            "given::to_http_1_0",
+            "given::trailers_behind_a_length_of_http_1",
+            "streams::a_reader_that_stops_stops_the_app",
+        ],
+    ),
+    (
+        "over HTTP/2 no response is the last of its connection",
+        &["compression::lengths_that_do_not_hold_end_the_response"],
+    ),
+    (
+        "it asks over Unix sockets, too. Over HTTP/2: crates/proto/tests/http2/proxy_floods.rs",
+        &["proxies::a_client_behind_a_proxy"],
+    ),
+    (
+        "they bring TLS connections of their own. Over HTTP/2: crates/tower/tests/https.rs, \
+         crates/tls/tests, and for HSTS crates/proto/tests/http2/requests.rs",
+        &[
+            "secured::the_subject_of_a_clients_certificate",
+            "secured::transport_security_is_said_once",
+            "secured::early_data_is_marked_and_never_changes_anything",
+            "secured::an_early_data_field_of_the_clients_own",
+            "secured::an_echo_in_records_of_odd_sizes",
+            "secured::a_slow_reader_of_much_content",
+        ],
+    ),
+];
+
+/// How the list of a file's cases begins.
+const CASES: &str = "\nevery_model! {";
+
+/// The lines of a macro's invocation.
+fn lines_of<'t>(text: &'t str, invocation: &str) -> Vec<&'t str> {
+    let (_, rest) = text.split_once(invocation).expect(invocation);
+    let (lines, _) = rest.split_once("\n}").expect(invocation);
+    let lines = lines.lines().map(str::trim);
+    lines.filter_map(|line| line.strip_suffix(',')).collect()
+}
+
+/// All cases of the suite, by file and name.
+fn cases() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let paths = std::fs::read_dir(folder).unwrap();
+    let paths = paths.map(|entry| entry.unwrap().path());
+    let mut cases = Vec::new();
+    for path in paths.filter(|path| path.is_file()) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        if text.contains(CASES) {
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            let names = lines_of(&text, CASES);
+            cases.extend(names.iter().map(|name| format!("{file}::{name}")));
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_case_runs_over_http2_or_there_is_a_reason() {
+    let mut here = lines_of(include_str!("http2.rs"), "\nsome_models_over_http2! {");
+    here.retain(|case| !case.starts_with("http2::"));
+    let out: Vec<&str> = STAY_OUT
+        .iter()
+        .flat_map(|(_, cases)| *cases)
+        .copied()
+        .collect();
+    let cases = cases();
+    for name in &cases {
+        let counts = [&here, &out].map(|list| list.iter().filter(|it| *it == name).count());
+        assert_eq!(counts[0] + counts[1], 1, "{name}: {counts:?}");
+    }
+    assert_eq!(
+        here.len() + out.len(),
+        cases.len(),
+        "one is no case any more"
+    );
 }
 
 pub fn a_request_as_it_was_sent_by_streams(model: Model) {

@@ -33,7 +33,7 @@ fn ask(server: &Running, count: u64) -> Vec<Client> {
 }
 
 /// The app answers one request after the other, and its queue is its own.
-fn an_app_with_a_queue_of_its_own_gets_what_it_can_answer_in_time(model: Model) {
+pub fn an_app_with_a_queue_of_its_own_gets_what_it_can_answer_in_time(model: Model) {
     let options = model.options();
     if options.latency_goal.is_none() || !model.is_concurrent() {
         return;

@@ -176,6 +176,19 @@ fn resets() -> Vec<Attack> {
             counts: vec![floods(), server_resets()],
         },
         Attack {
+            name: "trailers for a stream that was reset",
+            row: RESETS,
+            frames: repeated(MANY, WINDOW_BYTES, |stream, out| {
+                if stream == 1 {
+                    post("/", &[], stream, out);
+                    write_frame(Kind::WindowUpdate, 0, stream, &[0; 4], out);
+                }
+                write_frame(Kind::Headers, WHOLE, 1, &field("x-sum", "7"), out);
+            }),
+            ends: CALM,
+            counts: vec![floods(), Count::exactly("http2", "server_resets", 1)],
+        },
+        Attack {
             name: "more streams than allowed",
             row: WORK,
             frames: repeated(200, SHUT, |stream, out| get("/", stream, out)),
@@ -212,7 +225,15 @@ fn frames_without_use() -> Vec<Attack> {
         ends: CALM,
         counts: vec![Count::exactly("http2", "floods", 1)],
     };
-    floods.into_iter().map(attack).collect()
+    let mut attacks: Vec<Attack> = floods.into_iter().map(attack).collect();
+    attacks.push(Attack {
+        name: "window sizes in one frame of settings",
+        row: RESETS,
+        frames: window_sizes(2_000),
+        ends: CALM,
+        counts: vec![Count::exactly("http2", "floods", 1)],
+    });
+    attacks
 }
 
 /// More than a MiB of frames that are hardly more than their heads.
@@ -226,6 +247,12 @@ fn overhead() -> Vec<Attack> {
     };
     vec![
         attack("pings", repeated(100_000, WINDOW_BYTES, |_, out| ping(out))),
+        attack(
+            "acknowledgements",
+            repeated(150_000, WINDOW_BYTES, |_, out| {
+                write_frame(Kind::Settings, flags::ACK, 0, &[], out);
+            }),
+        ),
         attack(
             "one byte of content a frame",
             repeated(200_000, WINDOW_BYTES, |stream, out| {
@@ -287,6 +314,13 @@ fn heads() -> Vec<Attack> {
             counts: one_head(),
         },
         Attack {
+            name: "an HPACK bomb in trailers",
+            row: HEADS,
+            frames: bomb_in_trailers(10_000),
+            ends: CALM,
+            counts: blocks(),
+        },
+        Attack {
             name: "more fields than allowed",
             row: HEADS,
             frames: one_request(&many_fields()),
@@ -314,6 +348,8 @@ fn slow() -> Vec<Attack> {
     let closed = |reason| vec![Count::exactly("closed", reason, 1)];
     let silence = opening(WINDOW_BYTES);
     let part_of_a_frame = [&silence[..], &[0; 5]].concat();
+    let mut part_of_a_head = silence.clone();
+    write_frame(Kind::Headers, 0, 1, &[0x82], &mut part_of_a_head);
     vec![
         Attack {
             name: "pings whose answers are not read",
@@ -360,6 +396,13 @@ fn slow() -> Vec<Attack> {
             counts: slow_streams(1),
         },
         Attack {
+            name: "a part of a head",
+            row: BLOCKS,
+            frames: part_of_a_head,
+            ends: Ends::Connection(ErrorCode::NoError),
+            counts: closed("slow"),
+        },
+        Attack {
             name: "a part of a frame",
             row: FRAMES,
             frames: part_of_a_frame,
@@ -386,6 +429,18 @@ fn opening(window: u32) -> Vec<u8> {
     window.write(&mut setting);
     let mut frames = PREFACE.to_vec();
     write_frame(Kind::Settings, 0, 0, &setting, &mut frames);
+    frames
+}
+
+/// A frame of settings that changes the windows of all streams so many times.
+fn window_sizes(count: u32) -> Vec<u8> {
+    let mut settings = Vec::new();
+    for value in 1..=count {
+        let id = Setting::INITIAL_WINDOW_SIZE;
+        Setting { id, value }.write(&mut settings);
+    }
+    let mut frames = opening(WINDOW_BYTES);
+    write_frame(Kind::Settings, 0, 0, &settings, &mut frames);
     frames
 }
 
@@ -448,8 +503,27 @@ fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
 /// The same with a large field that is kept in the table, and named so many times more.
 fn bomb(times: usize) -> Vec<u8> {
     let mut block = head("GET", "/", &[]);
-    encode("a", &"x".repeat(3_000), Indexing::Kept, &mut block);
+    large_field(times, &mut block);
+    block
+}
+
+fn bomb_in_trailers(times: usize) -> Vec<u8> {
+    let mut frames = opening(WINDOW_BYTES);
+    post("/", &[], 1, &mut frames);
+    let mut block = Vec::new();
+    large_field(times, &mut block);
+    write_frame(Kind::Headers, WHOLE, 1, &block, &mut frames);
+    frames
+}
+
+fn large_field(times: usize, block: &mut Vec<u8>) {
+    encode("a", &"x".repeat(3_000), Indexing::Kept, block);
     block.extend(vec![0xbe; times]); // the newest entry
+}
+
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    encode(name, value, Indexing::Not, &mut block);
     block
 }
 

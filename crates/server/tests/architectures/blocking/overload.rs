@@ -118,6 +118,47 @@ fn while_slow_apps_are_refused_files_are_not_and_the_reverse() {
     }
 }
 
+/// A thread began the app of each connection that it took from the queue, so the file came after all of them.
+#[test]
+fn a_file_does_not_wait_for_the_slow_apps_in_the_queue_of_a_pool() {
+    for threads in [1, 4] {
+        once_in(5, || match begun_before_a_file(threads) {
+            begun if begun < APPS / 2 => Ok(()),
+            begun => Err(format!("{threads} threads: {begun}")),
+        });
+    }
+}
+
+const APPS: u64 = 40;
+
+/// So many requests of a slow app have all threads of a pool, and 40 more wait when a file is asked for. How many of
+/// those have begun when it is read: one of each thread that does not know yet how slow they are, and some that threads
+/// take in turn with connections.
+fn begun_before_a_file(threads: usize) -> u64 {
+    let server = start(ServerOptions {
+        threads,
+        ..options(Architecture::ThreadPool)
+    });
+    let depth = || server.handle.snapshot().total.queue_depth;
+    let ask = |path| {
+        let mut client = server.connect();
+        client.ask(path);
+        client
+    };
+    let mut clients: Vec<_> = (0..threads).map(|_| ask("/app-gate")).collect();
+    server.handler.app.gate.await_waiting(threads as u64);
+    clients.extend((0..APPS).map(|_| ask("/app-work")));
+    eventually(|| depth() == APPS);
+    let mut file = ask("/apps-begun");
+    eventually(|| depth() == APPS + 1);
+    server.handler.app.gate.open();
+    let begun = String::from_utf8(file.answer().unwrap().content).unwrap();
+    for client in &mut clients {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    begun.parse::<u64>().unwrap() - threads as u64
+}
+
 /// Of requests that wait for others to end; those of clients that have only half-closed are carried out.
 #[test]
 fn requests_of_clients_that_have_left_are_not_carried_out() {

@@ -34,6 +34,7 @@ use super::app::TestApp;
 /// | `/app` | a task | waits until the app is opened, and says "passed" |
 /// | `/app-work`, `/app-long-work` | a task | holds its thread for 10 ms, or for 500 ms |
 /// | `/app-gate` | a task | holds its thread at the app's gate |
+/// | `/apps-begun` | blocking | says how many tasks were begun before |
 /// | `/app-content` | a task | says how long the content is |
 /// | `/pieces` | a task | produces whenever there is room, in many pieces |
 /// | `/pieces-so-far` | blocking | says how many those are |
@@ -131,7 +132,7 @@ impl Handler for TestHandler {
         exchange.response.body = match exchange.request.path() {
             b"/gate" | b"/second-gate" | b"/panic-blocking" | b"/lost-blocking" | b"/blocking"
             | b"/nap" | b"/work" | b"/long-work" | b"/compute" | b"/compute-long"
-            | b"/long-compute" | b"/pieces-so-far" => {
+            | b"/long-compute" | b"/pieces-so-far" | b"/apps-begun" => {
                 return Outcome::Blocking;
             }
             b"/app" | b"/app-work" | b"/app-long-work" | b"/app-gate" | b"/app-content"
@@ -190,6 +191,7 @@ impl Handler for TestHandler {
             }
             b"/second-gate" => self.second_gate.pass(),
             b"/pieces-so-far" => text = self.app.pieces.load(SeqCst).to_string().into_bytes(),
+            b"/apps-begun" => text = self.app.begun.load(SeqCst).to_string().into_bytes(),
             b"/nap" => std::thread::sleep(Duration::from_millis(2)),
             b"/work" | b"/upload" => std::thread::sleep(Duration::from_millis(10)),
             b"/long-work" => std::thread::sleep(Duration::from_millis(500)),

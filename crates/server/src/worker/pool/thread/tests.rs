@@ -1,0 +1,226 @@
+//! What a thread of a pool does with a connection, and what of that counts.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use loadline_proto::{Context, Outcome, Port, Task, TaskOptions};
+
+use super::*;
+use crate::ServerOptions;
+use crate::admission::Refusing;
+use crate::connection::tests::GET;
+use crate::connection::{Connection, Origin};
+use crate::fairness::ClientKey;
+use crate::options::Architecture;
+use crate::site::tests::{clock, site_at};
+use crate::task::TaskHome;
+use crate::transport::socket::Socket;
+use crate::worker::dispatcher::LoopTasks;
+
+const TAKES_US: u64 = 10_000;
+
+/// Takes some time by a clock that it moves: for what is refused, and more for other requests.
+struct Takes(&'static AtomicU64);
+
+impl Handler for Takes {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Blocking
+    }
+
+    fn is_exempt(&self, _: &Exchange) -> bool {
+        self.0.fetch_add(1_000, Relaxed);
+        false
+    }
+
+    fn handle_blocking(&self, _: &mut Exchange) {
+        self.0.fetch_add(TAKES_US, Relaxed);
+    }
+}
+
+/// An app that takes so long before it responds, by a clock that it moves.
+struct App {
+    now_us: &'static AtomicU64,
+    takes_us: u64,
+}
+
+impl Handler for App {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Later(TaskOptions::default())
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let (now_us, takes_us) = (self.now_us, self.takes_us);
+        Box::pin(async move {
+            now_us.fetch_add(takes_us, Relaxed);
+            port.answer(exchange);
+        })
+    }
+}
+
+/// Reads until there is such a response.
+fn await_response(mut client: &UnixStream, status: &str) {
+    let mut text = String::new();
+    while !text.contains(status) {
+        let mut some = [0; 4096];
+        let count = client.read(&mut some).unwrap();
+        assert!(count > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&some[..count]));
+    }
+}
+
+const TOKEN: Token = Token {
+    index: 0,
+    generation: 0,
+};
+
+/// A pool of one thread.
+fn one_thread() -> (Arc<Workers>, WorkerThread<Takes>) {
+    one_thread_with(Takes, ServerOptions::default())
+}
+
+/// The same with another handler.
+fn one_thread_with<H: Handler>(
+    handler: impl FnOnce(&'static AtomicU64) -> H,
+    options: ServerOptions,
+) -> (Arc<Workers>, WorkerThread<H>) {
+    let now_us = clock();
+    let options = ServerOptions {
+        architecture: Architecture::ThreadPool,
+        threads: 1,
+        ..options
+    };
+    let site = Arc::new(site_at(now_us, handler(now_us), options.with_parts()));
+    let (workers, mut threads) = Workers::new(&site, 1, 0).unwrap();
+    (workers, threads.pop().unwrap())
+}
+
+/// A connection for it, whose client has sent a request.
+fn asking<H: Handler>(worker: &mut WorkerThread<H>) -> (UnixStream, Served) {
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let origin = Origin {
+        peer: None,
+        listener: 0,
+    };
+    let thread = worker.thread.as_mut().unwrap();
+    let socket: Socket = Socket::of_loop(server.into(), true);
+    let served = Served {
+        connection: Some(Connection::new(socket, origin, None, thread)),
+        ..Served::default()
+    };
+    client.write_all(GET).unwrap();
+    (client, served)
+}
+
+/// A job that waits for the thread.
+fn submit_one(workers: &Workers, mailbox: &Arc<Mailbox<Message>>) {
+    let work = Work::Serve(Box::default());
+    let job = Job::of(ClientKey::NOBODY, work, mailbox);
+    assert!(workers.submit(job).is_ok());
+}
+
+/// None of it was counted, however long its thread kept it.
+#[test]
+fn a_connection_whose_first_request_was_refused_counts_when_it_goes_on() {
+    let (_workers, mut worker) = one_thread();
+    let (mut client, mut served) = asking(&mut worker);
+    served.refusing = Some(Refusing::late(1));
+    let client = std::thread::spawn(move || {
+        await_response(&client, "HTTP/1.1 503");
+        client.write_all(GET).unwrap();
+        await_response(&client, "HTTP/1.1 200");
+    });
+    let holders = worker.holders.clone().unwrap();
+    let mailbox = Mailbox::new().unwrap();
+    let busy = worker.keep(&mut served, TOKEN, &holders, &mailbox);
+    client.join().unwrap();
+    assert!(matches!(served.after, After::Close), "{served:?}");
+    assert_eq!(busy.us, TAKES_US);
+}
+
+#[test]
+fn a_thread_rests_with_a_connection_only_while_no_job_waits() {
+    for has_job in [false, true] {
+        let (workers, mut worker) = one_thread();
+        let (client, mut served) = asking(&mut worker);
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        if has_job {
+            submit_one(&workers, &mailbox);
+        }
+        let holders = worker.holders.clone().unwrap();
+        let others = Arc::clone(&holders);
+        let client = std::thread::spawn(move || {
+            await_response(&client, "HTTP/1.1 200");
+            while !has_job && !others.free_one() {
+                std::thread::yield_now(); // it does not rest yet
+            }
+            client
+        });
+        let busy = worker.keep(&mut served, TOKEN, &holders, &mailbox);
+        let _client = client.join().unwrap();
+        assert!(matches!(served.after, After::Wait), "{served:?}");
+        assert_eq!(busy.has_rested, !has_job);
+    }
+}
+
+/// A thread serves two requests for this app, each over a connection of its own; behind the second one a job waits.
+/// How long the first one has kept it busy, and whether the second one is to wait for a thread by itself.
+fn serve_two(takes_us: u64, options: ServerOptions) -> (u64, bool) {
+    let app = |now_us| App { now_us, takes_us };
+    let (workers, mut worker) = one_thread_with(app, options);
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let home: Arc<dyn TaskHome> = Arc::new(LoopTasks {
+        mailbox: Arc::clone(&mailbox),
+        workers: Some(Arc::clone(&workers)),
+    });
+    let holders = worker.holders.clone().unwrap();
+    let mut serve = || {
+        let (client, mut served) = asking(&mut worker);
+        client.shutdown(Shutdown::Write).unwrap();
+        served.home = Some(Arc::clone(&home));
+        let busy = worker.keep(&mut served, TOKEN, &holders, &mailbox);
+        (served.after, busy)
+    };
+    let (after, first) = serve();
+    assert!(matches!(after, After::Close), "{after:?}");
+    submit_one(&workers, &mailbox);
+    let (after, _) = serve();
+    (first.us, matches!(after, After::Start(..)))
+}
+
+/// It kept its thread from the files in the queue, and made these look as slow as itself.
+#[test]
+fn a_slow_app_over_http1_waits_in_its_own_lane_while_jobs_wait() {
+    assert_eq!(serve_two(TAKES_US, ServerOptions::default()), (0, true));
+}
+
+/// The way over the loop to another thread would take longer.
+#[test]
+fn a_quick_app_over_http1_begins_where_its_connection_is_served() {
+    let takes_us = TAKES_US / 100;
+    let seen = serve_two(takes_us, ServerOptions::default());
+    assert_eq!(seen, (takes_us, false));
+}
+
+#[test]
+fn without_fairness_an_app_over_http1_begins_where_its_connection_is_served() {
+    let options = ServerOptions {
+        fairness: false,
+        ..ServerOptions::default()
+    };
+    assert_eq!(serve_two(TAKES_US, options), (TAKES_US, false));
+}
