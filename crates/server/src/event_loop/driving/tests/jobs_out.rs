@@ -56,5 +56,9 @@ fn an_apps_request_whose_client_leaves_after_it_has_begun_is_one_job() {
     assert_eq!((jobs(&server), Arc::strong_count(&app)), (1, 3), "it waits");
     server.event_loop.abort(token, CloseReason::Failed);
     server.work();
-    assert_eq!((jobs(&server), Arc::strong_count(&app)), (1, 2), "it is dropped");
+    assert_eq!(
+        (jobs(&server), Arc::strong_count(&app)),
+        (1, 2),
+        "it is dropped"
+    );
 }
