@@ -5,6 +5,7 @@
 //! it was handed. Driving never waits for the socket. Where steps run that may block, and who polls
 //! an app's task, is the owner's choice (`Placement`).
 
+mod ending;
 mod placement;
 mod tasks;
 
@@ -52,6 +53,8 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
+    /// The session has ended, and holds nothing.
+    has_ended: bool,
 }
 
 /// Where a connection has come from.
@@ -118,6 +121,7 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks: Tasks::default(),
+            has_ended: false,
         }
     }
 
@@ -144,17 +148,20 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks,
+            has_ended,
         } = self;
         match change(transport) {
             Ok(transport) => Ok(Connection {
                 session,
                 transport,
                 tasks,
+                has_ended,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
+                has_ended,
             }),
         }
     }
@@ -478,31 +485,6 @@ impl<T> Connection<T> {
         }
         self.session.draining(cx);
         true
-    }
-
-    /// To be answered with 503 and closed, for this reason.
-    pub(crate) fn refuse(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
-        self.session.refuse(reason, cx);
-    }
-
-    /// To be closed without an answer.
-    pub(crate) fn abort(&mut self, reason: CloseReason) {
-        self.session.abort(reason);
-    }
-
-    /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
-    /// Returns the record, if one was kept.
-    pub(crate) fn end<D>(
-        mut self,
-        driver: &mut D,
-        cx: &mut Context<'_>,
-    ) -> Option<Box<ConnectionRecord>>
-    where
-        T: Transport<D>,
-    {
-        let record = self.session.ended(cx);
-        self.transport.close(driver, cx);
-        record
     }
 
     /// Memory that it holds beside itself, in bytes.

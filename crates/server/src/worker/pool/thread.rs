@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use loadline_base::{LogLimit, MemoryAccount, Token};
-use loadline_proto::{Exchange, Handler, Status};
+use loadline_proto::{CloseReason, Exchange, Handler, Status};
 
 use super::{Control, Workers, lock};
 use crate::config::Steps;
@@ -375,6 +375,32 @@ fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
         Step::Close => After::Close,
     };
     thread.refusing = None;
+    count(served, thread);
+}
+
+/// What is received for a connection counts as soon as this thread is done with it: many may hold megabytes each
+/// before their loop takes them back.
+fn count<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
+    const BYTES_MIN: usize = 64 << 10;
+    let Some(connection) = &mut served.connection else {
+        return;
+    };
+    let held_bytes = connection.held_bytes();
+    if held_bytes < BYTES_MIN {
+        return;
+    }
+    let budget = &thread.site.memory;
+    let memory = served
+        .memory
+        .get_or_insert_with(|| MemoryAccount::of_one(budget));
+    memory.change(0, held_bytes as u64);
+    if matches!(served.after, After::Wait) && budget.is_used_up() {
+        connection.abort(CloseReason::Memory);
+        let record = connection.end_session(&mut thread.cx());
+        thread.log_closed(record);
+        memory.empty();
+        served.after = After::Close;
+    }
 }
 
 /// Where a worker that serves a connection has its work done: here. The loop serves a connection
