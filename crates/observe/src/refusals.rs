@@ -17,7 +17,7 @@ pub(crate) struct Refusals {
     abandoned: u64,
     /// New connections, and requests for their content, since there was no memory for them.
     memory: u64,
-    /// Streams of HTTP/2, beyond the number allowed or because the client did not take its other responses.
+    /// Streams of HTTP/2, beyond what is allowed at one time or because the client did not take its other responses.
     streams: u64,
     /// Connections that were being served, since memory was short.
     closed_for_memory: u64,

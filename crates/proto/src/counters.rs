@@ -77,7 +77,8 @@ pub enum Http2Count {
     ClientResets,
     /// Streams that the server has reset, for whatever reason.
     ServerResets,
-    /// Streams refused since there were too many at one time, or since they could not be begun in time.
+    /// Streams refused since there were too many at one time, or their heads were too large together, or since they
+    /// could not be begun in time.
     RefusedStreams,
     /// Streams ended since the client did not take its response, or send its content.
     SlowStreams,

@@ -13,6 +13,16 @@ pub const RECEIVE_BYTES: usize = 4 << 10;
 /// request is as good as on its way.
 pub const FIRST_REQUEST_GRACE_MS: u64 = 250;
 
+/// Heads of all requests in progress on an HTTP/2 connection may be a quarter of what they could come to, 1 MiB by
+/// default: 8 KiB for each of 128 requests, as browsers send with many cookies. They need not have been sent: HPACK
+/// makes 120 heads of 27 KB, 3.2 MB, of 10 KB.
+const HEADS_DIVISOR: usize = 4;
+/// So much in any case: eight of the largest heads by default, where few requests are allowed.
+const HEADS_BYTES_MIN: usize = 256 << 10;
+/// While the process has no memory left, no more than this: some dozens of requests with 1 or 2 KiB each, as a
+/// page of a website causes.
+const HEADS_BYTES_MAX_SHORT: usize = 64 << 10;
+
 /// How slow a peer may be: a period of grace, then a minimum rate, then an end.
 ///
 /// The deadline after `bytes` bytes is `start + grace + bytes / bytes_per_second_min`, and never
@@ -135,6 +145,16 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The size of the heads of all requests in progress on an HTTP/2 connection, as `head_bytes_max` counts
+    /// each. `is_short`: the process has no memory left.
+    pub(crate) fn heads_bytes_max(&self, is_short: bool) -> usize {
+        if is_short {
+            return HEADS_BYTES_MAX_SHORT;
+        }
+        let all = self.head_bytes_max.saturating_mul(self.streams_max as usize);
+        (all / HEADS_DIVISOR).max(HEADS_BYTES_MIN)
+    }
+
     /// How long a connection may be idle; `u64::MAX`: without end.
     pub(crate) fn idle_ms(&self, is_of_trusted_proxy: bool) -> u64 {
         match is_of_trusted_proxy {

@@ -96,6 +96,11 @@ impl RequestFields {
         }
     }
 
+    /// The size of the list of fields, as the limit on heads counts it; of one that is refused, of its beginning.
+    pub(crate) fn list_bytes(&self) -> usize {
+        self.list_bytes
+    }
+
     /// All fields have come.
     ///
     /// # Errors

@@ -68,6 +68,8 @@ pub(crate) struct Stream {
     pub(crate) exchange: Option<Box<Exchange>>,
     /// Memory of the exchange while a worker or an app's task has it.
     pub(crate) exchange_bytes: usize,
+    /// The size of its head, as long as that is held. It does not change while the stream is among the others.
+    pub(crate) head_bytes: usize,
     /// Whose request it is, as a trusted proxy says.
     pub(crate) client: ClientKey,
     pub(crate) hang_up: Option<HangUp>,
@@ -272,50 +274,62 @@ impl Stream {
 
 /// The streams of a connection that are not closed, in the order of their numbers. Most leave from the front.
 #[derive(Debug, Default)]
-pub(crate) struct Streams(VecDeque<Box<Stream>>);
+pub(crate) struct Streams {
+    all: VecDeque<Box<Stream>>,
+    head_bytes: usize,
+}
 
 impl Streams {
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
+    }
+
+    /// The size of all their heads together.
+    pub(crate) fn head_bytes(&self) -> usize {
+        self.head_bytes
     }
 
     /// A new one, whose number is the highest.
     pub(crate) fn push(&mut self, stream: Box<Stream>) -> &mut Stream {
-        self.0.push_back(stream);
-        let last = self.0.len() - 1;
-        &mut self.0[last]
+        self.head_bytes += stream.head_bytes;
+        self.all.push_back(stream);
+        let last = self.all.len() - 1;
+        &mut self.all[last]
     }
 
     /// One that was removed.
     pub(crate) fn insert(&mut self, stream: Box<Stream>) {
-        let index = self.0.partition_point(|it| it.id.0 < stream.id.0);
-        self.0.insert(index, stream);
+        let index = self.all.partition_point(|it| it.id.0 < stream.id.0);
+        self.head_bytes += stream.head_bytes;
+        self.all.insert(index, stream);
     }
 
     pub(crate) fn get(&self, id: StreamId) -> Option<&Stream> {
-        Some(&self.0[self.index(id)?])
+        Some(&self.all[self.index(id)?])
     }
 
     pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
         let index = self.index(id)?;
-        Some(&mut self.0[index])
+        Some(&mut self.all[index])
     }
 
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         let index = self.index(id)?;
-        self.0.remove(index)
+        let stream = self.all.remove(index)?;
+        self.head_bytes -= stream.head_bytes;
+        Some(stream)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.0.iter().map(|stream| &**stream)
+        self.all.iter().map(|stream| &**stream)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.0.iter_mut().map(|stream| &mut **stream)
+        self.all.iter_mut().map(|stream| &mut **stream)
     }
 
     /// Whose request holds most; of those that hold as much, the oldest.
@@ -329,14 +343,16 @@ impl Streams {
 
     /// The one with the lowest number.
     pub(crate) fn pop(&mut self) -> Option<Box<Stream>> {
-        self.0.pop_front()
+        let stream = self.all.pop_front()?;
+        self.head_bytes -= stream.head_bytes;
+        Some(stream)
     }
 
     fn index(&self, id: StreamId) -> Option<usize> {
-        if self.0.front()?.id == id {
+        if self.all.front()?.id == id {
             return Some(0);
         }
-        self.0
+        self.all
             .binary_search_by_key(&id.0, |stream| stream.id.0)
             .ok()
     }

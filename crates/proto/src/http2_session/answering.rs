@@ -253,6 +253,7 @@ impl Http2Session {
         };
         if !stream.has_all {
             self.let_go(&mut stream, cx);
+            stream.head_bytes = 0;
             stream.phase = Phase::Discarding;
             stream.begin_period(cx.now);
             self.streams.insert(stream);

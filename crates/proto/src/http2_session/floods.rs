@@ -131,11 +131,22 @@ impl Http2Session {
         Some(Fault::limit(Status::TOO_MANY_REQUESTS, text))
     }
 
-    /// Whether one more stream may be begun.
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether one more stream may be begun, whose fields have been decoded.
+    pub(super) fn has_room(&self, cx: &Context<'_>) -> bool {
         let most = self.config.limits.streams_max as usize;
         let len = self.streams.len();
-        len - self.abandoned.uncounted < most && len < most.saturating_mul(STREAMS_TIMES_MAX)
+        len - self.abandoned.uncounted < most
+            && len < most.saturating_mul(STREAMS_TIMES_MAX)
+            && self.has_room_for_head(cx)
+    }
+
+    /// The same as far as the heads of all streams are concerned. A proxy's are those of many clients.
+    fn has_room_for_head(&self, cx: &Context<'_>) -> bool {
+        if self.streams.is_empty() || self.peer_is_trusted() {
+            return true;
+        }
+        let bytes = self.streams.head_bytes() + cx.pool.http2.fields.list_bytes();
+        bytes <= self.config.limits.heads_bytes_max(cx.pool.is_short())
     }
 
     /// A stream was reset, and a worker has its step.

@@ -335,7 +335,7 @@ impl Http2Session {
             self.note_reset(id);
             return self.spend_for(id, cx);
         }
-        if !self.has_room() {
+        if !self.has_room(cx) {
             cx.pool.give_exchange(exchange);
             if self.peer_is_trusted() {
                 // It keeps to the limit; but streams that one of its clients has reset may still count.
@@ -372,6 +372,7 @@ impl Http2Session {
         stream.send_window = i64::from(self.stream_send_window);
         stream.has_all = is_end;
         stream.since = cx.now;
+        stream.head_bytes = cx.pool.http2.fields.list_bytes();
         let facts = match facts {
             Ok(facts) => facts,
             Err(RequestError::Malformed(text)) => {

@@ -295,6 +295,47 @@ fn a_bomb_of_fields_is_431_and_holds_no_memory() {
     assert!(Connection::content(&connection.take(), 3).1);
 }
 
+/// Requests that are each within the limits, of some bytes each, whose responses are not read: 3 MB of heads.
+#[test]
+fn heads_of_all_requests_together_are_bounded() {
+    let large = "x".repeat(3_000);
+    let mut fields = vec![("a", &*large); 9];
+    fields.push(("x-forwarded-for", "192.0.2.1"));
+    let refused = ErrorCode::RefusedStream as u32;
+    for (mut connection, is_short, begun) in [
+        (Connection::new(), false, 38),
+        (Connection::new(), true, 2),
+        (Connection::of_proxy(), false, 100),
+        (Connection::of_proxy(), true, 100),
+    ] {
+        connection.pool.set_short(is_short);
+        connection.setting(Setting::INITIAL_WINDOW_SIZE, 0);
+        let ask = |connection: &mut Connection, stream| {
+            let block = connection.request("GET", "/a", &fields);
+            connection.frame(Kind::Headers, WHOLE, stream, &block);
+        };
+        for stream in (1..200).step_by(2) {
+            ask(&mut connection, stream);
+        }
+        let frames = connection.take();
+        assert_eq!(Connection::statuses(&frames).len(), begun);
+        let errors = Connection::errors(&frames);
+        assert_eq!(errors.len(), 100 - begun);
+        assert!(errors.iter().all(|it| it.1 == refused), "{errors:?}");
+        let counted = connection.counted(Http2Count::RefusedStreams);
+        assert_eq!(counted, errors.len() as u64);
+        let held = connection.session().held_bytes();
+        assert!(held < (begun + 1) * (64 << 10), "{held}");
+        // Those that have begun are answered, and make room.
+        connection.setting(Setting::INITIAL_WINDOW_SIZE, 1_000);
+        ask(&mut connection, 201);
+        let frames = connection.take();
+        assert!(Connection::content(&frames, 1).1);
+        assert!(Connection::content(&frames, 201).1);
+        assert_eq!(Connection::errors(&frames), []);
+    }
+}
+
 /// More of it is not decoded: it would cost a hundred megabytes of copies and comparisons.
 #[test]
 fn a_large_bomb_of_fields_ends_the_connection() {

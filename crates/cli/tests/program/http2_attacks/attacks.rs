@@ -134,7 +134,7 @@ const CALM: Ends = Ends::Connection(ErrorCode::EnhanceYourCalm);
 
 pub(super) fn attacks() -> Vec<Attack> {
     let all = [resets(), frames_without_use(), overhead(), heads(), slow()];
-    all.into_iter().flatten().collect()
+    all.into_iter().flatten().chain([many_heads()]).collect()
 }
 
 /// Streams that end before their responses do.
@@ -340,6 +340,19 @@ fn heads() -> Vec<Attack> {
             ],
         },
     ]
+}
+
+/// Each of 27 KB is allowed, and 38 of them are 1 MiB.
+fn many_heads() -> Attack {
+    Attack {
+        name: "many small HPACK bombs that are allowed",
+        row: HEADS,
+        frames: repeated(60, SHUT, |stream, out| {
+            write_frame(Kind::Headers, WHOLE, stream, &bomb(8), out);
+        }),
+        ends: Ends::Streams(ErrorCode::RefusedStream, 22),
+        counts: vec![Count::exactly("http2", "refused_streams", 22)],
+    }
 }
 
 /// Clients that let the server wait, until a limit of time.
