@@ -151,7 +151,9 @@ impl Limits {
         if is_short {
             return HEADS_BYTES_MAX_SHORT;
         }
-        let all = self.head_bytes_max.saturating_mul(self.streams_max as usize);
+        let all = self
+            .head_bytes_max
+            .saturating_mul(self.streams_max as usize);
         (all / HEADS_DIVISOR).max(HEADS_BYTES_MIN)
     }
 
