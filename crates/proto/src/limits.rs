@@ -13,10 +13,10 @@ pub const RECEIVE_BYTES: usize = 4 << 10;
 /// request is as good as on its way.
 pub const FIRST_REQUEST_GRACE_MS: u64 = 250;
 
-/// Heads of all requests in progress on an HTTP/2 connection may be a quarter of what they could come to, 1 MiB by
-/// default: 8 KiB for each of 128 requests, as browsers send with many cookies. They need not have been sent: HPACK
-/// makes 120 heads of 27 KB, 3.2 MB, of 10 KB.
-const HEADS_DIVISOR: usize = 4;
+/// Heads of all requests in progress on an HTTP/2 connection may be an eighth of what they could come to, 512 KiB by
+/// default: 4 KiB for each of 128 requests, more than browsers send with some cookies. They need not have been sent:
+/// HPACK makes 120 heads of 27 KB, 3.2 MB, of 10 KB.
+const HEADS_DIVISOR: usize = 8;
 /// So much in any case: eight of the largest heads by default, where few requests are allowed.
 const HEADS_BYTES_MIN: usize = 256 << 10;
 /// While the process has no memory left, no more than this: some dozens of requests with 1 or 2 KiB each, as a

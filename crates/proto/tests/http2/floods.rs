@@ -303,7 +303,7 @@ fn heads_of_all_requests_together_are_bounded() {
     fields.push(("x-forwarded-for", "192.0.2.1"));
     let refused = ErrorCode::RefusedStream as u32;
     for (mut connection, is_short, begun) in [
-        (Connection::new(), false, 38),
+        (Connection::new(), false, 19),
         (Connection::new(), true, 2),
         (Connection::of_proxy(), false, 100),
         (Connection::of_proxy(), true, 100),

@@ -342,7 +342,7 @@ fn heads() -> Vec<Attack> {
     ]
 }
 
-/// Each of 27 KB is allowed, and 38 of them are 1 MiB.
+/// Each of 27 KB is allowed, and 19 of them are 512 KiB.
 fn many_heads() -> Attack {
     Attack {
         name: "many small HPACK bombs that are allowed",
@@ -350,8 +350,8 @@ fn many_heads() -> Attack {
         frames: repeated(60, SHUT, |stream, out| {
             write_frame(Kind::Headers, WHOLE, stream, &bomb(8), out);
         }),
-        ends: Ends::Streams(ErrorCode::RefusedStream, 22),
-        counts: vec![Count::exactly("http2", "refused_streams", 22)],
+        ends: Ends::Streams(ErrorCode::RefusedStream, 41),
+        counts: vec![Count::exactly("http2", "refused_streams", 41)],
     }
 }
 
