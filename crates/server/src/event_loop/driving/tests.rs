@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use loadline_base::{MemoryBudget, Token};
 use loadline_proto::{
-    CloseReason, Context, Exchange, Handler, Http1Session, Layered, Outcome, Port, Protocol,
-    SessionConfig, Task, TaskOptions,
+    CloseReason, Context, Exchange, Handler, Http1Session, Layered, Outcome, Port, Protocol, Task,
+    TaskOptions,
 };
 use loadline_sys::{Accepted, ListenAddr};
 
@@ -31,6 +31,7 @@ use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
+mod held;
 mod jobs_out;
 mod without_workers;
 
@@ -300,42 +301,6 @@ fn a_connection_counts_for_its_loop_while_no_thread_has_it() {
     assert!(used(&server) > used_before, "it waits for a thread");
     assert_eq!(accounts(&server), accounts_before);
     assert_eq!(answers(&server.answer(&mut client)), 1);
-}
-
-/// What its loop knew of it counted there as well, until the loop had it back.
-#[test]
-fn what_a_connection_holds_counts_once_while_a_worker_has_it() {
-    let mut session = SessionConfig::default();
-    session.limits.head_bytes_max = 1 << 20;
-    let nowhere = ListenAddr::Tcp(([127, 0, 0, 1], 0).into());
-    let config = Config::new(Arc::new(Quiet), Arc::new(session), [nowhere]);
-    let options = ServerOptions {
-        workers: 1,
-        socket_io: SocketIo::Worker,
-        ..ServerOptions::default()
-    };
-    let site = Arc::new(Site {
-        memory: MemoryBudget::new(Some(16 << 20)), // credit is taken in steps of 16 KiB
-        ..Arc::into_inner(site_of::<Quiet>(config.into(), options)).unwrap()
-    });
-    let mut server = Server::of_site(&site);
-    let mut client = connect(&mut server.event_loop);
-    let used = || site.memory.used_bytes();
-    let are_near = |one: u64, other: u64| one.abs_diff(other) < 64 << 10;
-    let idle = used();
-    client.write_all(GET.trim_ascii_end()).unwrap();
-    client.write_all(b"\r\nX: ").unwrap();
-    client.write_all(&[b'a'; 120_000]).unwrap();
-    assert!(server.answer(&mut client).is_empty());
-    let before = used();
-    assert!(before > idle && !are_near(before, idle), "its loop has it");
-    client.write_all(b"a").unwrap();
-    turn(&mut server.event_loop);
-    assert!(are_near(used(), before), "it waits for a worker");
-    server.work();
-    let on_its_way = used();
-    turn(&mut server.event_loop);
-    assert!(are_near(on_its_way, used()), "its loop has it again");
 }
 
 /// From an address of its own, to a server whose clock stands still.
