@@ -22,7 +22,7 @@ from processes import REPOSITORY, find_program, spawn
 MEASURED, ACCEPTABLE = (0, 5), (0, 5, 6)
 
 WRK_TLS = REPOSITORY / "bench" / "wrk.cnf"
-# h2load by TLS offers what wrk offers by that file, and nothing else.
+# Of TLS 1.3, h2load offers what wrk offers by that file, and nothing else.
 H2LOAD_TLS = ["--groups=X25519", "--tls13-ciphers=TLS_AES_128_GCM_SHA256"]
 WRK_DONE = """
 done = function(s, l, r)

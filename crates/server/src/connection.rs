@@ -53,7 +53,7 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
-    /// The session has ended, and holds nothing.
+    /// The session has ended: its end is counted, and what it held for requests is given back.
     has_ended: bool,
 }
 

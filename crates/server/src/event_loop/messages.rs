@@ -43,7 +43,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.idle.remove(token.index);
         let mut served = self.boxes.pop().unwrap_or_default();
         served.connection = Some(connection);
-        if threads_share {
+        // A worker counts what it leaves the connection with: that is not to count here as well.
+        if threads_share || slot.footprint.is_holding() {
             let memory = &mut self.thread.memory;
             slot.footprint.set_apart(memory, &mut served.memory);
         }

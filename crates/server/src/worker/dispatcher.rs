@@ -66,8 +66,7 @@ impl Dispatcher {
 
     /// Whether jobs wait for a worker.
     pub(crate) fn has_jobs(&self) -> bool {
-        let workers = self.workers.as_ref();
-        workers.is_some_and(|workers| workers.depth() > 0)
+        self.tasks.has_jobs()
     }
 
     /// Queues work for a worker, for a client.

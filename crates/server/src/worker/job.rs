@@ -194,8 +194,8 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
-    /// Counts what it holds while it waits for a thread of a pool, or comes back with much from a worker; nothing at
-    /// other times. Stays with the box.
+    /// Counts what it holds while it waits for a thread of a pool, or is at a worker with more than an idle one holds;
+    /// nothing at other times. Stays with the box.
     pub(crate) memory: Option<MemoryAccount>,
     /// Of the loop that it belongs to; stays with the box.
     pub(crate) home: Option<Arc<dyn TaskHome>>,

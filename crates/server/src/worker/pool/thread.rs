@@ -393,8 +393,10 @@ fn count<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
     let memory = served
         .memory
         .get_or_insert_with(|| MemoryAccount::of_one(budget));
+    memory.empty(); // of what it held before
     memory.change(0, held_bytes as u64);
-    if matches!(served.after, After::Wait) && budget.is_used_up() {
+    let awaits_client = connection.awaits_client_since::<()>().is_some();
+    if matches!(served.after, After::Wait) && awaits_client && budget.is_used_up() {
         connection.abort(CloseReason::Memory);
         let record = connection.end_session(&mut thread.cx());
         thread.log_closed(record);
