@@ -374,11 +374,7 @@ impl Http1Session {
         if let Some(record) = &mut record {
             record.reason = reason;
         }
-        if let Some(mut progress) = self.progress.take() {
-            progress.log_pending(if self.sending { progress.out_sent } else { 0 }, cx);
-            progress.recycle(cx);
-            cx.pool.http1.give(progress);
-        }
+        self.release(cx);
         record
     }
 

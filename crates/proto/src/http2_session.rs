@@ -512,14 +512,14 @@ impl Session for Http2Session {
         self.record = record;
     }
 
+    fn release(&mut self, cx: &mut Context<'_>) {
+        self.release_all(cx);
+    }
+
     fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
         let reason = self.reason.unwrap_or(CloseReason::Failed);
         cx.counters.close(reason);
-        while let Some(stream) = self.streams.pop() {
-            self.discard(stream, cx);
-        }
-        self.output.recycle(cx);
-        cx.pool.buffers.give(std::mem::take(&mut self.unread));
+        self.release_all(cx);
         let mut record = self.record.take();
         if let Some(record) = &mut record {
             record.reason = reason;

@@ -504,12 +504,17 @@ impl<L: Layer, S: Session> Session for Layered<L, S> {
         self.session.keep_record(record);
     }
 
-    fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
+    fn release(&mut self, cx: &mut Context<'_>) {
         cx.pool.buffers.give(std::mem::take(&mut self.out));
         self.drop_fill(cx);
         if let Some((transmit, _)) = self.output.take() {
             cx.pool.give_segments(transmit.into_segments());
         }
+        self.session.release(cx);
+    }
+
+    fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
+        self.release(cx);
         self.session.ended(cx)
     }
 

@@ -104,6 +104,10 @@ macro_rules! session {
                 /// Counts for a journal of connections from now on; `ended` gives the record back.
                 fn keep_record(record: Option<Box<ConnectionRecord>>);
 
+                /// The connection is about to be closed: memory goes back to the pool. Nothing but `ended` may
+                /// follow.
+                fn release(cx: &mut Context<'_>);
+
                 /// The connection is closed: memory goes back to the pool, the close is counted by its
                 /// reason. Returns the record, if one was kept. Nothing may follow.
                 fn ended(cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>>;

@@ -53,8 +53,6 @@ pub(crate) struct Connection<T> {
     session: ServerSession,
     transport: T,
     tasks: Tasks,
-    /// The session has ended: its end is counted, and what it held for requests is given back.
-    has_ended: bool,
 }
 
 /// Where a connection has come from.
@@ -121,7 +119,6 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks: Tasks::default(),
-            has_ended: false,
         }
     }
 
@@ -148,20 +145,17 @@ impl<T> Connection<T> {
             session,
             transport,
             tasks,
-            has_ended,
         } = self;
         match change(transport) {
             Ok(transport) => Ok(Connection {
                 session,
                 transport,
                 tasks,
-                has_ended,
             }),
             Err(transport) => Err(Self {
                 session,
                 transport,
                 tasks,
-                has_ended,
             }),
         }
     }

@@ -17,6 +17,15 @@ impl Http1Session {
         }
     }
 
+    /// All of it goes back to the pool. The connection is about to be closed: nothing but `ended` may follow.
+    pub fn release(&mut self, cx: &mut Context<'_>) {
+        if let Some(mut progress) = self.progress.take() {
+            progress.log_pending(if self.sending { progress.out_sent } else { 0 }, cx);
+            progress.recycle(cx);
+            cx.pool.http1.give(progress);
+        }
+    }
+
     /// Behind a trusted proxy: for whose request it holds that, nobody's between two requests.
     #[must_use]
     pub fn proxied_client(&self) -> Option<ClientKey> {

@@ -48,6 +48,15 @@ impl RecentlyReset {
 }
 
 impl Http2Session {
+    /// All memory goes back to the pool.
+    pub(super) fn release_all(&mut self, cx: &mut Context<'_>) {
+        while let Some(stream) = self.streams.pop() {
+            self.discard(stream, cx);
+        }
+        self.output.recycle(cx);
+        cx.pool.buffers.give(std::mem::take(&mut self.unread));
+    }
+
     /// A connection error (section 5.4.1): GOAWAY says so, and the connection ends.
     #[cold]
     pub(super) fn fail(&mut self, code: ErrorCode, text: &'static str, cx: &mut Context<'_>) {

@@ -16,6 +16,12 @@ impl<T> Connection<T> {
         self.session.abort(reason);
     }
 
+    /// The same on a thread that the connection does not belong to: gives memory back, and leaves all else to `end`.
+    pub(crate) fn abort_and_release(&mut self, reason: CloseReason, cx: &mut Context<'_>) {
+        self.session.abort(reason);
+        self.session.release(cx);
+    }
+
     /// Gives memory back and closes the socket, which comes last: who sees the end finds it counted.
     /// Returns the record, if one was kept.
     pub(crate) fn end<D>(
@@ -26,17 +32,8 @@ impl<T> Connection<T> {
     where
         T: Transport<D>,
     {
-        let record = self.end_session(cx);
+        let record = self.session.ended(cx);
         self.transport.close(driver, cx);
         record
-    }
-
-    /// Gives memory back, and leaves it to `end` to close the socket: for a thread that the connection does not
-    /// belong to.
-    pub(crate) fn end_session(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
-        match std::mem::replace(&mut self.has_ended, true) {
-            true => None,
-            false => self.session.ended(cx),
-        }
     }
 }

@@ -344,6 +344,10 @@ impl Session for ManyStreams {
         self.record = record;
     }
 
+    fn release(&mut self, cx: &mut Context<'_>) {
+        self.every(|http| http.release(cx));
+    }
+
     fn ended(&mut self, cx: &mut Context<'_>) -> Option<Box<ConnectionRecord>> {
         for mut stream in self.streams.drain(..) {
             stream.http.ended(cx);

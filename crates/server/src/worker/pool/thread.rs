@@ -397,9 +397,7 @@ fn count<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
     memory.change(0, held_bytes as u64);
     let awaits_client = connection.awaits_client_since::<()>().is_some();
     if matches!(served.after, After::Wait) && awaits_client && budget.is_used_up() {
-        connection.abort(CloseReason::Memory);
-        let record = connection.end_session(&mut thread.cx());
-        thread.log_closed(record);
+        connection.abort_and_release(CloseReason::Memory, &mut thread.cx());
         memory.empty();
         served.after = After::Close;
     }
