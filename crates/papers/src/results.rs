@@ -1,6 +1,7 @@
 //! Several runs on one page of Markdown: the pictures of each, its claims with their verdicts, where it
 //! was measured, and how to repeat it.
 
+mod open;
 mod paragraph;
 mod pictures;
 #[cfg(test)]
@@ -27,6 +28,8 @@ pub struct Entry {
     pub pictures: Vec<Picture>,
     /// Figures of its paper that are not drawn, with why.
     pub left_out: Vec<String>,
+    /// What its paper leaves open, in Markdown.
+    open: String,
     /// What is said of each claim beside what was measured.
     notes: &'static [ClaimRow],
     /// Whether it is of the whole grid, which may be published, or of no paper.
@@ -47,6 +50,7 @@ impl Entry {
             report,
             pictures,
             left_out,
+            open: open::of(run),
             notes: claims::of_paper(&run.head.name),
         }
     }
@@ -166,6 +170,7 @@ fn section(entry: &Entry, folder: &str, page: &mut String) {
         let _ = writeln!(page, "Not drawn: {}.\n", entry.left_out.join("; "));
     }
     table_of_claims(entry, page);
+    page.push_str(&entry.open);
     for source in &entry.sources {
         let _ = writeln!(page, "{}\n", source.facts);
     }
