@@ -1,7 +1,7 @@
 //! Several runs on one page of Markdown: the pictures of each, its claims with their verdicts, where it
 //! was measured, and how to repeat it.
 
-mod open;
+pub(crate) mod open;
 mod paragraph;
 mod pictures;
 #[cfg(test)]

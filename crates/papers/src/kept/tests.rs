@@ -8,7 +8,7 @@ use loadline_lab::journal::ServerFacts;
 
 use super::parts::{of_part, together};
 use super::*;
-use crate::results::{Entry, page};
+use crate::results::{Entry, open, page};
 use crate::tests::plan;
 use crate::{PAPERS, PaperTime, claims, figures};
 
@@ -95,6 +95,8 @@ fn a_paper_is_judged_and_drawn_the_same_from_what_is_kept() {
         }
         assert_eq!(first.len(), second.len());
         assert!(figures::of(&run) == figures::of(&merged), "{}", paper.name);
+        assert_eq!(open::of(&run), open::of(&merged));
+        assert!(!open::of(&run).is_empty(), "{}", paper.name);
     }
 }
 

@@ -91,7 +91,7 @@ const fn open(paper: &'static str, series: &'static str, metrics: &'static [Metr
 }
 
 /// The part of a paper's section, in Markdown; empty: nothing of it was measured.
-pub(super) fn of(run: &Run) -> String {
+pub(crate) fn of(run: &Run) -> String {
     let all = cells(run);
     let order = Order::new(&run.head);
     let plan = Plan::parse(&run.head.plan_toml, &run.head.name, Path::new("."));
