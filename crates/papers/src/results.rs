@@ -1,6 +1,7 @@
 //! Several runs on one page of Markdown: the pictures of each, its claims with their verdicts, where it
 //! was measured, and how to repeat it.
 
+mod decided;
 pub(crate) mod open;
 mod paragraph;
 mod pictures;
@@ -95,6 +96,11 @@ pub fn page(title: &str, folder: &str, entries: &[Entry]) -> String {
     let mut page = format!("# {title}\n\n{introduction}\n");
     if entries.len() > 1 {
         let _ = write!(page, "\n{}", summary(entries));
+        let claims = entries.iter().flat_map(|entry| &entry.report.claims);
+        let decided = decided::decided(claims.map(|claim| claim.verdict));
+        if !decided.is_empty() {
+            let _ = writeln!(page, "\n**Of all claims**, {decided}");
+        }
     }
     if !is_full {
         left_undecided(entries, &mut page);
