@@ -99,7 +99,7 @@ pub fn page(title: &str, folder: &str, entries: &[Entry]) -> String {
         let claims = entries.iter().flat_map(|entry| &entry.report.claims);
         let decided = decided::decided(claims.map(|claim| claim.verdict));
         if !decided.is_empty() {
-            let _ = writeln!(page, "\n**Of all claims**, {decided}");
+            let _ = writeln!(page, "\n{decided}");
         }
     }
     if !is_full {

@@ -26,8 +26,9 @@ pub(super) fn decided(verdicts: impl Iterator<Item = Verdict>) -> String {
     };
     // Rounded down: what falls short of nine tenths is never called 90 %.
     let percent = digits((1000 * decided / comparable) as f64 / 10.0, 3);
+    let are = if decided == 1 { "is" } else { "are" };
     format!(
-        "{decided} of the {comparable} that are comparable are decided ({percent} %); nine tenths are \
+        "Of the {comparable} comparable claims {decided} {are} decided ({percent} %); nine tenths are \
          {wanted}{more}."
     )
 }
@@ -46,15 +47,15 @@ mod tests {
         use Verdict::{NotComparable, NotReproduced, NotTestable, Reproduced};
         assert_eq!(
             said(&[(Reproduced, 6), (NotReproduced, 3), (NotTestable, 1)]),
-            "9 of the 10 that are comparable are decided (90 %); nine tenths are 9."
+            "Of the 10 comparable claims 9 are decided (90 %); nine tenths are 9."
         );
         assert_eq!(
             said(&[(Reproduced, 9), (NotTestable, 2), (NotComparable, 30)]),
-            "9 of the 11 that are comparable are decided (81.8 %); nine tenths are 10, 1 more."
+            "Of the 11 comparable claims 9 are decided (81.8 %); nine tenths are 10, 1 more."
         );
         assert_eq!(
             said(&[(Reproduced, 1798), (NotTestable, 200)]),
-            "1798 of the 1998 that are comparable are decided (89.9 %); nine tenths are 1799, 1 more."
+            "Of the 1998 comparable claims 1798 are decided (89.9 %); nine tenths are 1799, 1 more."
         );
         assert_eq!(said(&[(NotComparable, 3)]), "");
     }

@@ -127,8 +127,8 @@ pub(crate) fn of(run: &Run) -> String {
 const HEAD: &str = "\
 ### What the authors left open\n\n\
 No claim and no figure of the paper is about these series. Values are medians over blocks. ≥ and ≤: the client was \
-the limit in most trials, and the server may do better. In parentheses: of fewer blocks, since the client was late \
-in others.";
+the limit in most trials, and the server may do better. In parentheses: how many blocks have the value, where not \
+all have.";
 
 impl Open {
     fn shows(&self, cell: &Cell<'_>) -> bool {

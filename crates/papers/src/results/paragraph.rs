@@ -429,8 +429,8 @@ mod tests {
         ];
         assert_eq!(
             of(&claims, &notes),
-            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is not comparable.** 3 of the 5 that \
-             are comparable are decided (60 %); nine tenths are 5, 2 more.\n\n\
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is not comparable.** Of the 5 comparable \
+             claims 3 are decided (60 %); nine tenths are 5, 2 more.\n\n\
              - **Time.** Holds: It falls. Does not hold: It rises (measured 0.5, bound: at least 0.9; measured \
              1.2, bound: at least 1).\n\
              - **Models.** Does not hold: Several reach 3 times one (measured 2 and 1.5, bound: at least 3), \
