@@ -1,5 +1,5 @@
 //! The highest rate at which a server holds an SLO, from trials with a real client: the search with
-//! its evidence, the limiter, and the knees of the curve beside it.
+//! its evidence, the limiter, and the saturation beside it.
 //!
 //! What a trial is stands behind [`Trials`], so tests make servers up.
 
@@ -8,6 +8,7 @@ mod fresh;
 mod limiter;
 mod page;
 mod runs;
+mod saturation;
 
 use loadline_record::TrialRecord;
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,11 @@ pub use fresh::{Fresh, FreshOptions};
 pub use limiter::{Limiter, LimiterKind};
 pub use page::page;
 pub use runs::{OtherSearch, Runs};
+pub use saturation::Saturation;
 
-use loadline_capacity::search::{
-    Length, Limits, Search, SearchFinding, Step, TrialOutcome, Tried, Try,
-};
+use loadline_capacity::search::{Limits, Search, SearchFinding, Step, TrialOutcome, Tried, Try};
 
 use crate::journal::{ServerFacts, Trial};
-use crate::knee::{Knee, Point, power_knee, saturation_knee, shape_knee};
 pub use crate::runner::Stop;
 use crate::slo::{Judgement, Slo};
 
@@ -73,8 +72,9 @@ pub struct Capacity {
     pub finding: SearchFinding,
     /// Which thread or resource is the limit.
     pub limiter: Limiter,
-    /// Where the curve bends otherwise: other questions than the SLO's.
-    pub knees: Vec<Knee>,
+    /// Up to where what is offered is completed; `None`: nowhere.
+    #[serde(default)]
+    pub saturation: Option<Saturation>,
     /// This search beside earlier ones.
     #[serde(default)]
     pub runs: Option<Runs>,
@@ -197,7 +197,7 @@ pub fn measure(
         conditions: conditions.to_owned(),
         limits: limits.clone(),
         limiter: limiter::find(&finding, &evidence),
-        knees: knees(&evidence),
+        saturation: Saturation::of(&evidence),
         finding,
         runs: None,
         evidence,
@@ -254,30 +254,6 @@ fn measured(record: &TrialRecord) -> Measured {
         measured.descriptors_share_max = server.descriptors_share_max;
     }
     measured
-}
-
-/// Of long trials where there are enough of them: short ones flatter the server.
-fn knees(evidence: &[Evidence]) -> Vec<Knee> {
-    let point = |one: &Evidence| {
-        let measured = one.measured.as_ref()?;
-        Some(Point {
-            offered_per_s: one.tried.trial.rate_per_s,
-            completed_per_s: measured.completed_per_s,
-            latency_us: measured.latency_mean_us?,
-        })
-    };
-    let is_swept = |one: &&Evidence| one.tried.trial.length == Length::Short;
-    let counts = |one: &&Evidence| one.tried.holds().is_some();
-    let all: Vec<Point> = evidence.iter().filter(counts).filter_map(point).collect();
-    // The shape is that of the sweep: even steps over the whole range.
-    let swept = evidence.iter().filter(is_swept).filter(counts);
-    let swept: Vec<Point> = swept.filter_map(point).collect();
-    let knees = [
-        saturation_knee(&all),
-        shape_knee(&swept),
-        power_knee(&swept),
-    ];
-    knees.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -383,9 +359,18 @@ mod tests {
             "{interval:?}"
         );
         assert_eq!(capacity.limiter.kind, LimiterKind::ServerThread);
+        // 99 % are completed up to 4040/s.
+        let saturation = capacity.saturation.unwrap();
+        let is_beyond = |rate: f64| rate > 4040.0;
+        assert!(
+            !is_beyond(saturation.at_per_s) && saturation.beyond_per_s.is_some_and(is_beyond),
+            "{saturation:?}"
+        );
         assert!(capacity.evidence.len() as u32 == capacity.finding.trials);
         let text = page(&capacity);
         assert!(text.starts_with(&capacity.headline()), "{text}");
+        let line = "\n  knee       saturation (completed/offered under 0.99): ";
+        assert!(text.contains(line), "{text}");
         let json = serde_json::to_string(&capacity).unwrap();
         assert_eq!(serde_json::from_str::<Capacity>(&json).unwrap(), capacity);
     }

@@ -23,7 +23,6 @@ pub mod file_error;
 pub mod folded;
 pub mod goals;
 pub mod journal;
-pub mod knee;
 pub mod link;
 pub mod observer;
 pub mod plan;

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 pub use page::{page, summary};
 pub use quantity::Quantity;
+pub(crate) use text::table;
 pub use text::text;
 
 use loadline_capacity::stats::{self, Comparison, Difference, Range};

@@ -28,6 +28,14 @@ pub enum PaperError {
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// What was kept of a paper cannot be read or written down.
+    #[error("{file}: {problem}")]
+    Kept {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A number that JSON has no form for.
     #[error("compare: {0}")]
     Json(#[from] serde_json::Error),
@@ -59,6 +67,9 @@ pub enum GridError {
         "no claim says {0}; right would be a part of the text of one, as in docs/papers-results.md"
     )]
     NoClaim(String),
+    /// Series that a claim takes together, one without the other.
+    #[error("a claim takes {0} together; right would be --only {1}")]
+    Split(String, String),
     /// What claims with this text take is left out.
     #[error("the claims that say {0} are about series that are left out")]
     NoCells(String),

@@ -101,6 +101,13 @@ pub(crate) fn of(run: &Run) -> Vec<Result<Redrawn, String>> {
     figures.map(|figure| figure.redrawn(run)).collect()
 }
 
+/// The series that figures of a paper are of.
+#[cfg(test)]
+pub(crate) fn series(paper: &str) -> Vec<&'static str> {
+    let figures = FIGURES.get(paper).into_iter().flatten();
+    figures.map(|it| it.chart.series.as_str()).collect()
+}
+
 impl PaperFigure {
     fn redrawn(&self, run: &Run) -> Result<Redrawn, String> {
         let figure = report::figure(run, &self.chart);

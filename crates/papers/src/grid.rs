@@ -141,7 +141,7 @@ fn merge(under: &mut Table, over: Table) {
     }
 }
 
-fn name_of(series: &Value) -> String {
+pub(crate) fn name_of(series: &Value) -> String {
     let name = series.get("name").and_then(Value::as_str);
     name.unwrap_or_default().to_owned()
 }

@@ -15,10 +15,12 @@ mod figures;
 mod focus;
 mod forms;
 mod grid;
+mod kept;
 mod packed;
 mod paper;
 mod published;
 pub mod results;
+mod source;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -26,6 +28,7 @@ mod times;
 pub use error::{GridError, PaperError};
 pub use focus::{Focused, focused};
 pub use grid::{Grid, unmatched};
+pub use kept::{Kept, check_whole, parts_said};
 pub use paper::{PAPERS, Paper};
 pub use times::{PaperTime, sum_said};
 

@@ -1,6 +1,8 @@
 //! Several runs on one page of Markdown: the pictures of each, its claims with their verdicts, where it
 //! was measured, and how to repeat it.
 
+mod decided;
+pub(crate) mod open;
 mod paragraph;
 mod pictures;
 #[cfg(test)]
@@ -9,11 +11,14 @@ mod tests;
 use std::fmt::Write as _;
 
 use loadline_lab::analysis::Run;
-use loadline_lab::report::{Report, Verdict, shell};
+use loadline_lab::report::{Report, Verdict};
 
 pub use pictures::Picture;
 
+use crate::PaperError;
 use crate::claims::{self, ClaimRow};
+use crate::kept::Kept;
+use crate::source::Source;
 
 /// A run on the page.
 #[derive(Clone, Debug)]
@@ -24,10 +29,14 @@ pub struct Entry {
     pub pictures: Vec<Picture>,
     /// Figures of its paper that are not drawn, with why.
     pub left_out: Vec<String>,
+    /// What its paper leaves open, in Markdown.
+    open: String,
     /// What is said of each claim beside what was measured.
     notes: &'static [ClaimRow],
     /// Whether it is of the whole grid, which may be published, or of no paper.
     is_full: bool,
+    /// The runs that it is made of.
+    sources: Vec<Source>,
 }
 
 impl Entry {
@@ -38,11 +47,25 @@ impl Entry {
         let command = &report.environment.command;
         Self {
             is_full: report.claims.is_empty() || command.iter().any(|word| word == "--full"),
+            sources: vec![Source::new(&report)],
             report,
             pictures,
             left_out,
+            open: open::of(run),
             notes: claims::of_paper(&run.head.name),
         }
+    }
+
+    /// Of what was kept of a paper, as a run and its report.
+    ///
+    /// # Errors
+    /// Its plan cannot be read.
+    pub fn of_kept(kept: &Kept, run: &Run, report: Report) -> Result<Self, PaperError> {
+        Ok(Self {
+            is_full: true,
+            sources: kept.sources()?,
+            ..Self::new(run, report)
+        })
     }
 }
 
@@ -73,6 +96,11 @@ pub fn page(title: &str, folder: &str, entries: &[Entry]) -> String {
     let mut page = format!("# {title}\n\n{introduction}\n");
     if entries.len() > 1 {
         let _ = write!(page, "\n{}", summary(entries));
+        let claims = entries.iter().flat_map(|entry| &entry.report.claims);
+        let decided = decided::decided(claims.map(|claim| claim.verdict));
+        if !decided.is_empty() {
+            let _ = writeln!(page, "\n{decided}");
+        }
     }
     if !is_full {
         left_undecided(entries, &mut page);
@@ -148,28 +176,15 @@ fn section(entry: &Entry, folder: &str, page: &mut String) {
         let _ = writeln!(page, "Not drawn: {}.\n", entry.left_out.join("; "));
     }
     table_of_claims(entry, page);
-    let _ = writeln!(page, "{}\n", facts(report));
-    let _ = writeln!(
-        page,
-        "```console\n$ {}\n```",
-        shell(&repeated(&report.environment.command))
-    );
-}
-
-/// The command that repeats a run anywhere: where the program lay, and where the results went, is of
-/// the machine that it was run on.
-fn repeated(command: &[String]) -> Vec<String> {
-    let mut words = command.iter();
-    let program = words.next().and_then(|path| path.rsplit('/').next());
-    let mut kept: Vec<String> = program.map(str::to_owned).into_iter().collect();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--out" => _ = words.next(),
-            word if word.starts_with("--out=") => {}
-            word => kept.push(word.to_owned()),
-        }
+    page.push_str(&entry.open);
+    for source in &entry.sources {
+        let _ = writeln!(page, "{}\n", source.facts);
     }
-    kept
+    page.push_str("```console\n");
+    for source in &entry.sources {
+        let _ = writeln!(page, "$ {}", source.command);
+    }
+    page.push_str("```\n");
 }
 
 fn table_of_claims(Entry { report, notes, .. }: &Entry, page: &mut String) {
@@ -196,38 +211,6 @@ fn table_of_claims(Entry { report, notes, .. }: &Entry, page: &mut String) {
         );
     }
     page.push('\n');
-}
-
-/// The machine, and how much was measured, in a sentence or two.
-pub(crate) fn facts(report: &Report) -> String {
-    let of = |name: &str| {
-        let facts = report.environment.facts.iter();
-        let mut found = facts.filter(|fact| fact.name == name);
-        found.next().map_or("", |fact| fact.value.as_str())
-    };
-    let repeated = match report.repeated.len() {
-        0 => String::new(),
-        1 => "; 1 was disturbed and run again".to_owned(),
-        count => format!("; {count} were disturbed and run again"),
-    };
-    let late = match report.times_discarded.len() {
-        0 => String::new(),
-        count => format!(", {count} more in their times alone"),
-    };
-    format!(
-        "{} on {} CPUs of {}, Linux {}, congestion control {}, Loadline {}; CPUs of server | client: {}. {} \
-         trials in {}, {} of them discarded{late}{repeated}.",
-        of("Begun"),
-        of("CPUs of the machine"),
-        of("Processor"),
-        of("Kernel"),
-        of("Congestion control"),
-        of("Loadline"),
-        of("CPUs of server | client"),
-        report.trials_counted + report.discarded.len(),
-        of("Time in trials"),
-        report.discarded.len()
-    )
 }
 
 fn lower(title: &str) -> String {

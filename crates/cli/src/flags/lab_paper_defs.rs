@@ -14,7 +14,9 @@ Examples:
   loadline lab paper P1 --focus 'few reactors suffice'
       only what the claims take that say so, in five minutes or less
   loadline lab paper P3 --only rates --seconds 1 --replicates 1 --out runs/look
-      a quick look at one part";
+      a quick look at one part
+  loadline lab paper P1 --full --only best,shared --keep docs/papers-results
+      a part of the paper in full, kept in docs/papers-results/P1.jsonl beside other parts";
 
 pub(crate) const LAB_COMPARE_MORE: &str = "\
 Examples:
@@ -41,6 +43,11 @@ pub(crate) struct LabPaperFlags {
     /// take more than five minutes, and say what came of them.
     #[arg(long, value_name = "TEXT")]
     pub(crate) focus: Option<String>,
+
+    /// With --full: once all is measured, keep it in a file of this folder (P1.jsonl), in place of what is
+    /// there of the same series. It can be committed, and `loadline lab results` reads it.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) keep: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) grid: LabGridFlags,

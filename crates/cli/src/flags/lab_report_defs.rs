@@ -26,6 +26,8 @@ pub(crate) const LAB_RESULTS_MORE: &str = "\
 Examples:
   loadline lab results runs/P1 runs/P2 runs/P3 runs/P4 runs/P5
       writes docs/papers-results.md, with the pictures of each run in a folder beside it
+  loadline lab results docs/papers-results/P1.jsonl docs/papers-results/P2.jsonl
+      the same of papers that were measured by parts, whose runs may be gone
   loadline lab results runs/mine --out mine.md --title 'What my servers carry'
       the same for any runs
 
@@ -73,7 +75,8 @@ pub(crate) struct LabVerifyFlags {
 /// The options of `loadline lab results`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabResultsFlags {
-    /// The folders of the runs, in the order of the page.
+    /// The folders of the runs, or what `loadline lab paper --keep` has kept of papers (P1.jsonl), in the
+    /// order of the page.
     #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
     pub(crate) runs: Vec<PathBuf>,
 

@@ -7,7 +7,9 @@ use loadline_lab::plan::Plan;
 use loadline_lab::report::words::slug;
 use loadline_lab::report::{Figure, Report};
 use loadline_lab::runner::{check_network, check_quota};
-use loadline_papers::{Focused, Grid, Paper, claims, compare, focused, unmatched};
+use loadline_papers::{
+    Focused, Grid, Kept, Paper, check_whole, claims, compare, focused, parts_said, unmatched,
+};
 
 use super::marks::{Marks, relative};
 use super::report::derived;
@@ -25,6 +27,10 @@ const QUOTA_SMALLEST: f64 = 0.3;
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     let paper = Paper::named(&flags.paper).map_err(Failure::usage)?;
     let grid = paper_grid(paper, flags);
+    if let Some(folder) = &flags.keep {
+        // Before the run, not after it.
+        check_keep(paper, flags, folder)?;
+    }
     let whole = |text: String| Focused {
         text,
         fewer_blocks: None,
@@ -50,9 +56,12 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
         of_grid.out = Some(flags.grid.out.clone().unwrap_or_else(|| folder.into()));
     }
     let Some(out) = run_plan((paper.name, text), paper.files, &of_grid)? else {
-        return sum_of_papers(flags, &grid);
+        return sum_of_papers(paper, flags, &grid);
     };
     paper.write_forms(&out).map_err(Failure::failed)?;
+    if let Some(folder) = &flags.keep {
+        keep(paper, &out, folder)?;
+    }
     if let Some(wanted) = &flags.focus {
         let fewer = fewer.map_or_else(String::new, |fewer| format!("{fewer}\n"));
         let verdicts = verdicts(&out, wanted)?;
@@ -61,13 +70,52 @@ pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
     write_report(out, None)
 }
 
-/// How long all papers take with a grid, behind what a dry run says of one.
-fn sum_of_papers(flags: &LabPaperFlags, grid: &Grid) -> Result<(), Failure> {
+/// How long the parts of a paper in full take, and all papers with a grid, behind what a dry run says of
+/// one.
+fn sum_of_papers(paper: &Paper, flags: &LabPaperFlags, grid: &Grid) -> Result<(), Failure> {
     if !flags.grid.running.dry_run || flags.focus.is_some() || !grid.only.is_empty() {
         return Ok(());
     }
+    let parts = match grid.full {
+        true => parts_said(paper).map_err(Failure::failed)? + "\n",
+        false => String::new(),
+    };
     let said = loadline_papers::sum_said(grid).map_err(Failure::failed)?;
-    crate::print(format!("{said}\n").as_bytes())
+    crate::print(format!("{parts}{said}\n").as_bytes())
+}
+
+/// That what is to be measured can be kept.
+fn check_keep(paper: &'static Paper, flags: &LabPaperFlags, folder: &Path) -> Result<(), Failure> {
+    let grid = &flags.grid;
+    let is_other = flags.focus.is_some() || grid.seconds.is_some() || grid.replicates.is_some();
+    if !grid.full || is_other {
+        return Err(Failure::usage(
+            "--keep is for a paper as its plan has it in full; right would be --full, without --focus, \
+             --seconds and --replicates",
+        ));
+    }
+    check_whole(paper, &grid.only).map_err(Failure::usage)?;
+    kept_in(folder, paper).map(drop)
+}
+
+/// What is kept of a paper in a folder.
+fn kept_in(folder: &Path, paper: &'static Paper) -> Result<Kept, Failure> {
+    let file = Kept::file(folder, paper);
+    match file.exists() {
+        true => Kept::read(&file).map_err(Failure::usage),
+        false => Ok(Kept::new(paper)),
+    }
+}
+
+/// Adds a run to what is kept of its paper.
+fn keep(paper: &'static Paper, run: &Path, folder: &Path) -> Result<(), Failure> {
+    let mut kept = kept_in(folder, paper)?;
+    let (run, report) = derived(run)?;
+    kept.put(&run, &report).map_err(Failure::failed)?;
+    fs::create_dir_all(folder).map_err(|error| Failure::file(folder, error))?;
+    let file = Kept::file(folder, paper);
+    replace(&file, &kept.text().map_err(Failure::failed)?)?;
+    crate::print(format!("kept: {}\n", file.display()).as_bytes())
 }
 
 /// What came of the claims that were asked for.

@@ -78,9 +78,14 @@ pub(super) fn check(flags: &LabVerifyFlags) -> Result<(), Failure> {
 
 pub(super) fn derived(folder: &Path) -> Result<(Run, Report), Failure> {
     let run = Run::read(folder).map_err(Failure::usage)?;
+    let report = report_of(&run, folder);
+    Ok((run, report))
+}
+
+/// What the plan of a run names beside it is in `folder`.
+pub(super) fn report_of(run: &Run, folder: &Path) -> Report {
     // A plan of another version may have what this one cannot read: then what varies decides.
     let plan = Plan::parse(&run.head.plan_toml, &run.head.name, folder);
     let charts = plan.map(|plan| plan.charts).unwrap_or_default();
-    let report = Report::new(&run, &charts, judged(&run));
-    Ok((run, report))
+    Report::new(run, &charts, judged(run))
 }

@@ -1,11 +1,13 @@
 //! `loadline lab results`: several runs on one page of Markdown, with their pictures.
 
 use std::fs;
+use std::path::Path;
 
+use loadline_papers::Kept;
 use loadline_papers::results::{Entry, page, summary};
 
 use super::marks::{Marks, relative};
-use super::report::derived;
+use super::report::{derived, report_of};
 use crate::failure::Failure;
 use crate::files::replace;
 use crate::flags::lab_report_defs::LabResultsFlags;
@@ -18,11 +20,8 @@ const MARKS: Marks<'_> = Marks {
 
 /// Writes the page and its pictures.
 pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
-    let mut entries = Vec::new();
-    for run in &flags.runs {
-        let (run, report) = derived(run)?;
-        entries.push(Entry::new(&run, report));
-    }
+    let entries = flags.runs.iter().map(|run| entry(run));
+    let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
     let folder = flags.out.with_extension("");
     fs::create_dir_all(&folder).map_err(|error| Failure::file(&folder, error))?;
     for picture in entries.iter().flat_map(|entry| &entry.pictures) {
@@ -38,4 +37,16 @@ pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
         said += &format!("summary: {}\n", readme.display());
     }
     crate::print(said.as_bytes())
+}
+
+/// Of the folder of a run, or of a file that was kept of a paper.
+fn entry(run: &Path) -> Result<Entry, Failure> {
+    if !run.is_file() {
+        let (run, report) = derived(run)?;
+        return Ok(Entry::new(&run, report));
+    }
+    let kept = Kept::read(run).map_err(Failure::usage)?;
+    let merged = kept.run().map_err(Failure::failed)?;
+    let report = report_of(&merged, run.parent().unwrap_or(run));
+    Entry::of_kept(&kept, &merged, report).map_err(Failure::failed)
 }

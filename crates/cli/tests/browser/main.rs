@@ -3,6 +3,7 @@
 //! Screenshots are left in `target/browser`.
 
 mod accounts;
+mod capacity;
 mod chromium;
 #[path = "../../../lab/tests/report/fixture.rs"]
 mod fixture;

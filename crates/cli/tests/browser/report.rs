@@ -460,6 +460,32 @@ fn it_is_used_by_keyboard_and_by_ear() {
     assert_ne!(browser.evaluate(&eye), before, "it was turned");
 }
 
+/// How soon a page is open, in milliseconds from the begin of a visit: its first text is painted, it
+/// is loaded, and what `ready` waits for is there. Medians, lowest and highest of seven visits.
+pub(crate) fn how_soon(
+    browser: &mut Browser,
+    url: &str,
+    ready: impl Fn(&mut Browser),
+) -> [String; 3] {
+    let mut times: [Vec<f64>; 3] = Default::default();
+    for _ in 0..7 {
+        browser.visit(url);
+        ready(browser);
+        let at_ms = browser.evaluate(
+            "[performance.getEntriesByName('first-contentful-paint')[0].startTime,
+              performance.getEntriesByType('navigation')[0].loadEventEnd,
+              performance.now()]",
+        );
+        for (index, into) in times.iter_mut().enumerate() {
+            into.push(at_ms[index].as_f64().expect("milliseconds"));
+        }
+    }
+    times.map(|mut all| {
+        all.sort_by(f64::total_cmp);
+        format!("{:.0} ({:.0} to {:.0})", all[3], all[0], all[6])
+    })
+}
+
 /// `cargo test -p loadline --test browser how_soon -- --ignored --nocapture`
 #[test]
 #[ignore = "by hand: how soon, on a quiet machine"]
@@ -467,26 +493,9 @@ fn how_soon_a_report_of_a_thousand_trials_is_open_by_hand() {
     let mut browser = Browser::start();
     for times in [1, 3] {
         let shown = made_of(times, |_| ());
-        let [mut painted, mut loaded, mut drawn] = [const { Vec::new() }; 3];
-        for _ in 0..7 {
-            browser.visit(&shown.url);
-            draw(&mut browser, &shown.report.figures[0].id);
-            let at_ms = browser.evaluate(
-                "[performance.getEntriesByName('first-contentful-paint')[0].startTime,
-                  performance.getEntriesByType('navigation')[0].loadEventEnd,
-                  performance.now()]",
-            );
-            for (index, into) in [&mut painted, &mut loaded, &mut drawn]
-                .into_iter()
-                .enumerate()
-            {
-                into.push(at_ms[index].as_f64().expect("milliseconds"));
-            }
-        }
-        let [painted, loaded, drawn] = [painted, loaded, drawn].map(|mut all| {
-            all.sort_by(f64::total_cmp);
-            format!("{:.0} ({:.0} to {:.0})", all[3], all[0], all[6])
-        });
+        let first = &shown.report.figures[0].id;
+        let [painted, loaded, drawn] =
+            how_soon(&mut browser, &shown.url, |browser| draw(browser, first));
         let _ = writeln!(
             io::stderr(),
             "{} trials: painted after {painted} ms, loaded after {loaded} ms, \

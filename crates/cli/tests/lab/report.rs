@@ -183,3 +183,32 @@ fn runs_are_written_on_one_page_with_their_first_charts() {
         "{text}"
     );
 }
+
+#[test]
+fn what_cannot_be_kept_of_a_paper_is_refused_before_it_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().to_str().unwrap();
+    let file = folder.path().join("P4.jsonl");
+    fs::write(&file, "{}\n").unwrap();
+    let paper = |words: &[&str]| run(&[&["lab", "paper", "--keep", kept][..], words].concat());
+    let in_full = "right would be --full, without --focus, --seconds and --replicates";
+    let form = "line 1: its form is ; right would be loadline-paper/1";
+    for (words, right) in [
+        (&["P1", "--only", "soak"][..], in_full),
+        (&["P1", "--full", "--seconds", "1"], in_full),
+        (
+            &["P1", "--full", "--only", "best"],
+            "P1: a claim takes best and shared together; right would be --only best,shared",
+        ),
+        (&["P4", "--full"], form),
+    ] {
+        let output = paper(words);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(right), "{}", said(&output));
+    }
+    let page = folder.path().join("page.md");
+    let [file, page] = [&file, &page].map(|path| path.to_str().unwrap());
+    let output = run(&["lab", "results", file, "--out", page]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains(form), "{}", said(&output));
+}

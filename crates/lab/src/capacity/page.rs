@@ -27,13 +27,14 @@ pub fn page(capacity: &Capacity) -> String {
     let limiter = &capacity.limiter;
     let kind = limiter.kind.name();
     line("limiter", format!("{kind}. {}", limiter.why));
-    for knee in &capacity.knees {
-        let beyond = knee.beyond_per_s.map_or_else(
+    if let Some(saturation) = &capacity.saturation {
+        let beyond = saturation.beyond_per_s.map_or_else(
             || "not reached".to_owned(),
             |beyond| format!("to {}/s", rate(beyond)),
         );
-        let (kind, at) = (knee.kind, rate(knee.at_per_s));
-        line("knee", format!("{kind}: {at}/s {beyond}"));
+        let at = rate(saturation.at_per_s);
+        let what = "saturation (completed/offered under 0.99)";
+        line("knee", format!("{what}: {at}/s {beyond}"));
     }
     for dip in &finding.dips {
         let (low, high) = (rate(dip.low_per_s), rate(dip.high_per_s));

@@ -29,6 +29,11 @@ impl Taken {
         }
     }
 
+    /// Whose cells they are.
+    pub(crate) fn series(&self) -> &str {
+        &self.cells.series
+    }
+
     pub(crate) fn takes(&self, series: &str, levels: &Levels) -> bool {
         let is_between = |(factor, ends): &(String, [f64; 2])| match levels.get(factor) {
             Some(Level::Number(number)) => (ends[0]..=ends[1]).contains(number),

@@ -11,7 +11,7 @@ use super::quantity::{CPU, CPU_BOTH, GOOD, P99, is_compared};
 use super::text::{baselines, quantities, ratio, table, value};
 use super::{BASELINE, Load, NAME, Quantity, ServerResult, goals};
 use crate::distinct;
-use crate::results::facts;
+use crate::source::facts;
 
 /// What the plan of `loadline lab compare` is about.
 const ABOUT: &str = "\

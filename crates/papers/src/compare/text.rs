@@ -119,7 +119,7 @@ pub(super) fn ratio(comparison: &Comparison) -> String {
 }
 
 /// A table of Markdown. The first row is the head; numbers stand to the right.
-pub(super) fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

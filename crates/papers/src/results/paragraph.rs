@@ -5,6 +5,7 @@ use loadline_capacity::stats::{Interval, runs_wanted};
 use loadline_lab::report::words::{capital, digits, list};
 use loadline_lab::report::{Claim, ClaimMeasure, Undecided, Verdict};
 
+use super::decided::decided;
 use crate::claims::ClaimRow;
 use crate::distinct;
 
@@ -14,7 +15,8 @@ pub(super) fn of(claims: &[Claim], notes: &[ClaimRow]) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let mut parts = vec![head(&all)];
+    let decided = decided(claims.iter().map(|claim| claim.verdict));
+    let mut parts = vec![format!("{} {decided}", head(&all)).trim_end().to_owned()];
     let themes = themes(&all);
     if !themes.is_empty() {
         parts.push(themes.join("\n"));
@@ -427,7 +429,8 @@ mod tests {
         ];
         assert_eq!(
             of(&claims, &notes),
-            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is not comparable.**\n\n\
+            "**Of 6 claims 1 holds here, 2 do not, 2 are undecided and 1 is not comparable.** Of the 5 comparable \
+             claims 3 are decided (60 %); nine tenths are 5, 2 more.\n\n\
              - **Time.** Holds: It falls. Does not hold: It rises (measured 0.5, bound: at least 0.9; measured \
              1.2, bound: at least 1).\n\
              - **Models.** Does not hold: Several reach 3 times one (measured 2 and 1.5, bound: at least 3), \

@@ -61,7 +61,8 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
     for part in [
         "\n\n## What the reduced grids leave undecided\n\n- P1, 1 of 3 claims: “More help”.\n\n## P1: ",
         "## P1: reactor models under load?\n\n**Of 3 claims 1 holds here, 1 is undecided and 1 \
-         is not comparable.**\n\nHolds: Throughput falls.\n\n",
+         is not comparable.** Of the 2 comparable claims 1 is decided (50 %); nine tenths are 2, 1 more.\n\n\
+         Holds: Throughput falls.\n\n",
         "| Throughput falls. | Fig. 20 | 3 | **reproduced** | a \\| b: 3.4 |",
         "| More help. | Fig. 20 | 3 | not testable here |",
         "| It answers 5 a second. | Fig. 20 | 3 | not comparable |",
@@ -110,4 +111,6 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
         two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 1 | 9 | 0 |"),
         "{two}"
     );
+    let decided = "|\n\nOf the 4 comparable claims 2 are decided (50 %); nine tenths are 4, 2 more.\n\n## ";
+    assert!(two.contains(decided), "{two}");
 }
