@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """Compare load generators side by side: what they cost, and how exact their figures are.
 
-  ./x bench load                     everything
+  ./x bench load                     everything: about 45 minutes
   ./x bench load count cost closed   only these parts
+  ./x bench load http2 http2-open -r 15 -d 2 --publish   some 10 minutes; the tables go into
+                                     docs/measuring.md, too
+  ./x bench load http2 http2-open --quick                a minute or two
 
 Parts:
   count   requests that `loadline load` completed against the lines of nginx's own log
   cost    requests per CPU second of the client against wrk's, same nginx, 64 to 10000 connections
-  http2   the same over HTTP/2 beside h2load, same Loadline server, 1 and 32 streams a connection
+  http2   the same over HTTP/2 beside h2load, same Loadline server, 1 and 32 streams a connection,
+          in the clear and over TLS 1.3 with the same cipher
+  http2-open  as open, over HTTP/2, in the clear and over TLS
   memory  what 10000 connections take in the client
   closed  requests/s, p50 and p99 against wrk's, closed loop, where the server is the limit
   open    completed requests, p50 and p99 against h2load's, open loop, at one rate
@@ -32,20 +37,34 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from load import MEASURED, LoadRun, h2load, loaded, run_client, wrk
-from page import middle
+from load import H2LOAD_TLS, MEASURED, LoadRun, h2load, loaded, run_client, wrk
+from page import interval, middle, middle_of_slices, write_between
 from page import table as markdown
 from peers import SCENARIOS, Ctx, Scenario, Server, of_lab
-from processes import find_program, machine, pss_bytes, spawn, stop
+from processes import REPOSITORY, find_program, machine, measured_here, pss_bytes, spawn, stop
 from rig import Failed, Rig, chosen, options, require_programs, rigged
 
 CONNECTIONS = [64, 1000, 10000]
-# Over HTTP/2: connections, and streams of each.
-STREAMS = [(64, 1), (64, 32), (1000, 1)]
+PAGE = REPOSITORY / "docs" / "measuring.md"
+BEGIN, END = "<!-- ./x bench load --publish -->", "<!-- end of what it writes -->"
+PUBLISHED = {
+    "http2": "CPU time of the client, us a request, by connections x streams of each:",
+    "http2-open": "Open loop, {rate}/s evenly spaced over {connections} connections, each with up "
+    "to {streams} requests at a time (h2load's times begin where it sends, not where it is due):",
+}
+QUICK_ROUNDS, QUICK_SECONDS = 2, 1
+# Over HTTP/2: the scenario, connections, and streams of each.
+CLEAR, SECURE = "h2c-32", "h2-32"
+WHERE = {CLEAR: "in the clear", SECURE: "over TLS"}
+STREAMS = [(CLEAR, 64, 1), (CLEAR, 64, 32), (CLEAR, 1000, 1), (SECURE, 64, 1), (SECURE, 64, 32)]
+# What h2load offers by H2LOAD_TLS.
+LOADLINE_TLS = ["--insecure", "--tls-key-exchange=x25519", "--tls-cipher=aes-128-gcm"]
 # Some 200 MB of times in the stub: more than it answers in a round.
 RECORDED_MAX = 4_000_000
 CAPACITY = ["--latency", "4ms", "--servers", "40"]
 OPEN_RATE, OPEN_CONNECTIONS = 4000, 50
+OPEN_HTTP2 = (10, 10)  # connections, and streams of each
+COMPARED = [("rate", "completed/s"), ("p50_us", "p50 us"), ("p99_us", "p99 us")]
 
 
 @dataclass(frozen=True)
@@ -112,9 +131,11 @@ class Generators:
         cores, script = self.rig.client_cores, self.rig.script
         return wrk(url, Scenario("", 0, connections), seconds, cores, script)
 
-    def h2load(self, url: str, connections: int, rate: float, seconds: int) -> dict:
+    def h2load(self, url: str, connections: int, rate: float, seconds: int, *options: str) -> dict:
+        """In an open loop, over HTTP/1.1 or as the options say."""
         log = self.file(".tsv")
-        argv = ["h2load", "--h1", f"-c{connections}", f"-D{seconds}", f"--log-file={log}"]
+        argv = ["h2load", *(options or ["--h1"]), f"-c{connections}", f"-D{seconds}"]
+        argv.append(f"--log-file={log}")
         argv += [f"--rps={rate / connections:g}", url]
         _, cpu = run_client(argv, self.rig.client_cores)
         lines = [line.split("\t") for line in log.read_text().splitlines()]
@@ -242,24 +263,55 @@ class Bench:
         head = ["connections", "ratio", "us a request", "wrk's", "errors"]
         table(head, rows)
 
-    def http2(self) -> None:
-        print("\n### Over HTTP/2 in the clear: CPU time of the client, us a request\n")
+    def over_http2(
+        self, scenario: str, connections: int, streams: int
+    ) -> tuple[Server, Scenario, list[str]]:
+        """The server, what it is asked for, and options of `loadline load`."""
+        sc = replace(SCENARIOS[scenario], conns=connections, streams=streams)
+        own = ["--http2", f"-c{connections}", f"--streams={streams}"]
+        if sc.tls:
+            return of_lab("reactor-tls"), sc, own + LOADLINE_TLS
+        return of_lab("reactor"), sc, own
+
+    def http2(self) -> str:
+        print("\n### Over HTTP/2: CPU time of the client, us a request\n")
         rows, cores, seconds = [], self.rig.client_cores, self.args.seconds
-        for connections, streams in STREAMS:
-            sc = replace(SCENARIOS["h2c-32"], conns=connections, streams=streams)
-            own = ["--http2", f"-c{connections}", f"--streams={streams}"]
-            with self.rig.running(of_lab("reactor"), sc) as (_, url):
+        for scenario, connections, streams in STREAMS:
+            server, sc, own = self.over_http2(scenario, connections, streams)
+            with self.rig.running(server, sc) as (_, url):
                 runs = self.rounds(
                     {
                         "loadline": lambda: self.generators.loadline(url, *own, seconds=seconds),
                         "h2load": lambda: h2load(url, sc, seconds, cores),
                     }
                 )
-            name = f"{connections} x {streams}"
+            name = f"{WHERE[scenario]}, {connections} x {streams}"
             ratios, (own_us, others_us, errors) = self.beside(f"http2: {name}", runs, "h2load")
-            rows.append([name, own_us, others_us, middle(ratios), errors])
-        head = ["connections x streams", "loadline", "h2load", "requests per CPU second, ratio"]
-        table([*head, "errors"], rows)
+            goal = "met" if interval(ratios)[0] >= 1 else "**not met**"
+            rows.append([name, own_us, others_us, middle_of_slices(ratios, 2), goal, errors])
+        head = ["", "loadline", "h2load", "requests per CPU second, ratio", "goal: 1", "errors"]
+        table(head, rows)
+        return markdown(head, rows)
+
+    def http2_open(self) -> str:
+        print(f"\n### Open loop over HTTP/2, {OPEN_RATE}/s evenly spaced: h2load beside it\n")
+        g, seconds, (connections, streams) = self.generators, self.args.seconds, OPEN_HTTP2
+        rows = []
+        for scenario, where in WHERE.items():
+            server, sc, own = self.over_http2(scenario, connections, streams)
+            own += [f"--rate={OPEN_RATE}", "--arrivals=constant"]
+            theirs = [f"-m{streams}", *(H2LOAD_TLS if sc.tls else [])]
+            with self.rig.running(server, sc) as (_, url):
+                runs = self.rounds(
+                    {
+                        "loadline": lambda: g.loadline(url, *own, seconds=seconds),
+                        "h2load": lambda: g.h2load(url, connections, OPEN_RATE, seconds, *theirs),
+                    }
+                )
+            rows += self.compared(f"{where}, ", runs)
+        head = ["", "loadline", "h2load", "ratio"]
+        table(head, rows)
+        return markdown(head, rows)
 
     def memory(self) -> None:
         print("\n### Memory of the client\n")
@@ -277,16 +329,21 @@ class Bench:
             self.figures[f"memory: {connections}"] = peak
         table(["connections", "Pss, MiB"], rows)
 
+    def compared(self, what: str, runs: dict[str, list]) -> list[list[str]]:
+        """A row for each figure, by this name: loadline's, the other's, and the ratio."""
+        other = next(one for one in runs if one != "loadline")
+        rows = []
+        for key, label in COMPARED:
+            ours, theirs = figures(runs["loadline"], key), figures(runs[other], key)
+            ratios = [a / max(b, 1e-9) for a, b in zip(ours, theirs)]
+            rows.append([what + label, middle(ours, 0), middle(theirs, 0), middle(ratios, 3)])
+            self.figures[f"{other}: {what}{label}"] = ratios
+        return rows
+
     def agreement(self, name: str, runs: dict[str, list]) -> None:
         """A table of loadline, by this name, beside the other."""
         other = next(one for one in runs if one != "loadline")
-        rows = []
-        for key, label in [("rate", "completed/s"), ("p50_us", "p50 us"), ("p99_us", "p99 us")]:
-            ours, theirs = figures(runs["loadline"], key), figures(runs[other], key)
-            ratios = [a / max(b, 1e-9) for a, b in zip(ours, theirs)]
-            rows.append([label, middle(ours, 0), middle(theirs, 0), middle(ratios, 3)])
-            self.figures[f"{other}: {label}"] = ratios
-        table(["", name, other, "ratio"], rows)
+        table(["", name, other, "ratio"], self.compared("", runs))
 
     def closed(self) -> None:
         """nginx as the distribution has it: it logs, opens each file, and so is the limit."""
@@ -383,16 +440,34 @@ class Bench:
 
 def arguments() -> argparse.Namespace:
     p = options(__doc__, "./x bench load", 23000)
-    parts = ["count", "cost", "http2", "memory", "closed", "open", "truth", "mm1"]
+    parts = ["count", "cost", "http2", "memory", "closed", "open", "http2-open", "truth", "mm1"]
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(parts) + " (default all)")
     o = p.add_argument
     o("-r", "--rounds", type=int, default=5, help="default 5")
     o("-d", "--seconds", type=int, default=4, help="load per round (default 4)")
     o("--quiet-wait", type=float, default=20, metavar="SECONDS", help="longest wait for quiet")
     o("--json", metavar="FILE", help="write every round's figures")
+    quick = f"{QUICK_ROUNDS} rounds of {QUICK_SECONDS} s, which show that it works, and little else"
+    o("--quick", action="store_true", help=quick)
+    publish = f"write the tables of {' and '.join(PUBLISHED)} into docs/measuring.md, too"
+    o("--publish", action="store_true", help=publish)
     args = p.parse_args()
     args.parts = chosen(p, "part", args.parts, parts)
+    if args.publish and (args.quick or not PUBLISHED.keys() <= set(args.parts)):
+        p.error(f"--publish: only with {' and '.join(PUBLISHED)}, and without --quick")
+    if args.quick:
+        args.rounds, args.seconds = QUICK_ROUNDS, QUICK_SECONDS
     return args
+
+
+def published(args: argparse.Namespace, tables: dict[str, str]) -> str:
+    """The tables with what they are of, and how they were measured."""
+    connections, streams = OPEN_HTTP2
+    load = {"rate": OPEN_RATE, "connections": connections, "streams": streams}
+    text = [f"{what.format(**load)}\n\n{tables[part]}" for part, what in PUBLISHED.items()]
+    origin = f"{measured_here()}: `{args.command_line}`; {args.rounds} rounds of {args.seconds} s: "
+    origin += "medians with the lowest and the highest, ratios of CPU time with a 95 % interval."
+    return "\n\n".join([*text, origin])
 
 
 def main() -> None:
@@ -403,11 +478,12 @@ def main() -> None:
     with rigged(args, args.quiet_wait) as rig:
         bench = Bench(args, rig)
         try:
-            for part in args.parts:
-                getattr(bench, part)()
+            run = {part: getattr(bench, part.replace("-", "_"))() for part in args.parts}
         finally:
             if args.json:
                 Path(args.json).write_text(json.dumps(bench.figures, indent=1))
+    if args.publish:
+        write_between(PAGE, BEGIN, END, published(args, run))
 
 
 if __name__ == "__main__":

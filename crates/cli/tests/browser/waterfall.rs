@@ -1,7 +1,7 @@
 //! What comes first over a slow line: the style sheet before pictures, since the browser says that it is more
 //! urgent (RFC 9218). On a page that names large pictures ahead of it, and on the demo site.
 //!
-//! `UPDATE_DOCS=1 ./x test --all a_style_sheet` writes what came when into `docs/supported-http.md`.
+//! `UPDATE_DOCS=1 ./x test --all a_style_sheet` writes what came when into `docs/supported-http.md`, and draws it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,6 +10,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use loadline_lab::report::svg::{WaterfallRow, waterfall};
 use rustix::net::sockopt;
 use serde_json::Value;
 
@@ -44,6 +45,13 @@ const OPTIONS: &str = "--tls self-signed --socket-buffer 64k --compress off";
 /// Where the table stands, and between which marks.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/supported-http.md");
 const MARKS: [&str; 2] = ["<!-- waterfall: begin -->", "<!-- waterfall: end -->"];
+/// The same as a picture, and what that shows.
+const PICTURE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/pictures/waterfall.svg"
+);
+const TITLE: &str = "When each file came: HTTP/2 over 2 MiB/s, in Chromium";
+const ABOUT: &str = "The style sheet, which the page names last, is complete before any picture";
 /// What the browser says of each file: its address, the protocol, when it was asked for, when its first byte
 /// came, when it was complete (ms), and its length.
 const ENTRIES: &str = "performance.getEntriesByType('resource').map((entry) =>
@@ -171,7 +179,7 @@ fn a_style_sheet_comes_before_the_pictures_that_are_named_ahead_of_it() {
         "a picture came before the style sheet: {entries:#?}"
     );
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        write_table(&entries);
+        write_docs(&entries);
     }
 }
 
@@ -197,8 +205,26 @@ fn the_style_sheet_of_the_demo_site_comes_before_its_pictures() {
     }
 }
 
-/// A row for each file, in the order of their names, which is that of the page.
-fn write_table(entries: &[Value]) {
+/// Files in the order of their names, which is that of the page.
+fn files(entries: &[Value]) -> Vec<WaterfallRow> {
+    let file = |entry: &Value| {
+        let name = entry[0].as_str().and_then(|it| it.rsplit('/').next());
+        let name = name.expect("an address");
+        WaterfallRow {
+            name: name.to_owned(),
+            times_ms: [2, 3, 4].map(|it| entry[it].as_f64().expect("a number")),
+            is_marked: name.ends_with(".css"),
+        }
+    };
+    let mut files: Vec<_> = entries.iter().map(file).collect();
+    files.sort_by(|one, other| one.name.cmp(&other.name));
+    files
+}
+
+/// A row for each file, in the same order.
+fn write_docs(entries: &[Value]) {
+    let drawn = waterfall(TITLE, ABOUT, &files(entries));
+    fs::write(PICTURE, drawn).expect("the picture can be written");
     let mut rows: Vec<_> = entries.iter().map(row).collect();
     rows.sort();
     let head = "| file | bytes | asked for, ms | first byte, ms | complete, ms |\n\
@@ -207,8 +233,9 @@ fn write_table(entries: &[Value]) {
     let [begin, end] = MARKS;
     let (before, rest) = text.split_once(begin).expect("the first mark");
     let (_, after) = rest.split_once(end).expect("the second mark");
+    let picture = format!("![{ABOUT}](pictures/waterfall.svg)");
     let table = rows.concat();
-    let text = format!("{before}{begin}\n\n{head}{table}\n{end}{after}");
+    let text = format!("{before}{begin}\n\n{picture}\n\n{head}{table}\n{end}{after}");
     fs::write(PAGE, text).expect("the page can be written");
 }
 

@@ -12,11 +12,13 @@ mod scale;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod waterfall;
 
 pub use band::{Band, BandAxis};
 use canvas::{BOLD, Canvas, Frame, text_width, wrapped};
 pub use forest::forest;
 pub use stack::{StackPart, stack};
+pub use waterfall::{WaterfallRow, waterfall};
 
 use super::figure::Figure;
 use super::words;

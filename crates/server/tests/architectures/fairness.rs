@@ -160,7 +160,7 @@ impl Held {
         }
     }
 
-    /// Opens a stream for each that has ended.
+    /// Opens a stream for each that has ended, or was refused.
     fn ask_again(&mut self, path: &str) -> io::Result<()> {
         let mut bytes = [0; 16 << 10];
         match self.stream.read(&mut bytes) {
@@ -180,7 +180,9 @@ impl Held {
                 Kind::Settings if !head.has(flags::ACK) => {
                     write_frame(Kind::Settings, flags::ACK, 0, &[], &mut frames);
                 }
-                Kind::Headers | Kind::Data if head.has(flags::END_STREAM) => {
+                Kind::Headers | Kind::Data | Kind::RstStream
+                    if head.kind == Kind::RstStream || head.has(flags::END_STREAM) =>
+                {
                     request_by_stream(self.next_stream, path, &mut frames);
                     self.next_stream += 2;
                 }
@@ -386,8 +388,8 @@ fn one_client_that_does_its_worst_keeps_no_other_out() {
 }
 
 /// All that it can do at once. A quarter of its connections, a third through a proxy, asks for what takes long: some
-/// 500 or 670 requests at a time.
-const TOGETHER: [Attack; 4] = [
+/// 500 or 670 requests at a time, 2,000 where streams compute.
+const TOGETHER: [Attack; 5] = [
     Attack {
         name: "HTTP/1.1",
         connections: 2000,
@@ -406,6 +408,13 @@ const TOGETHER: [Attack; 4] = [
         name: "HTTP/1.1, computing",
         connections: 2000,
         manners: &all_and(Manner::Expensive("/long-compute")),
+        new_a_second: 2000,
+        through_proxy: false,
+    },
+    Attack {
+        name: "HTTP/2, computing",
+        connections: 80,
+        manners: &all_and(Manner::Streams("/long-compute")),
         new_a_second: 2000,
         through_proxy: false,
     },
@@ -462,7 +471,7 @@ pub(super) const GOODPUT_MIN: f64 = 0.95;
 
 /// Without the greedy client and beside it by turns; ends with a table. Without fairness only beside all of it.
 #[test]
-#[ignore = "by hand: takes an hour on a machine that is quiet"]
+#[ignore = "by hand: takes 65 minutes on a machine that is quiet"]
 fn one_client_costs_fifty_others_a_twentieth_of_their_goodput_at_most_by_hand() {
     let limit = rustix::process::Resource::Nofile;
     let mut files = rustix::process::getrlimit(limit);
