@@ -27,6 +27,7 @@ mod compression;
 mod ends;
 mod given;
 mod http2;
+mod over_tls;
 mod overload;
 mod proxies;
 mod secured;
