@@ -331,12 +331,13 @@ fn get_over(stream: &mut (impl Read + Write), host: &str, path: &str) -> (String
     }
 }
 
-/// A server, and its certificate.
+/// A server, and the first of its certificates. The other one is for `second.example`.
 fn start(model: Model, http2: Http2) -> (Server, Certificate) {
     let own = self_signed(&["localhost".to_owned()]).unwrap();
     let trusted = Authorities::one(own.der()).unwrap();
     let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
-    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let second = self_signed(&["second.example".to_owned()]).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![own.clone(), second]));
     let options = TlsOptions {
         http2,
         ..TlsOptions::default()
@@ -369,7 +370,10 @@ fn a_request_for_another_host_is_misdirected(model: Model) {
     for (host, status) in [
         ("localhost", 200),
         ("LOCALHOST:8443", 200),
+        ("second.example", 200),
+        ("second.example:8443", 200),
         ("other.example", 421),
+        ("www.second.example", 421),
     ] {
         let mut stream = connect(&server, client_of(&own, &[&TLS13]), &["h2"]);
         let (head, _) = get_over(&mut stream, host, "/-/echo");
