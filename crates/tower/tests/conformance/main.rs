@@ -21,13 +21,14 @@ mod client_certificate;
 mod fixture;
 #[path = "../../../server/tests/conformance/translated.rs"]
 mod translated;
+#[path = "../../../server/tests/conformance/translated_tls.rs"]
+mod translated_tls;
 
 mod axum_examples;
 mod compression;
 mod ends;
 mod given;
 mod http2;
-mod over_tls;
 mod overload;
 mod proxies;
 mod secured;

@@ -21,8 +21,8 @@ use crate::client::TIMEOUT;
 use crate::client_certificate::authority_and_client;
 use crate::fixture::{Running, is_over_http2, is_whole};
 use crate::model::Model;
-use crate::over_tls::{self, RECORDS};
 use crate::translated::Translated;
+use crate::translated_tls::{RECORDS, connect};
 
 every_model! {
     the_subject_of_a_clients_certificate,
@@ -55,7 +55,7 @@ pub fn the_subject_of_a_clients_certificate(model: Model) {
     // The second round is of resumed sessions.
     for resumed in [0, 2] {
         for (client, subject) in [(&ada, "CN=ada"), (&nobody, "nobody")] {
-            let mut client = over_tls::connect(client, server.address);
+            let mut client = connect(client, server.address, is_over_http2());
             for _ in 0..2 {
                 let said = String::from_utf8(client.get("/whoami", "").body).unwrap();
                 assert_eq!(said, format!("{subject} by TLSv1.3 at localhost"));
@@ -80,7 +80,7 @@ pub fn transport_security_is_said_once(model: Model) {
     let tls = TlsServer::new(&Arc::new(Certificates::new(vec![own])), &options).unwrap();
     let server = Running::start_tls(model, tls.protocol());
     let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
-    let mut client = over_tls::connect(&client, server.address);
+    let mut client = connect(&client, server.address, is_over_http2());
     for (target, said) in [("/hello", "max-age=9"), ("/own-security", "max-age=7")] {
         let answer = client.get(target, "");
         let field = answer.field("strict-transport-security");
@@ -182,7 +182,7 @@ fn echo_by_http1(server: &Running, client: &TlsClient, head: &str, body: &[u8]) 
 
 /// Windows bound what is sent at a time: more of it follows as the response comes.
 fn echo_by_streams(server: &Running, client: &TlsClient, head: &str, body: &[u8]) -> Answer {
-    let mut client = over_tls::connect(client, server.address);
+    let mut client = connect(client, server.address, is_over_http2());
     let answer = client.send(head).send(body).answer();
     client.half_close().end();
     answer
@@ -193,7 +193,7 @@ pub fn a_slow_reader_of_much_content(model: Model) {
     const LEN: usize = 5_000_001;
     let (tls, client) = ends();
     let server = Running::start_tls(model, tls.protocol());
-    let mut client = over_tls::connect(&client, server.address);
+    let mut client = connect(&client, server.address, is_over_http2());
     client.receive_little().receive_pieces(4099);
     client.send_last(&format!("/unknown/{LEN}"));
     let answers = parse_answers(&client.rest(), |_| false);
@@ -211,7 +211,10 @@ fn early_ends() -> (TlsServer, Arc<ClientConfig>) {
     let builder = builder.with_safe_default_protocol_versions().unwrap();
     let mut client = builder.with_root_certificates(roots).with_no_client_auth();
     client.enable_early_data = true;
-    client.alpn_protocols = vec![over_tls::protocol().to_vec()];
+    client.alpn_protocols = match is_over_http2() {
+        true => vec![b"h2".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
     let options = TlsOptions {
         early_data: true,
         ..TlsOptions::default()

@@ -1,4 +1,4 @@
-//! A client over TLS. Where this thread's other clients speak HTTP/2, its requests are sent as streams, too.
+//! A client over TLS. Its requests may be sent as streams of HTTP/2, whose frames go in records of odd sizes.
 
 use std::net::SocketAddr;
 
@@ -7,34 +7,26 @@ use loadline_proto::{Fault, Layer};
 use loadline_tls::{TlsClient, TlsLayer};
 
 use crate::client::Client;
-use crate::fixture::is_over_http2;
 use crate::translated::Translated;
 
 /// Lengths of records: the shortest, the longest, and some that fit into nothing.
 pub const RECORDS: [usize; 7] = [1, 16_384, 4097, 13, 9999, 16_383, 2];
 
-/// What a client asks for in its handshake (ALPN).
-pub fn protocol() -> &'static [u8] {
-    match is_over_http2() {
-        true => b"h2",
-        false => b"http/1.1",
-    }
-}
-
 /// A new connection to `localhost`, which is at this address.
-pub fn connect(client: &TlsClient, address: SocketAddr) -> Client {
+pub fn connect(client: &TlsClient, address: SocketAddr, is_http2: bool) -> Client {
     let mut hello = Buffer::default();
-    let client = client.asking_for(&[protocol()]);
-    let tls = client.connect("localhost", &mut hello).unwrap();
-    if !is_over_http2() {
+    if !is_http2 {
+        let tls = client.connect("localhost", &mut hello).unwrap();
         return Client::connect_over(address, Box::new(tls), &hello);
     }
+    let client = client.asking_for(&[&b"h2"[..]]);
+    let tls = client.connect("localhost", &mut hello).unwrap();
     let mut client = Client::connect_over(address, Box::new(Streams::over(tls)), &hello);
     client.is_http2 = true;
     client
 }
 
-/// HTTP/1 as streams, whose frames go in records of odd sizes.
+/// HTTP/1 as streams over TLS.
 #[derive(Debug)]
 struct Streams {
     tls: TlsLayer,
@@ -105,8 +97,7 @@ impl Layer for Streams {
         self.tls.is_open()
     }
 
-    /// By `close_notify` alone.
     fn has_ended(&self) -> bool {
-        self.tls.has_ended()
+        self.tls.has_ended() || self.translated.has_ended()
     }
 }
