@@ -441,7 +441,7 @@ impl Server {
 
     pub fn connect(&self) -> Client {
         match &self.tls {
-            Some((_, client)) => connect_by(client, self.address),
+            Some((_, client)) => translated_tls::connect(client, self.address, self.is_http2),
             None => self.connector().connect(),
         }
     }

@@ -33,7 +33,7 @@ struct Streams {
     translated: Translated,
     /// Frames that wait for the end of the handshake.
     unsent: Vec<u8>,
-    /// How many were sent.
+    /// Records of frames that were sent.
     record_count: usize,
     has_finished: bool,
 }
