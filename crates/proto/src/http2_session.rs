@@ -89,6 +89,8 @@ pub struct Http2Session {
     decoder: Decoder,
     /// The highest number of a stream of the client's.
     last_stream: u32,
+    /// The same before GOAWAY, which names it: a later one may not name a higher stream.
+    last_begun: u32,
     recently_reset: RecentlyReset,
     /// Priorities that came before their requests.
     early_priorities: Vec<(StreamId, Priority)>,
@@ -202,6 +204,7 @@ impl Http2Session {
             block: None,
             decoder: Decoder::within(LISTS_MAX * config.limits.head_bytes_max),
             last_stream: 0,
+            last_begun: 0,
             recently_reset: RecentlyReset::default(),
             early_priorities: Vec::new(),
             budget: Budget::new(cx.now),

@@ -71,7 +71,7 @@ impl Http2Session {
         if code != ErrorCode::EnhanceYourCalm {
             cx.counters.http2(Http2Count::Errors); // the others were counted where they were found
         }
-        if self.stage < Stage::Ending {
+        if self.stage <= Stage::Ending {
             self.reason.get_or_insert(CloseReason::BadRequest);
             self.go_away(code, cx);
         }
@@ -84,7 +84,7 @@ impl Http2Session {
 
     /// No more streams are begun.
     pub(super) fn go_away(&mut self, code: ErrorCode, cx: &mut Context<'_>) {
-        self.output.go_away(self.last_stream, code, cx);
+        self.output.go_away(self.last_begun, code, cx);
         self.stage = Stage::Ending;
     }
 

@@ -335,6 +335,7 @@ impl Http2Session {
             self.note_reset(id);
             return self.spend_for(id, cx);
         }
+        self.last_begun = id.0;
         if !self.has_room(cx) {
             cx.pool.give_exchange(exchange);
             if self.peer_is_trusted() {

@@ -1,7 +1,7 @@
 //! How connections end.
 
 use loadline_proto::http2::frame::{ErrorCode, Kind, Setting, WINDOW_BYTES_MAX, flags};
-use loadline_proto::{CloseReason, Piece};
+use loadline_proto::{CloseReason, Http2Count, Piece};
 
 use crate::connection::Connection;
 
@@ -38,6 +38,60 @@ fn a_drain_ends_an_idle_connection() {
     connection.drain();
     assert_eq!(last_stream(&connection.take()), [WINDOW_BYTES_MAX, 1]);
     assert!(connection.has_finished);
+}
+
+/// A drained connection whose last GOAWAY is on its way. A worker has the step of a stream that was reset, so that
+/// frames are still read.
+fn with_goaway_on_its_way() -> Connection {
+    let mut connection = Connection::new();
+    connection.hold_blocking = true;
+    connection.get(1, "/block");
+    connection.frame(Kind::RstStream, 0, 1, &[0, 0, 0, ErrorCode::Cancel as u8]);
+    connection.hold_output = true;
+    connection.drain().take_batch();
+    assert_eq!(last_stream(&connection.take()), [WINDOW_BYTES_MAX]);
+    assert!(connection.reads);
+    connection
+}
+
+/// RFC 9113 section 6.8.
+#[test]
+fn requests_behind_the_last_stream_of_goaway_are_ignored() {
+    let mut connection = with_goaway_on_its_way();
+    connection.get(3, "/a").post(5, "/p", &[]);
+    connection
+        .frame(Kind::Data, 0, 5, b"content")
+        .frame(Kind::RstStream, 0, 5, &[0, 0, 0, ErrorCode::Cancel as u8]);
+    connection.release();
+    let frames = connection.take();
+    assert_eq!(frames.len(), 1, "{frames:?}");
+    assert_eq!(last_stream(&frames), [1]);
+    assert_eq!(connection.ran, [1]);
+    assert!(connection.has_finished);
+    assert_eq!(connection.counted(Http2Count::Floods), 0);
+}
+
+/// Before, the connection ended without a GOAWAY that says why.
+#[test]
+fn requests_behind_the_last_stream_of_goaway_have_an_end() {
+    let mut connection = with_goaway_on_its_way();
+    let mut count = 0;
+    while connection.counted(Http2Count::Floods) == 0 {
+        count += 1;
+        assert!(count < 1_000, "no end to it");
+        connection.get(2 * count + 1, "/a");
+    }
+    assert!(count > 100, "{count}");
+    connection.get(2 * count + 3, "/a");
+    connection.release();
+    let frames = connection.take();
+    let errors = [ErrorCode::NoError, ErrorCode::EnhanceYourCalm].map(|code| (0, code as u32));
+    assert_eq!(Connection::errors(&frames), errors);
+    assert_eq!(last_stream(&frames), [1, 1], "it must not become higher");
+    assert_eq!(frames.len(), 2, "{frames:?}");
+    assert_eq!(connection.ran, [1]);
+    assert!(connection.has_finished);
+    assert_eq!(connection.counted(Http2Count::Floods), 1);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use loadline_apps::{StaticFiles, StaticOptions};
-use loadline_base::Buffer;
 use loadline_proto::{
     Body, Context, Exchange, Fields, Handler, Http2, Limits, Outcome, Pace, Port, Protocol,
     RequestBody, SessionConfig, Task,
@@ -26,6 +25,7 @@ use crate::client::{Client, TIMEOUT};
 use crate::later;
 pub use crate::model::Model;
 use crate::translated::Translated;
+use crate::translated_tls;
 
 /// What blocking steps for `/-/gate` wait at.
 #[derive(Debug, Default)]
@@ -256,9 +256,16 @@ pub fn over_tls(case: fn(Model), model: Model) {
     case(model);
 }
 
-/// Both ends of TLS, for one certificate.
+/// Runs a case over HTTP/2 and TLS.
+pub fn over_http2_and_tls(case: fn(Model), model: Model) {
+    OVER_TLS.set(true);
+    over_http2(case, model);
+}
+
+/// Both ends of TLS, for one certificate: of the handshake's name, and of the host in requests, which would be
+/// misdirected over HTTP/2.
 pub fn tls_ends(options: &TlsOptions) -> (TlsServer, TlsClient) {
-    let certificate = self_signed(&["localhost".to_owned()]).unwrap();
+    let certificate = self_signed(&["localhost".to_owned(), "h".to_owned()]).unwrap();
     let trusted = Authorities::one(certificate.der()).unwrap();
     let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
     let certificates = Arc::new(Certificates::new(vec![certificate]));
@@ -267,9 +274,7 @@ pub fn tls_ends(options: &TlsOptions) -> (TlsServer, TlsClient) {
 
 /// A client over TLS.
 pub fn connect_by(client: &TlsClient, address: SocketAddr) -> Client {
-    let mut hello = Buffer::default();
-    let layer = client.connect("localhost", &mut hello).unwrap();
-    Client::connect_over(address, Box::new(layer), &hello)
+    translated_tls::connect(client, address, OVER_HTTP_2.get())
 }
 
 /// A folder with `FILES` in it.
@@ -436,7 +441,7 @@ impl Server {
 
     pub fn connect(&self) -> Client {
         match &self.tls {
-            Some((_, client)) => connect_by(client, self.address),
+            Some((_, client)) => translated_tls::connect(client, self.address, self.is_http2),
             None => self.connector().connect(),
         }
     }

@@ -36,10 +36,10 @@ macro_rules! every_model_over_http2 {
 
 /// The same, for those that take longer: other models differ little from these.
 macro_rules! some_models_over_http2 {
-    ($($file:ident::$case:ident,)*) => {
+    (@by $by:ident: $($file:ident::$case:ident,)*) => {
         $(mod $case {
             fn over_http2(model: crate::model::Model) {
-                crate::fixture::over_http2(crate::$file::$case, model);
+                crate::fixture::$by(crate::$file::$case, model);
             }
             mod over_http2 {
                 use crate::model::Model;
@@ -53,6 +53,9 @@ macro_rules! some_models_over_http2 {
                     proactor_handoff ProactorHandoff);
             }
         })*
+    };
+    ($($file:ident::$case:ident,)*) => {
+        some_models_over_http2! { @by over_http2: $($file::$case,)* }
     };
 }
 
@@ -133,6 +136,24 @@ some_models_over_http2! {
     config::listeners_have_limits_of_their_own,
     elsewhere::a_file_system_that_hung_stopped_every_loop,
     connection_log::what_the_server_ends,
+}
+
+/// Over TLS, too, whose records begin and end anywhere in frames.
+mod by_tls {
+    some_models_over_http2! {
+        @by over_http2_and_tls:
+        files::files_byte_for_byte,
+        files::head_says_what_get_says,
+        selection::ranges,
+        framing::pipelined_requests_are_answered_in_order,
+        framing::bodies_of_every_framing,
+        connections::a_half_close_still_gets_its_answers,
+        connections::many_clients_at_once,
+        later::an_answer_of_a_task,
+        later::content_in_both_directions_at_once,
+        shutdown::a_drain_closes_idle_connections_at_once,
+        shutdown::a_drain_finishes_what_was_accepted,
+    }
 }
 
 /// Cases that stay out, and why.
@@ -331,12 +352,13 @@ fn get_over(stream: &mut (impl Read + Write), host: &str, path: &str) -> (String
     }
 }
 
-/// A server, and its certificate.
+/// A server, and the first of its certificates. The other one is for `second.example`.
 fn start(model: Model, http2: Http2) -> (Server, Certificate) {
     let own = self_signed(&["localhost".to_owned()]).unwrap();
     let trusted = Authorities::one(own.der()).unwrap();
     let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
-    let certificates = Arc::new(Certificates::new(vec![own.clone()]));
+    let second = self_signed(&["second.example".to_owned()]).unwrap();
+    let certificates = Arc::new(Certificates::new(vec![own.clone(), second]));
     let options = TlsOptions {
         http2,
         ..TlsOptions::default()
@@ -369,7 +391,10 @@ fn a_request_for_another_host_is_misdirected(model: Model) {
     for (host, status) in [
         ("localhost", 200),
         ("LOCALHOST:8443", 200),
+        ("second.example", 200),
+        ("second.example:8443", 200),
         ("other.example", 421),
+        ("www.second.example", 421),
     ] {
         let mut stream = connect(&server, client_of(&own, &[&TLS13]), &["h2"]);
         let (head, _) = get_over(&mut stream, host, "/-/echo");

@@ -14,6 +14,7 @@ mod model;
 mod client;
 mod fixture;
 mod translated;
+mod translated_tls;
 
 mod compression;
 mod config;

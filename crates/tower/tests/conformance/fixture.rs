@@ -43,6 +43,22 @@ fn connect_over(is_http2: bool, address: SocketAddr) -> Client {
     }
 }
 
+/// Whether those clients speak HTTP/2.
+pub fn is_over_http2() -> bool {
+    OVER_HTTP_2.get()
+}
+
+/// Whether a response is there whose length its head says.
+pub fn is_whole(plain: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(plain);
+    let Some((head, content)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let length = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    content.len() == length.unwrap().1.parse::<usize>().unwrap()
+}
+
 /// Runs a case over HTTP/2.
 pub fn over_http2(case: fn(Model), model: Model) {
     OVER_HTTP_2.set(true);

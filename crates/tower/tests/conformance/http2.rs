@@ -63,6 +63,13 @@ some_models_over_http2! {
     axum_examples::stream_to_file,
     axum_examples::key_value_store,
     overload::an_app_with_a_queue_of_its_own_gets_what_it_can_answer_in_time,
+    proxies::a_client_behind_a_proxy,
+    secured::the_subject_of_a_clients_certificate,
+    secured::transport_security_is_said_once,
+    secured::early_data_is_marked_and_never_changes_anything,
+    secured::an_early_data_field_of_the_clients_own,
+    secured::an_echo_in_records_of_odd_sizes,
+    secured::a_slow_reader_of_much_content,
     http2::a_request_as_it_was_sent_by_streams,
 }
 
@@ -87,22 +94,6 @@ const STAY_OUT: &[(&str, &[&str])] = &[
     (
         "over HTTP/2 no response is the last of its connection",
         &["compression::lengths_that_do_not_hold_end_the_response"],
-    ),
-    (
-        "it asks over Unix sockets, too. Over HTTP/2: crates/proto/tests/http2/proxy_floods.rs",
-        &["proxies::a_client_behind_a_proxy"],
-    ),
-    (
-        "they bring TLS connections of their own. Over HTTP/2: crates/tower/tests/https.rs, \
-         crates/tls/tests, and for HSTS crates/proto/tests/http2/requests.rs",
-        &[
-            "secured::the_subject_of_a_clients_certificate",
-            "secured::transport_security_is_said_once",
-            "secured::early_data_is_marked_and_never_changes_anything",
-            "secured::an_early_data_field_of_the_clients_own",
-            "secured::an_echo_in_records_of_odd_sizes",
-            "secured::a_slow_reader_of_much_content",
-        ],
     ),
 ];
 

@@ -21,6 +21,8 @@ mod client_certificate;
 mod fixture;
 #[path = "../../../server/tests/conformance/translated.rs"]
 mod translated;
+#[path = "../../../server/tests/conformance/translated_tls.rs"]
+mod translated_tls;
 
 mod axum_examples;
 mod compression;

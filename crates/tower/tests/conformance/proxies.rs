@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
-use loadline_proto::AccessFormat;
+use loadline_base::Buffer;
+use loadline_proto::{AccessFormat, Layer as _};
 use loadline_server::{
     AccessLogging, AccessSink, ForwardedField, ListenAddr, Server, TrustedProxies,
 };
@@ -13,7 +14,9 @@ use loadline_tower::Tower;
 
 use crate::app::{self, Shared};
 use crate::client::TIMEOUT;
+use crate::fixture::{is_over_http2, is_whole};
 use crate::model::Model;
+use crate::translated::Translated;
 
 every_model! {
     a_client_behind_a_proxy,
@@ -33,13 +36,33 @@ const REQUEST: &str = "GET /saw HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\
      X-Forwarded-For: 6.6.6.6, 2001:db8::9, 192.0.2.8\r\nX-Forwarded-Proto: https\r\n\r\n";
 
 fn ask(mut stream: impl Read + Write) -> String {
+    if is_over_http2() {
+        return ask_by_streams(stream);
+    }
     stream.write_all(REQUEST.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
 }
 
-fn a_client_behind_a_proxy(model: Model) {
+/// The response as HTTP/1.
+fn ask_by_streams(mut stream: impl Read + Write) -> String {
+    let mut preface = Vec::new();
+    let mut layer = Translated::new("http", &mut preface);
+    let mut out = Buffer::from(preface);
+    layer.send(REQUEST.as_bytes(), &mut out);
+    let (mut plain, mut piece) = (Buffer::default(), [0; 4096]);
+    while !is_whole(&plain) {
+        stream.write_all(&std::mem::take(&mut out)).unwrap();
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the end after {} bytes", plain.len());
+        let bytes = &mut piece[..count];
+        layer.received(bytes, &mut plain, &mut out).unwrap();
+    }
+    String::from_utf8(plain.to_vec()).unwrap()
+}
+
+pub fn a_client_behind_a_proxy(model: Model) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let ours = ["127.0.0.1", "unix", "192.0.2.0/24"].map(|proxy| proxy.parse().unwrap());

@@ -7,19 +7,22 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use loadline_base::Buffer;
+use loadline_proto::Layer as _;
 use loadline_tls::{
-    Authorities, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions, TlsServer,
-    self_signed,
+    Authorities, Certificate, Certificates, ClientCertificates, Profile, TlsClient, TlsOptions,
+    TlsServer, self_signed,
 };
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use crate::answers::{Answer, parse_answers};
 use crate::app::pattern;
-use crate::client::{Client, TIMEOUT};
+use crate::client::TIMEOUT;
 use crate::client_certificate::authority_and_client;
-use crate::fixture::Running;
+use crate::fixture::{Running, is_over_http2, is_whole};
 use crate::model::Model;
+use crate::translated::Translated;
+use crate::translated_tls::{RECORDS, connect};
 
 every_model! {
     the_subject_of_a_clients_certificate,
@@ -30,10 +33,15 @@ every_model! {
     a_slow_reader_of_much_content,
 }
 
-fn the_subject_of_a_clients_certificate(model: Model) {
+/// For the name of the handshake, and for the host of the requests: another one is 421 over HTTP/2.
+fn own_certificate() -> Certificate {
+    self_signed(&["localhost".to_owned(), "h".to_owned()]).unwrap()
+}
+
+pub fn the_subject_of_a_clients_certificate(model: Model) {
     let (authority, certificate_of_ada) = authority_and_client();
     let authority = Authorities::from_pem("ca.pem", authority.as_bytes()).unwrap();
-    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let own = own_certificate();
     let trusted = Authorities::one(own.der()).unwrap();
     let options = TlsOptions {
         client_certificates: ClientCertificates::Optional(authority),
@@ -47,9 +55,7 @@ fn the_subject_of_a_clients_certificate(model: Model) {
     // The second round is of resumed sessions.
     for resumed in [0, 2] {
         for (client, subject) in [(&ada, "CN=ada"), (&nobody, "nobody")] {
-            let mut hello = Buffer::default();
-            let layer = client.connect("localhost", &mut hello).unwrap();
-            let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+            let mut client = connect(client, server.address, is_over_http2());
             for _ in 0..2 {
                 let said = String::from_utf8(client.get("/whoami", "").body).unwrap();
                 assert_eq!(said, format!("{subject} by TLSv1.3 at localhost"));
@@ -64,8 +70,8 @@ fn the_subject_of_a_clients_certificate(model: Model) {
 }
 
 /// By the app, if it says it, else by the server.
-fn transport_security_is_said_once(model: Model) {
-    let own = self_signed(&["localhost".to_owned()]).unwrap();
+pub fn transport_security_is_said_once(model: Model) {
+    let own = own_certificate();
     let trusted = Authorities::one(own.der()).unwrap();
     let options = TlsOptions {
         hsts_max_age_s: Some(9),
@@ -74,9 +80,7 @@ fn transport_security_is_said_once(model: Model) {
     let tls = TlsServer::new(&Arc::new(Certificates::new(vec![own])), &options).unwrap();
     let server = Running::start_tls(model, tls.protocol());
     let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
-    let mut hello = Buffer::default();
-    let layer = client.connect("localhost", &mut hello).unwrap();
-    let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+    let mut client = connect(&client, server.address, is_over_http2());
     for (target, said) in [("/hello", "max-age=9"), ("/own-security", "max-age=7")] {
         let answer = client.get(target, "");
         let field = answer.field("strict-transport-security");
@@ -86,16 +90,13 @@ fn transport_security_is_said_once(model: Model) {
 
 /// A server and a client of a name.
 fn ends() -> (TlsServer, TlsClient) {
-    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let own = own_certificate();
     let trusted = Authorities::one(own.der()).unwrap();
     let client = TlsClient::new(&trusted, Profile::Intermediate).unwrap();
     let certificates = Arc::new(Certificates::new(vec![own]));
     let server = TlsServer::new(&certificates, &TlsOptions::default()).unwrap();
     (server, client)
 }
-
-/// Lengths of records: the shortest, the longest, and some that fit into nothing.
-const RECORDS: [usize; 7] = [1, 16_384, 4097, 13, 9999, 16_383, 2];
 
 /// Each piece in a record of its own.
 fn send_in_records(tls: &Mutex<ClientConnection>, mut stream: &TcpStream, mut bytes: &[u8]) {
@@ -137,7 +138,7 @@ fn read_all(tls: &Mutex<ClientConnection>, mut stream: &TcpStream) -> Vec<u8> {
 }
 
 /// Content of more than all windows goes through the app in both directions at once.
-fn an_echo_in_records_of_odd_sizes(model: Model) {
+pub fn an_echo_in_records_of_odd_sizes(model: Model) {
     const LEN: usize = 3 << 20;
     let (tls, client) = ends();
     let server = Running::start_tls(model, tls.protocol());
@@ -153,35 +154,48 @@ fn an_echo_in_records_of_odd_sizes(model: Model) {
         (format!("Content-Length: {LEN}"), &content),
         ("Transfer-Encoding: chunked".to_owned(), &chunked),
     ] {
-        let stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
-        let mut opened = client.stream("localhost", stream).unwrap();
-        opened.conn.complete_io(&mut opened.sock).unwrap();
-        let (tls, stream) = (Mutex::new(opened.conn), opened.sock);
         let head = "POST /echo HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
-        let received = thread::scope(|scope| {
-            let reading = scope.spawn(|| read_all(&tls, &stream));
-            send_in_records(&tls, &stream, format!("{head}{framing}\r\n\r\n").as_bytes());
-            send_in_records(&tls, &stream, body);
-            reading.join().unwrap()
-        });
-        let answers = parse_answers(&received, |_| false);
-        assert!(answers[0].body == content, "{framing}");
+        let head = format!("{head}{framing}\r\n\r\n");
+        let answer = match is_over_http2() {
+            true => echo_by_streams(&server, &client, &head, body),
+            false => echo_by_http1(&server, &client, &head, body),
+        };
+        assert!(answer.body == content, "{framing}");
     }
 }
 
+fn echo_by_http1(server: &Running, client: &TlsClient, head: &str, body: &[u8]) -> Answer {
+    let stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+    let mut opened = client.stream("localhost", stream).unwrap();
+    opened.conn.complete_io(&mut opened.sock).unwrap();
+    let (tls, stream) = (Mutex::new(opened.conn), opened.sock);
+    let received = thread::scope(|scope| {
+        let reading = scope.spawn(|| read_all(&tls, &stream));
+        send_in_records(&tls, &stream, head.as_bytes());
+        send_in_records(&tls, &stream, body);
+        reading.join().unwrap()
+    });
+    parse_answers(&received, |_| false).remove(0)
+}
+
+/// Windows bound what is sent at a time: more of it follows as the response comes.
+fn echo_by_streams(server: &Running, client: &TlsClient, head: &str, body: &[u8]) -> Answer {
+    let mut client = connect(client, server.address, is_over_http2());
+    let answer = client.send(head).send(body).answer();
+    client.half_close().end();
+    answer
+}
+
 /// More than sockets hold, so that the app and the layer have to wait for the client.
-fn a_slow_reader_of_much_content(model: Model) {
+pub fn a_slow_reader_of_much_content(model: Model) {
     const LEN: usize = 5_000_001;
     let (tls, client) = ends();
     let server = Running::start_tls(model, tls.protocol());
-    let mut hello = Buffer::default();
-    let layer = client.connect("localhost", &mut hello).unwrap();
-    let mut client = Client::connect_over(server.address, Box::new(layer), &hello);
+    let mut client = connect(&client, server.address, is_over_http2());
     client.receive_little().receive_pieces(4099);
-    let head = "HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-    client.send(format!("GET /unknown/{LEN} {head}"));
+    client.send_last(&format!("/unknown/{LEN}"));
     let answers = parse_answers(&client.rest(), |_| false);
     assert!(answers[0].body == pattern(LEN));
     assert!(client.has_ended(), "close_notify");
@@ -189,7 +203,7 @@ fn a_slow_reader_of_much_content(model: Model) {
 
 /// A server that serves early data, and a client that sends it where it may.
 fn early_ends() -> (TlsServer, Arc<ClientConfig>) {
-    let own = self_signed(&["localhost".to_owned()]).unwrap();
+    let own = own_certificate();
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(own.der().to_vec())).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -197,7 +211,10 @@ fn early_ends() -> (TlsServer, Arc<ClientConfig>) {
     let builder = builder.with_safe_default_protocol_versions().unwrap();
     let mut client = builder.with_root_certificates(roots).with_no_client_auth();
     client.enable_early_data = true;
-    client.alpn_protocols = vec![b"http/1.1".to_vec()];
+    client.alpn_protocols = match is_over_http2() {
+        true => vec![b"h2".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
     let options = TlsOptions {
         early_data: true,
         ..TlsOptions::default()
@@ -210,6 +227,10 @@ fn early_ends() -> (TlsServer, Arc<ClientConfig>) {
 struct EarlyClient {
     stream: TcpStream,
     tls: ClientConnection,
+    /// If it speaks HTTP/2.
+    streams: Option<Translated>,
+    /// What is to be sent first.
+    unsent: Buffer,
     /// Its handshake waits: what it has to send is not sent.
     is_holding: bool,
 }
@@ -220,9 +241,13 @@ impl EarlyClient {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
+        let mut unsent = Vec::new();
+        let streams = is_over_http2().then(|| Translated::new("https", &mut unsent));
         Self {
             stream,
             tls: ClientConnection::new(Arc::clone(config), name).unwrap(),
+            streams,
+            unsent: unsent.into(),
             is_holding: false,
         }
     }
@@ -230,8 +255,9 @@ impl EarlyClient {
     /// With a request in its first message, and no more of the handshake.
     fn connect_with(server: &Running, config: &Arc<ClientConfig>, early: &str) -> Self {
         let mut client = Self::connect(server, config);
+        let early = client.encoded(early);
         let mut writer = client.tls.early_data().expect("a session for it");
-        writer.write_all(early.as_bytes()).unwrap();
+        writer.write_all(&early).unwrap();
         client.flush();
         client.is_holding = true;
         client
@@ -251,29 +277,51 @@ impl EarlyClient {
         self.stream.write_all(&out).unwrap();
     }
 
+    /// A request of HTTP/1 as its bytes are in this version.
+    fn encoded(&mut self, request: &str) -> Buffer {
+        let mut out = std::mem::take(&mut self.unsent);
+        match &mut self.streams {
+            Some(streams) => streams.send(request.as_bytes(), &mut out),
+            None => out.extend_from_slice(request.as_bytes()),
+        }
+        out
+    }
+
     fn ask(&mut self, request: &str) -> Answer {
-        self.tls.writer().write_all(request.as_bytes()).unwrap();
+        let request = self.encoded(request);
+        self.tls.writer().write_all(&request).unwrap();
         self.answer()
     }
 
     /// The next response, whose length its head says.
     fn answer(&mut self) -> Answer {
-        let mut plain = Vec::new();
+        let mut plain = Buffer::default();
         loop {
             if !self.is_holding {
                 self.flush();
             }
-            match self.tls.reader().read_to_end(&mut plain) {
+            let mut received = Vec::new();
+            match self.tls.reader().read_to_end(&mut received) {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => panic!("{error}"),
             }
+            self.take_in(&mut received, &mut plain);
             if is_whole(&plain) {
                 return parse_answers(&plain, |_| false).remove(0);
             }
             assert!(self.tls.read_tls(&mut self.stream).unwrap() > 0, "the end");
             self.tls.process_new_packets().unwrap();
         }
+    }
+
+    fn take_in(&mut self, received: &mut [u8], plain: &mut Buffer) {
+        let Some(streams) = &mut self.streams else {
+            return plain.extend_from_slice(received);
+        };
+        let mut out = Buffer::default();
+        streams.received(received, plain, &mut out).unwrap();
+        self.tls.writer().write_all(&out).unwrap();
     }
 
     /// Ends it, so that a sequential server goes on.
@@ -283,16 +331,6 @@ impl EarlyClient {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).unwrap();
     }
-}
-
-fn is_whole(plain: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(plain);
-    let Some((head, content)) = text.split_once("\r\n\r\n") else {
-        return false;
-    };
-    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
-    let length = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    content.len() == length.unwrap().1.parse::<usize>().unwrap()
 }
 
 /// The `Early-Data` fields that the app saw.
@@ -308,7 +346,7 @@ fn early_fields(answer: &Answer) -> Vec<String> {
 const GET: &str = "GET /saw HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const POST: &str = "POST /swallow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
 
-fn early_data_is_marked_and_never_changes_anything(model: Model) {
+pub fn early_data_is_marked_and_never_changes_anything(model: Model) {
     let (tls, config) = early_ends();
     let server = Running::start_tls(model, tls.protocol());
     let mut first = EarlyClient::connect(&server, &config);
@@ -345,7 +383,7 @@ fn early_data_is_marked_and_never_changes_anything(model: Model) {
 
 /// RFC 8470 section 5.1: it is passed on, since it says that the request was early on its way to whoever
 /// sent it; only the app knows whether that matters.
-fn an_early_data_field_of_the_clients_own(model: Model) {
+pub fn an_early_data_field_of_the_clients_own(model: Model) {
     let (tls, config) = early_ends();
     let over_tls = Running::start_tls(model, tls.protocol());
     let request = GET.replace("\r\n\r\n", "\r\nEarly-Data: 1\r\n\r\n");
