@@ -52,7 +52,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
         let load = &self.group.loops()[self.index].load;
-        let submitted = (self.dispatcher).submit(Kind::Job, work, token, client, &self.site, load);
+        let mut placement = OnLoop::new(&self.dispatcher, token, load);
+        let submitted = placement.submit(Kind::Job, work, 0, client, &self.site);
         if let Err(NotQueued { work, refusing, .. }) = submitted {
             // Its requests get a 503 here.
             self.give_back(token, work);
@@ -62,15 +63,18 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`).
+    /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`). Its request has been
+    /// there since `ready_us`.
     pub(super) fn queue_step(
         &mut self,
         token: Token,
         exchange: Box<Exchange>,
         steps: Arc<dyn Steps>,
+        ready_us: Option<u64>,
     ) {
         let load = &self.group.loops()[self.index].load;
-        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
+        let placement = OnLoop::new(&self.dispatcher, token, load);
+        let placement = &mut placement.ready_since(ready_us);
         let blocked = placement.block_by(steps, exchange, &mut self.thread);
         let queued = placement.queued;
         self.jobs_are_out(token, queued);
@@ -154,9 +158,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if was_out {
             self.job_is_back(token);
         }
-        let after = match &mut work {
-            Work::Serve(served) => Some(std::mem::take(&mut served.after)),
-            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => None,
+        let (after, ready_us) = match &mut work {
+            Work::Serve(served) => (Some(std::mem::take(&mut served.after)), served.ready_us),
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => (None, None),
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);
@@ -171,11 +175,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         match after {
             Some(After::Close) => self.close(token),
             Some(After::Start(exchange, steps)) => {
-                self.start_task(token, exchange, steps);
+                self.start_task(token, exchange, steps, ready_us);
                 self.drive_here(token);
             }
             Some(After::Block(exchange, steps)) => {
-                self.queue_step(token, exchange, steps);
+                self.queue_step(token, exchange, steps, ready_us);
                 self.drive_here(token);
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
