@@ -87,11 +87,11 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             Step::Wait => self.settle(token),
             Step::Again => self.queue(token),
             Step::Start(exchange, steps) => {
-                self.start_task(token, exchange, steps, None);
+                self.start_task(token, exchange, steps);
                 self.queue(token);
             }
             Step::Block(exchange, steps) => {
-                self.queue_step(token, exchange, steps, None);
+                self.queue_step(token, exchange, steps);
                 self.queue(token);
             }
             Step::Close => self.close(token),

@@ -53,7 +53,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let work = Work::Serve(served);
         let load = &self.group.loops()[self.index].load;
         let mut placement = OnLoop::new(&self.dispatcher, token, load);
-        let submitted = placement.submit(Kind::Job, work, 0, client, &self.site);
+        let waited_us = self.thread.waited_unread_us();
+        let submitted = placement.submit(Kind::Job, work, waited_us, client, &self.site);
         if let Err(NotQueued { work, refusing, .. }) = submitted {
             // Its requests get a 503 here.
             self.give_back(token, work);
@@ -63,18 +64,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
     }
 
-    /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`). Its request has been
-    /// there since `ready_us`.
+    /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`).
     pub(super) fn queue_step(
         &mut self,
         token: Token,
         exchange: Box<Exchange>,
         steps: Arc<dyn Steps>,
-        ready_us: Option<u64>,
     ) {
         let load = &self.group.loops()[self.index].load;
-        let placement = OnLoop::new(&self.dispatcher, token, load);
-        let placement = &mut placement.ready_since(ready_us);
+        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let blocked = placement.block_by(steps, exchange, &mut self.thread);
         let queued = placement.queued;
         self.jobs_are_out(token, queued);
@@ -175,12 +173,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         match after {
             Some(After::Close) => self.close(token),
             Some(After::Start(exchange, steps)) => {
-                self.start_task(token, exchange, steps, ready_us);
+                self.judge_by(ready_us); // also others that have come with it
+                self.start_task(token, exchange, steps);
                 self.drive_here(token);
+                self.judge_by(None);
             }
             Some(After::Block(exchange, steps)) => {
-                self.queue_step(token, exchange, steps, ready_us);
+                self.judge_by(ready_us);
+                self.queue_step(token, exchange, steps);
                 self.drive_here(token);
+                self.judge_by(None);
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
             None => self.drive_here(token),

@@ -17,18 +17,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         connection_at(&self.slots, token).is_some_and(Connection::has_tasks)
     }
 
-    /// Starts the task of a connection that a worker has served (`--socket-io worker`). Its request has been there
-    /// since `ready_us`.
+    /// Starts the task of a connection that a worker has served (`--socket-io worker`).
     pub(super) fn start_task(
         &mut self,
         token: Token,
         exchange: Box<Exchange>,
         steps: Arc<dyn Steps>,
-        ready_us: Option<u64>,
     ) {
         let load = &self.group.loops()[self.index].load;
-        let placement = OnLoop::new(&self.dispatcher, token, load);
-        let placement = &mut placement.ready_since(ready_us);
+        let placement = &mut OnLoop::new(&self.dispatcher, token, load);
         let start = placement.start_by(steps, exchange, &mut self.thread);
         let queued = placement.queued;
         self.jobs_are_out(token, queued);

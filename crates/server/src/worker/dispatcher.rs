@@ -100,8 +100,6 @@ pub(crate) struct OnLoop<'l> {
     pub(crate) load: &'l Load,
     /// Jobs of the connection that it has queued for workers.
     pub(crate) queued: u32,
-    /// Since when requests of the connection have been there to be read that it queues.
-    ready_us: Option<u64>,
 }
 
 impl<'l> OnLoop<'l> {
@@ -111,20 +109,7 @@ impl<'l> OnLoop<'l> {
             token,
             load,
             queued: 0,
-            ready_us: None,
         }
-    }
-
-    /// The same for a request that has been there since then. `None`: since now.
-    pub(crate) fn ready_since(self, ready_us: Option<u64>) -> Self {
-        Self { ready_us, ..self }
-    }
-
-    /// How long a request has waited by now, unread.
-    fn waited_us<H: Handler>(&self, exchange: &mut Exchange, site: &Site<H>) -> u64 {
-        let since = |ready_us| site.clock.now_us().saturating_sub(ready_us);
-        let us = self.ready_us.map_or(0, since);
-        exchange.handshake.waited_unread(us)
     }
 
     /// Queues work for a worker, for a client. It has already waited for so long.
@@ -180,7 +165,7 @@ impl<'l> OnLoop<'l> {
         thread: &mut ThreadContext<H>,
     ) -> Blocked {
         let client = ClientKey::of_request(&exchange);
-        let waited_us = self.waited_us(&mut exchange, &thread.site);
+        let waited_us = exchange.handshake.waited_unread(thread.waited_unread_us());
         let work = Work::Block(exchange, steps);
         let submitted = self.submit(Kind::Job, work, waited_us, client, &thread.site);
         let Err(not_queued) = submitted else {
@@ -223,7 +208,7 @@ impl<'l> OnLoop<'l> {
             let tasks = &mut thread.tasks;
             return TaskStart::Started(tasks.spawn_local(exchange, request, notify, &*steps));
         }
-        let waited_us = self.waited_us(&mut exchange, &thread.site);
+        let waited_us = exchange.handshake.waited_unread(thread.waited_unread_us());
         let (handle, task) = (thread.tasks).for_worker(exchange, request, notify, steps);
         let client = task.client();
         let work = Work::Task(task);

@@ -68,7 +68,7 @@ pub(crate) struct Job {
     pub(crate) token: Token,
     pub(crate) reply: Arc<Mailbox<Message>>,
     pub(crate) queued_us: u64,
-    /// How long it had waited by then: its connection, for the worker that has read it.
+    /// How long it had waited by then until it was read: for its loop, and for a worker that serves connections.
     pub(crate) already_waited_us: u64,
     /// How long its connection was kept before, by its handshake, if this is for the first request or another
     /// step of the handshake.
@@ -92,6 +92,11 @@ impl Job {
             here_us: now_us.saturating_sub(self.queued_us),
             before_us: self.before_us(),
         }
+    }
+
+    /// Since when it has waited.
+    pub(crate) fn ready_us(&self) -> u64 {
+        self.queued_us.saturating_sub(self.already_waited_us)
     }
 
     /// How much of the latency goal was used up when it was queued.
@@ -147,11 +152,11 @@ impl Work {
         }
     }
 
-    /// It has waited since then, for so long. A connection is to know: its handshake may not be done. And a request of
-    /// it may be queued once more.
-    pub(crate) fn delayed(&mut self, since_us: u64, us: u64) {
+    /// It has been in the queue for so long, and waits since `ready_us`. A connection is to know: its handshake may not
+    /// be done. And a request of it may be queued once more.
+    pub(crate) fn delayed(&mut self, ready_us: u64, us: u64) {
         if let Self::Serve(served) = self {
-            served.ready_us = Some(since_us);
+            served.ready_us = Some(ready_us);
             if let Some(connection) = &mut served.connection {
                 connection.delayed(us);
             }
@@ -203,8 +208,8 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
-    /// Since when the request of `after` has been there to be read, in microseconds. `None`: it came later than the
-    /// connection was queued, or may have.
+    /// Since when the request of `after` has waited, in microseconds. `None`: it came later than the connection was
+    /// queued, or may have.
     pub(crate) ready_us: Option<u64>,
     /// Counts what it holds while it waits for a thread of a pool, or is at a worker with more than an idle one holds;
     /// nothing at other times. Stays with the box.

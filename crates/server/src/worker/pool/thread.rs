@@ -176,7 +176,7 @@ impl<H: Handler> WorkerThread<H> {
         let began_us = site.clock.now_us();
         self.pool_stats.queue_depth.sub(1);
         self.stats.steals.add(u64::from(stolen));
-        let waited = job.waited(began_us);
+        let (waited, ready_us) = (job.waited(began_us), job.ready_us());
         self.note_wait(waited.here_us);
         let Job {
             mut work,
@@ -184,7 +184,7 @@ impl<H: Handler> WorkerThread<H> {
             reply,
             ..
         } = job;
-        work.delayed(job.queued_us, waited.here_us);
+        work.delayed(ready_us, waited.here_us);
         if self.is_in_vain(&mut work, &charge, began_us, waited) {
             self.source.not_done(charge);
             return reply.post(Message::Done { token, work });

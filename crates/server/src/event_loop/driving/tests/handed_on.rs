@@ -1,4 +1,4 @@
-//! Requests that have waited for a worker to read them, and wait for one once more.
+//! Requests that have waited to be read, and wait for a worker once more.
 
 use super::*;
 
@@ -61,15 +61,19 @@ fn answer_after(options: ServerOptions, requests: &[u8], waited_us: u64) -> Vec<
     server.answer(&mut clients[0])
 }
 
+fn assert_status(answer: &[u8], status: &str) {
+    let expected = format!("HTTP/1.1 {status} ");
+    let answer = String::from_utf8_lossy(answer);
+    assert!(answer.starts_with(&expected), "not {status}: {answer}");
+}
+
 /// It began to wait anew, so that each of both waits could be nearly as long as the goal.
 #[test]
 fn an_apps_request_has_waited_since_its_connection_was_queued() {
     for options in servers() {
         for (waited_us, status) in [(300_000, "200"), (500_000, "503")] {
             let answer = answer_after(options.clone(), GET, waited_us);
-            let expected = format!("HTTP/1.1 {status} ");
-            let answer = String::from_utf8_lossy(&answer);
-            assert!(answer.starts_with(&expected), "{options:?}: {answer}");
+            assert_status(&answer, status);
         }
     }
 }
@@ -80,5 +84,30 @@ fn a_request_behind_another_one_has_waited_since_it_was_read() {
     for options in servers() {
         let answer = answer_after(options, &[QUICK, GET].concat(), 500_000);
         assert_eq!(answers(&answer), 2);
+    }
+}
+
+/// It began to wait anew once its loop had come to it.
+#[test]
+fn a_request_that_its_loop_has_left_unread_has_waited_meanwhile() {
+    for (waited_us, status) in [(300_000, "200"), (500_000, "503")] {
+        let now_us = clock();
+        let options = ServerOptions {
+            workers: 1,
+            ..ServerOptions::default()
+        };
+        let mut server = Server::at(now_us, config_of(Blocks), options);
+        let mut clients = [(); 2].map(|()| connect(&mut server.event_loop));
+        turn(&mut server.event_loop);
+        let began_us = server.event_loop.begin_turn();
+        for client in &mut clients {
+            client.write_all(GET).unwrap();
+        }
+        now_us.fetch_add(1_200_000, Relaxed);
+        server.event_loop.end_turn(began_us);
+        server.event_loop.has_waited = false;
+        turn(&mut server.event_loop); // they came in the middle of the last one, on average
+        now_us.fetch_add(waited_us, Relaxed);
+        assert_status(&server.answer(&mut clients[0]), status);
     }
 }
