@@ -198,18 +198,14 @@ impl TurnControl {
     }
 
     /// How old is what is judged now?
-    fn age_us(&self, now_us: u64) -> u64 {
-        now_us.saturating_sub(self.arrived_us())
-    }
-
-    /// When did it come, about?
-    pub(crate) fn arrived_us(&self) -> u64 {
+    pub(crate) fn age_us(&self, now_us: u64) -> u64 {
         // On average an event came in the middle of the time; the oldest are reported first.
-        match (self.came_us, self.is_full) {
+        let came_us = match (self.came_us, self.is_full) {
             (Some(came_us), _) => came_us,
             (None, true) => self.oldest_us,
             (None, false) => self.oldest_us / 2 + self.taken_us / 2,
-        }
+        };
+        now_us.saturating_sub(came_us)
     }
 
     /// As `check`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so

@@ -249,8 +249,8 @@ impl<H: Handler> ThreadContext<H> {
 
     /// How long what this loop reads now has waited for that, about, where that counts for it.
     pub(crate) fn waited_unread_us(&self) -> u64 {
-        let arrived_us = self.turn.as_ref().map(TurnControl::arrived_us);
-        arrived_us.map_or(0, |us| self.site.clock.now_us().saturating_sub(us))
+        let turn = self.turn.as_ref();
+        turn.map_or(0, |turn| turn.age_us(self.now_us))
     }
 
     /// How long a message of a handshake has waited for this thread, where that counts for the request behind it.
