@@ -202,6 +202,26 @@ fn what_comes_once_its_thread_has_rested_has_not_waited_since_the_connection_was
     assert_eq!(served.ready_us, None);
 }
 
+/// What it has waited elsewhere says nothing of this queue.
+#[test]
+fn a_job_counts_in_a_queue_by_what_it_has_waited_there() {
+    let mut now_us = None;
+    let takes = |us| Takes(*now_us.insert(us));
+    let (workers, mut worker) = one_thread_with(takes, ServerOptions::default());
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let work = Work::Serve(Box::default());
+    let job = Job {
+        already_waited_us: 900_000,
+        ..Job::of(ClientKey::NOBODY, work, &mailbox)
+    };
+    assert!(workers.submit(job).is_ok());
+    now_us.unwrap().store(1_000, Relaxed);
+    let taken = worker.try_take(1_000).unwrap();
+    let site = Arc::clone(&worker.thread.as_ref().unwrap().site);
+    worker.carry_out(taken, &site);
+    assert_eq!(worker.stats.queue_wait_us.value(), 1_000);
+}
+
 /// A thread serves two requests for this app, each over a connection of its own; behind the second one a job waits.
 /// How long the first one has kept it busy, and whether the second one is to wait for a thread by itself.
 fn serve_two(takes_us: u64, options: ServerOptions) -> (u64, bool) {
