@@ -17,6 +17,8 @@ pub(crate) struct BusyTime {
     /// Of them, those that began before a handshake.
     handshake_periods: u64,
     pub(crate) handshake_us: u64,
+    /// Times that it has waited for its client in this way.
+    pub(crate) rests: u64,
 }
 
 impl BusyTime {
@@ -37,6 +39,7 @@ impl BusyTime {
     /// It has nothing to do, and nothing else waits for the thread.
     pub(super) fn rests(&mut self) {
         self.has_rested = true;
+        self.rests += 1;
     }
 
     /// Of a connection that was taken from this lane: what counts for that and for its client. What came before the

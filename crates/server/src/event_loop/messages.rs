@@ -52,7 +52,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         served.home.get_or_insert_with(home);
         let work = Work::Serve(served);
         let load = &self.group.loops()[self.index].load;
-        let submitted = (self.dispatcher).submit(Kind::Job, work, token, client, &self.site, load);
+        let mut placement = OnLoop::new(&self.dispatcher, token, load);
+        let waited_us = self.thread.waited_unread_us();
+        let submitted = placement.submit(Kind::Job, work, waited_us, client, &self.site);
         if let Err(NotQueued { work, refusing, .. }) = submitted {
             // Its requests get a 503 here.
             self.give_back(token, work);
@@ -154,9 +156,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if was_out {
             self.job_is_back(token);
         }
-        let after = match &mut work {
-            Work::Serve(served) => Some(std::mem::take(&mut served.after)),
-            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => None,
+        let (after, ready_us) = match &mut work {
+            Work::Serve(served) => (Some(std::mem::take(&mut served.after)), served.ready_us),
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => (None, None),
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);
@@ -171,12 +173,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         match after {
             Some(After::Close) => self.close(token),
             Some(After::Start(exchange, steps)) => {
+                self.judge_by(ready_us); // also others that have come with it
                 self.start_task(token, exchange, steps);
                 self.drive_here(token);
+                self.judge_by(None);
             }
             Some(After::Block(exchange, steps)) => {
+                self.judge_by(ready_us);
                 self.queue_step(token, exchange, steps);
                 self.drive_here(token);
+                self.judge_by(None);
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
             None => self.drive_here(token),

@@ -104,7 +104,8 @@ pub(crate) struct Ahead {
     pub(crate) runs: [bool; LANES],
     /// Other clients have jobs there, and its own has none.
     pub(crate) is_only: bool,
-    /// How long its connection was kept before it came, in microseconds. Not known here.
+    /// How long its connection was kept before it came, by its handshake and until the request was read, in
+    /// microseconds. Not known here.
     pub(crate) before_us: u64,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct LaneControl {
 pub(crate) struct JobWait {
     /// In the queue.
     pub(crate) here_us: u64,
-    /// Its connection, before: while its handshake waited, and was computed.
+    /// Its connection, before: until the request was read, and while its handshake waited, and was computed.
     pub(crate) before_us: u64,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Beside {
     service_us: u64,
     /// The overload of one of these lasts.
     is_lasting: bool,
-    /// How long the job's connection was kept before, by its handshake.
+    /// How long the job's connection was kept before, by its handshake and until the request was read.
     before_us: u64,
     /// What each job of this lane brings to the others once it is done: a handshake its request, in the mean.
     follow_up_us: u64,

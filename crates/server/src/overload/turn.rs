@@ -198,7 +198,7 @@ impl TurnControl {
     }
 
     /// How old is what is judged now?
-    fn age_us(&self, now_us: u64) -> u64 {
+    pub(crate) fn age_us(&self, now_us: u64) -> u64 {
         // On average an event came in the middle of the time; the oldest are reported first.
         let came_us = match (self.came_us, self.is_full) {
             (Some(came_us), _) => came_us,

@@ -247,6 +247,12 @@ impl<H: Handler> ThreadContext<H> {
         self.refusing.inspect(|it| it.count(&self.stats)).is_some()
     }
 
+    /// How long what this loop reads now has waited for that, about, where that counts for it.
+    pub(crate) fn waited_unread_us(&self) -> u64 {
+        let turn = self.turn.as_ref();
+        turn.map_or(0, |turn| turn.age_us(self.now_us))
+    }
+
     /// How long a message of a handshake has waited for this thread, where that counts for the request behind it.
     pub(crate) fn handshake_waited_us(&self) -> u64 {
         let turn = self.turn.as_ref();

@@ -69,50 +69,6 @@ impl Dispatcher {
         self.tasks.has_jobs()
     }
 
-    /// Queues work for a worker, for a client.
-    pub(crate) fn submit<H: Handler>(
-        &self,
-        kind: Kind,
-        work: Work,
-        token: Token,
-        client: ClientKey,
-        site: &Site<H>,
-        load: &Load,
-    ) -> Result<(), NotQueued> {
-        let admission = Admission::new(site.options.connections_max);
-        let Some(workers) = &self.workers else {
-            let nobody = Pressure::default();
-            return Err(NotQueued {
-                work,
-                verdict: admission.decide(kind, &nobody),
-                refusing: Refusing::late(0),
-            });
-        };
-        let queued_us = site.clock.now_us();
-        let job = Job {
-            client,
-            before_us: work.before_us(Millis(queued_us / 1000)),
-            work,
-            token,
-            reply: Arc::clone(&self.mailbox),
-            queued_us,
-        };
-        if let Err(refused) = workers.submit(job) {
-            let full = Pressure {
-                workers: site.options.workers,
-                is_queue_full: true,
-                ..Pressure::default()
-            };
-            return Err(NotQueued {
-                work: refused.job.work,
-                verdict: admission.decide(kind, &full),
-                refusing: refused.refusing,
-            });
-        }
-        load.under_way.fetch_add(1, Relaxed);
-        Ok(())
-    }
-
     /// Does on the loop what may block: everybody waits. Counted and timed.
     fn do_here<H: Handler>(
         &self,
@@ -156,30 +112,63 @@ impl<'l> OnLoop<'l> {
         }
     }
 
-    /// `Some`: it is not queued, and what becomes of it.
-    fn submit<H: Handler>(
+    /// Queues work for a worker, for a client. It has already waited for so long.
+    pub(crate) fn submit<H: Handler>(
         &mut self,
         kind: Kind,
         work: Work,
+        already_waited_us: u64,
         client: ClientKey,
         site: &Site<H>,
-    ) -> Option<NotQueued> {
-        let (dispatcher, load) = (self.dispatcher, self.load);
-        let submitted = dispatcher.submit(kind, work, self.token, client, site, load);
-        self.queued += u32::from(submitted.is_ok());
-        submitted.err()
+    ) -> Result<(), NotQueued> {
+        let admission = Admission::new(site.options.connections_max);
+        let Some(workers) = &self.dispatcher.workers else {
+            let nobody = Pressure::default();
+            return Err(NotQueued {
+                work,
+                verdict: admission.decide(kind, &nobody),
+                refusing: Refusing::late(0),
+            });
+        };
+        let queued_us = site.clock.now_us();
+        let job = Job {
+            client,
+            already_waited_us,
+            handshake_us: work.handshake_us(Millis(queued_us / 1000)),
+            work,
+            token: self.token,
+            reply: Arc::clone(&self.dispatcher.mailbox),
+            queued_us,
+        };
+        if let Err(refused) = workers.submit(job) {
+            let full = Pressure {
+                workers: site.options.workers,
+                is_queue_full: true,
+                ..Pressure::default()
+            };
+            return Err(NotQueued {
+                work: refused.job.work,
+                verdict: admission.decide(kind, &full),
+                refusing: refused.refusing,
+            });
+        }
+        self.load.under_way.fetch_add(1, Relaxed);
+        self.queued += 1;
+        Ok(())
     }
 
     /// A blocking step of this handler: of an earlier configuration, perhaps.
     pub(crate) fn block_by<H: Handler>(
         &mut self,
         steps: Arc<dyn Steps>,
-        exchange: Box<Exchange>,
+        mut exchange: Box<Exchange>,
         thread: &mut ThreadContext<H>,
     ) -> Blocked {
         let client = ClientKey::of_request(&exchange);
+        let waited_us = exchange.handshake.waited_unread(thread.waited_unread_us());
         let work = Work::Block(exchange, steps);
-        let Some(not_queued) = self.submit(Kind::Job, work, client, &thread.site) else {
+        let submitted = self.submit(Kind::Job, work, waited_us, client, &thread.site);
+        let Err(not_queued) = submitted else {
             return Blocked::Queued;
         };
         let Work::Block(mut exchange, steps) = not_queued.work else {
@@ -219,9 +208,11 @@ impl<'l> OnLoop<'l> {
             let tasks = &mut thread.tasks;
             return TaskStart::Started(tasks.spawn_local(exchange, request, notify, &*steps));
         }
+        let waited_us = exchange.handshake.waited_unread(thread.waited_unread_us());
         let (handle, task) = (thread.tasks).for_worker(exchange, request, notify, steps);
         let client = task.client();
-        if let Some(not_queued) = self.submit(Kind::Task, Work::Task(task), client, &thread.site)
+        let work = Work::Task(task);
+        if let Err(not_queued) = self.submit(Kind::Task, work, waited_us, client, &thread.site)
             && let Work::Task(mut task) = not_queued.work
             && let Some(mut exchange) = task.take_exchange()
         {
@@ -244,8 +235,9 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
     }
 
     fn prefetch(&mut self, range: Range, client: ClientKey, thread: &mut ThreadContext<H>) -> bool {
-        let not_queued = self.submit(Kind::Prefetch, Work::Prefetch(range), client, &thread.site);
-        let Some(Work::Prefetch(range)) = not_queued.map(|it| it.work) else {
+        let work = Work::Prefetch(range);
+        let submitted = self.submit(Kind::Prefetch, work, 0, client, &thread.site);
+        let Some(Work::Prefetch(range)) = submitted.err().map(|it| it.work) else {
             return false;
         };
         let read = |thread: &mut ThreadContext<H>| range.prefetch(thread.borrow().read_buffer);
@@ -264,7 +256,8 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             return Some(computation);
         }
         let work = Work::Compute(computation, before_us);
-        let not_queued = self.submit(Kind::Job, work, client, &thread.site)?;
+        let submitted = self.submit(Kind::Job, work, 0, client, &thread.site);
+        let not_queued = submitted.err()?;
         let Work::Compute(mut computation, _) = not_queued.work else {
             return None;
         };

@@ -68,9 +68,11 @@ pub(crate) struct Job {
     pub(crate) token: Token,
     pub(crate) reply: Arc<Mailbox<Message>>,
     pub(crate) queued_us: u64,
+    /// How long it had waited by then until it was read: for its loop, and for a worker that serves connections.
+    pub(crate) already_waited_us: u64,
     /// How long its connection was kept before, by its handshake, if this is for the first request or another
     /// step of the handshake.
-    pub(crate) before_us: u64,
+    pub(crate) handshake_us: u64,
     /// Who has asked for it.
     pub(crate) client: ClientKey,
 }
@@ -88,8 +90,18 @@ impl Job {
     pub(crate) fn waited(&self, now_us: u64) -> JobWait {
         JobWait {
             here_us: now_us.saturating_sub(self.queued_us),
-            before_us: self.before_us,
+            before_us: self.before_us(),
         }
+    }
+
+    /// Since when it has waited.
+    pub(crate) fn ready_us(&self) -> u64 {
+        self.queued_us.saturating_sub(self.already_waited_us)
+    }
+
+    /// How much of the latency goal was used up when it was queued.
+    pub(crate) fn before_us(&self) -> u64 {
+        self.already_waited_us.saturating_add(self.handshake_us)
     }
 }
 
@@ -127,7 +139,7 @@ impl Work {
     }
 
     /// How long its connection was kept before, by its handshake, if that was of late.
-    pub(crate) fn before_us(&self, now: Millis) -> u64 {
+    pub(crate) fn handshake_us(&self, now: Millis) -> u64 {
         match self {
             Self::Block(exchange, _) => exchange.handshake.counted_us(0),
             Self::Compute(_, before_us) => *before_us,
@@ -140,12 +152,14 @@ impl Work {
         }
     }
 
-    /// It has waited for so long. A connection is to know: its handshake may not be done.
-    pub(crate) fn delayed(&mut self, us: u64) {
-        if let Self::Serve(served) = self
-            && let Some(connection) = &mut served.connection
-        {
-            connection.delayed(us);
+    /// It has been in the queue for so long, and waits since `ready_us`. A connection is to know: its handshake may not
+    /// be done. And a request of it may be queued once more.
+    pub(crate) fn delayed(&mut self, ready_us: u64, us: u64) {
+        if let Self::Serve(served) = self {
+            served.ready_us = Some(ready_us);
+            if let Some(connection) = &mut served.connection {
+                connection.delayed(us);
+            }
         }
     }
 
@@ -194,6 +208,9 @@ pub(crate) struct Served {
     pub(crate) after: After,
     /// Its requests get a 503.
     pub(crate) refusing: Option<Refusing>,
+    /// Since when the request of `after` has waited, in microseconds. `None`: it came later than the connection was
+    /// queued, or may have.
+    pub(crate) ready_us: Option<u64>,
     /// Counts what it holds while it waits for a thread of a pool, or is at a worker with more than an idle one holds;
     /// nothing at other times. Stays with the box.
     pub(crate) memory: Option<MemoryAccount>,
@@ -239,6 +256,20 @@ pub(crate) enum After {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_request_has_waited_in_both_queues_and_while_its_handshake_was_kept() {
+        let reply = Arc::new(Mailbox::new().unwrap());
+        let job = Job {
+            queued_us: 5_000,
+            already_waited_us: 300,
+            handshake_us: 20,
+            ..Job::of(ClientKey::NOBODY, Work::Serve(Box::default()), &reply)
+        };
+        let waited = job.waited(6_000);
+        assert_eq!((waited.here_us, waited.before_us), (1_000, 320));
+        assert_eq!(waited.in_all_us(), 1_320);
+    }
+
     impl Job {
         /// Work for a client's connection that the test does not have.
         pub(crate) fn of(client: ClientKey, work: Work, reply: &Arc<Mailbox<Message>>) -> Self {
@@ -250,7 +281,8 @@ mod tests {
                 },
                 reply: Arc::clone(reply),
                 queued_us: 0,
-                before_us: 0,
+                already_waited_us: 0,
+                handshake_us: 0,
                 client,
             }
         }

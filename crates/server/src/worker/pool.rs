@@ -157,7 +157,7 @@ impl Workers {
         if let Work::Prefetch(_) = job.work {
             self.note_unoffered(job.queued_us, flow); // its answer has begun
         } else if let Some(control) = &self.control
-            && let Err(refusal) = self.offer(control, job.queued_us, flow, job.before_us)
+            && let Err(refusal) = self.offer(control, job.queued_us, flow, job.before_us())
         {
             let is_request = !matches!(job.work, Work::Serve(_));
             self.stats.refused_late.add(u64::from(is_request));
@@ -236,7 +236,8 @@ impl Workers {
             token,
             reply: Arc::clone(reply),
             queued_us: self.clock.now_us(),
-            before_us: 0, // it has begun
+            already_waited_us: 0, // it has begun
+            handshake_us: 0,
         };
         let flow = self.flow(&job);
         self.note_unoffered(job.queued_us, flow);

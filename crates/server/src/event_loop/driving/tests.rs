@@ -31,6 +31,7 @@ use crate::transport::socket::epoll::Epoll;
 use crate::transport::{Driver as _, Transport as _};
 use crate::worker::pool::{WorkerThread, Workers};
 
+mod handed_on;
 mod held;
 mod jobs_out;
 mod without_workers;

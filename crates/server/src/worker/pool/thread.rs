@@ -176,7 +176,7 @@ impl<H: Handler> WorkerThread<H> {
         let began_us = site.clock.now_us();
         self.pool_stats.queue_depth.sub(1);
         self.stats.steals.add(u64::from(stolen));
-        let waited = job.waited(began_us);
+        let (waited, ready_us) = (job.waited(began_us), job.ready_us());
         self.note_wait(waited.here_us);
         let Job {
             mut work,
@@ -184,14 +184,14 @@ impl<H: Handler> WorkerThread<H> {
             reply,
             ..
         } = job;
-        work.delayed(waited.here_us);
+        work.delayed(ready_us, waited.here_us);
         if self.is_in_vain(&mut work, &charge, began_us, waited) {
             self.source.not_done(charge);
             return reply.post(Message::Done { token, work });
         }
         if let (Work::Serve(served), Some(holders)) = (&mut work, self.holders.clone()) {
             let busy = self.keep(served, token, &holders, &reply);
-            self.learn(site.clock.now_us(), &charge, waited.before_us, busy);
+            self.learn(site.clock.now_us(), &charge, job.handshake_us, busy);
             match busy.periods {
                 0 => self.source.not_done(charge),
                 _ => self.source.done(charge, busy.of(charge.flow.lane)),
@@ -237,7 +237,7 @@ impl<H: Handler> WorkerThread<H> {
         self.stats.busy_us.add(took_us);
         match is_dropped {
             true => self.source.not_done(charge),
-            false => self.done(&work, charge, waited.before_us, ended_us, took_us),
+            false => self.done(&work, charge, job.handshake_us, ended_us, took_us),
         }
         if polled.is_ready() {
             reply.post(Message::Done { token, work });
@@ -245,7 +245,14 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     /// A job that was carried out has kept this worker for so long.
-    fn done(&mut self, work: &Work, charge: Charge, before_us: u64, ended_us: u64, took_us: u64) {
+    fn done(
+        &mut self,
+        work: &Work,
+        charge: Charge,
+        handshake_us: u64,
+        ended_us: u64,
+        took_us: u64,
+    ) {
         self.stats.jobs.add(1);
         let is_step = matches!(work, Work::Block(..) | Work::Task(_));
         self.stats.steps.add(u64::from(is_step));
@@ -253,7 +260,7 @@ impl<H: Handler> WorkerThread<H> {
             thread.app_took(took_us);
         }
         if let Some(control) = &self.control {
-            lock(control).done(ended_us, &charge, before_us, took_us);
+            lock(control).done(ended_us, &charge, handshake_us, took_us);
         }
         self.source.done(charge, took_us);
         self.stats.job_times().add(took_us, 1);
@@ -287,6 +294,7 @@ impl<H: Handler> WorkerThread<H> {
             memory.empty();
         }
         connection.transport_mut().move_to_thread();
+        let requests = self.stats.core.requests();
         let serve = AssertUnwindSafe(|| serve_while_held(connection, thread, &hold));
         let left = catch_unwind(serve);
         thread.end_busy();
@@ -295,6 +303,9 @@ impl<H: Handler> WorkerThread<H> {
         let mut busy_time = BusyTime::default();
         served.after = match left {
             Ok((left, busy)) => {
+                if busy.rests > 0 || self.stats.core.requests() > requests {
+                    served.ready_us = None;
+                }
                 if !connection.is_before_handshake() {
                     busy_time = busy;
                 }
@@ -317,15 +328,15 @@ impl<H: Handler> WorkerThread<H> {
     }
 
     /// A connection was served, and kept while no other waited. What came behind a handshake was none.
-    fn learn(&self, now_us: u64, charge: &Charge, before_us: u64, busy: BusyTime) {
+    fn learn(&self, now_us: u64, charge: &Charge, handshake_us: u64, busy: BusyTime) {
         let Some(control) = self.control.as_ref().filter(|_| busy.periods > 0) else {
             return;
         };
         let mut control = lock(control);
         if charge.flow.lane != Lane::Handshakes {
-            return control.done_many(now_us, charge, before_us, (busy.periods, busy.us));
+            return control.done_many(now_us, charge, handshake_us, (busy.periods, busy.us));
         }
-        control.done_many(now_us, charge, before_us, (1, busy.handshake_us));
+        control.done_many(now_us, charge, handshake_us, (1, busy.handshake_us));
         let behind = busy.behind_handshake();
         if behind != (0, 0) {
             control.done_many(now_us, &Charge::of(Lane::Files), 1, behind);
@@ -367,6 +378,7 @@ fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
     if thread.site.shutdown.is_draining() {
         connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
     }
+    let requests = thread.stats.core.requests();
     served.after = match connection.drive(thread, &mut (), &mut OnWorker) {
         Step::Wait => After::Wait,
         Step::Again => After::Again,
@@ -374,6 +386,9 @@ fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
         Step::Block(exchange, steps) => After::Block(exchange, steps),
         Step::Close => After::Close,
     };
+    if thread.stats.core.requests() > requests {
+        served.ready_us = None; // the next one may have come since
+    }
     thread.refusing = None;
     count(served, thread);
 }

@@ -107,6 +107,11 @@ fn one_thread_with<H: Handler>(
 
 /// A connection for it, whose client has sent a request.
 fn asking<H: Handler>(worker: &mut WorkerThread<H>) -> (UnixStream, Served) {
+    sending(worker, GET)
+}
+
+/// The same, whose client has sent these bytes.
+fn sending<H: Handler>(worker: &mut WorkerThread<H>, bytes: &[u8]) -> (UnixStream, Served) {
     let (mut client, server) = UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
     client
@@ -122,7 +127,7 @@ fn asking<H: Handler>(worker: &mut WorkerThread<H>) -> (UnixStream, Served) {
         connection: Some(Connection::new(socket, origin, None, thread)),
         ..Served::default()
     };
-    client.write_all(GET).unwrap();
+    client.write_all(bytes).unwrap();
     (client, served)
 }
 
@@ -175,6 +180,46 @@ fn a_thread_rests_with_a_connection_only_while_no_job_waits() {
         assert!(matches!(served.after, After::Wait), "{served:?}");
         assert_eq!(busy.has_rested, !has_job);
     }
+}
+
+/// Its client was slow: what is left of the request has not waited with the connection.
+#[test]
+fn what_comes_once_its_thread_has_rested_has_not_waited_since_the_connection_was_queued() {
+    let (_workers, mut worker) = one_thread();
+    let (_client, mut served) = sending(&mut worker, &GET[..GET.len() / 2]);
+    served.ready_us = Some(0);
+    let holders = worker.holders.clone().unwrap();
+    let others = Arc::clone(&holders);
+    let freeing = std::thread::spawn(move || {
+        while !others.free_one() {
+            std::thread::yield_now(); // it does not rest yet
+        }
+    });
+    let mailbox = Mailbox::new().unwrap();
+    worker.keep(&mut served, TOKEN, &holders, &mailbox);
+    freeing.join().unwrap();
+    assert!(matches!(served.after, After::Wait), "{served:?}");
+    assert_eq!(served.ready_us, None);
+}
+
+/// What it has waited elsewhere says nothing of this queue.
+#[test]
+fn a_job_counts_in_a_queue_by_what_it_has_waited_there() {
+    let mut now_us = None;
+    let takes = |us| Takes(*now_us.insert(us));
+    let (workers, mut worker) = one_thread_with(takes, ServerOptions::default());
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let work = Work::Serve(Box::default());
+    let job = Job {
+        already_waited_us: 900_000,
+        ..Job::of(ClientKey::NOBODY, work, &mailbox)
+    };
+    assert!(workers.submit(job).is_ok());
+    now_us.unwrap().store(1_000, Relaxed);
+    let taken = worker.try_take(1_000).unwrap();
+    let site = Arc::clone(&worker.thread.as_ref().unwrap().site);
+    worker.carry_out(taken, &site);
+    assert_eq!(worker.stats.queue_wait_us.value(), 1_000);
 }
 
 /// A thread serves two requests for this app, each over a connection of its own; behind the second one a job waits.
