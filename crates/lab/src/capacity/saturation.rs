@@ -34,7 +34,9 @@ impl Saturation {
         // What is nearer than that is one rate.
         let rates = points.chunk_by(|one, other| other.0 <= one.0 * 1.002);
         let shares = rates.filter_map(|trials| {
-            let shares = trials.iter().map(|(offered, completed)| completed / offered);
+            let shares = trials
+                .iter()
+                .map(|(offered, completed)| completed / offered);
             Some((trials[0].0, median(&shares.collect::<Vec<_>>())?))
         });
         let shares: Vec<(f64, f64)> = shares.collect();

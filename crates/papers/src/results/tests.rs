@@ -111,6 +111,7 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
         two.contains("| P1: reactor models under load? | 1 | 0 | 1 | 1 | 9 | 0 |"),
         "{two}"
     );
-    let decided = "|\n\nOf the 4 comparable claims 2 are decided (50 %); nine tenths are 4, 2 more.\n\n## ";
+    let decided =
+        "|\n\nOf the 4 comparable claims 2 are decided (50 %); nine tenths are 4, 2 more.\n\n## ";
     assert!(two.contains(decided), "{two}");
 }

@@ -59,9 +59,12 @@ fn with_goaway_on_its_way() -> Connection {
 fn requests_behind_the_last_stream_of_goaway_are_ignored() {
     let mut connection = with_goaway_on_its_way();
     connection.get(3, "/a").post(5, "/p", &[]);
-    connection
-        .frame(Kind::Data, 0, 5, b"content")
-        .frame(Kind::RstStream, 0, 5, &[0, 0, 0, ErrorCode::Cancel as u8]);
+    connection.frame(Kind::Data, 0, 5, b"content").frame(
+        Kind::RstStream,
+        0,
+        5,
+        &[0, 0, 0, ErrorCode::Cancel as u8],
+    );
     connection.release();
     let frames = connection.take();
     assert_eq!(frames.len(), 1, "{frames:?}");
