@@ -206,7 +206,7 @@ fn what_comes_once_its_thread_has_rested_has_not_waited_since_the_connection_was
 #[test]
 fn a_job_counts_in_a_queue_by_what_it_has_waited_there() {
     let mut now_us = None;
-    let takes = |us| Takes(now_us.insert(us));
+    let takes = |us: &'static AtomicU64| Takes(now_us.insert(us));
     let (workers, mut worker) = one_thread_with(takes, ServerOptions::default());
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let work = Work::Serve(Box::default());
