@@ -24,6 +24,7 @@ impl Context<'_> {
     /// The head of this one is complete, or there will be none.
     pub(crate) fn stamp(&self, exchange: &mut Exchange) {
         exchange.began = self.now;
+        exchange.ready = self.now;
         exchange.began_us = match self.log.as_deref() {
             Some(log) => log.now_us(),
             None => self.counters.latencies.now_us(),

@@ -53,6 +53,9 @@ pub struct Exchange {
     pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
+    /// Since when nothing more of the client is needed to go on with it: neither the head, nor content that is
+    /// gathered first.
+    pub ready: Millis,
     /// Of its connection, if this is the first request behind it.
     pub handshake: HandshakeTime,
     /// The request.
@@ -166,6 +169,7 @@ impl Exchange {
         self.forwarded = other.forwarded;
         self.security.clone_from(&other.security);
         self.began = other.began;
+        self.ready = other.ready;
         self.began_us = other.began_us;
         self.request.copy_head(&other.request);
     }

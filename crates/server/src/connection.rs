@@ -96,11 +96,13 @@ struct DriveBudget<'d, H: Handler, D> {
     task_orders: u32,
     /// Tasks have had their turn.
     has_polled: bool,
+    /// What it has done has taken long: the answer leaves, and input is received, then others have their turn.
+    is_last: bool,
 }
 
 impl<H: Handler, D> DriveBudget<'_, H, D> {
     fn is_over(&self) -> bool {
-        self.blocked == BLOCKS_MAX || self.task_orders == TASK_ORDERS_MAX
+        (self.blocked >= BLOCKS_MAX && !self.is_last) || self.task_orders == TASK_ORDERS_MAX
     }
 }
 
@@ -180,6 +182,7 @@ impl<T> Connection<T> {
             blocked: 0,
             task_orders: 0,
             has_polled: false,
+            is_last: false,
         };
         let step = self.drive_within(&mut drive, placement);
         let has_sent = drive.bytes_left < bytes_max;
@@ -291,7 +294,10 @@ impl<T> Connection<T> {
             Action::Wait { read, hang_up } => {
                 let has_received = self.transport.wait(read, hang_up, io);
                 let were_held = self.session.hold_requests(false);
-                drive.thread.starts_us = 0;
+                drive.thread.in_place_us = 0;
+                if drive.is_last {
+                    return Err(Step::Again);
+                }
                 if !has_received {
                     self.poll_before_wait(were_held, drive)?;
                 }
@@ -371,6 +377,7 @@ impl<T> Connection<T> {
             Blocked::Done(exchange) => {
                 self.completed(exchange, drive.thread);
                 drive.blocked += 1;
+                self.end_row(drive);
             }
             Blocked::Refused(exchange) => self.completed(exchange, drive.thread),
             Blocked::Queued => {}
@@ -391,12 +398,19 @@ impl<T> Connection<T> {
             TaskStart::Elsewhere(exchange, steps) => return Err(Step::Start(exchange, steps)),
             start => self.started(start, drive.thread),
         }
-        if drive.thread.starts_us >= POLLS_US {
-            drive.thread.starts_us = 0;
-            self.session.hold_requests(true);
-            drive.blocked = BLOCKS_MAX; // others first
-        }
+        self.end_row(drive);
         Ok(())
+    }
+
+    /// Of requests that are in progress at the same time no other begins before the answers of those have left that
+    /// have taken long, and others have had their turn.
+    fn end_row<H: Handler, D>(&mut self, drive: &mut DriveBudget<'_, H, D>) {
+        if drive.thread.in_place_us < POLLS_US || !self.is_multiplexed() {
+            return;
+        }
+        drive.thread.in_place_us = 0;
+        self.session.hold_requests(true);
+        drive.is_last = true;
     }
 
     /// `Action::Compute`.

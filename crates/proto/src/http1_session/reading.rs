@@ -171,6 +171,9 @@ impl Http1Session {
         let progress = self.progress(cx);
         let is_whole = matches!(progress.body, BodyReader::Done);
         let discarded_bytes = progress.discarded_bytes;
+        if let Some(exchange) = progress.exchange.as_mut().filter(|_| is_whole) {
+            exchange.ready = cx.now;
+        }
         match self.state {
             State::Collecting { for_task: true } if is_whole => self.state = State::StartDue,
             State::Collecting { .. } if is_whole => self.state = State::RunDue,

@@ -151,6 +151,14 @@ impl Stream {
         self.begin_period(now);
     }
 
+    /// The same once its content was gathered.
+    pub(crate) fn gathered(&mut self, phase: Phase, now: Millis) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.ready = now;
+        }
+        self.await_turn(phase, now);
+    }
+
     /// Its period begins.
     pub(crate) fn begin_period(&mut self, now: Millis) {
         (self.since, self.moved) = (now, 0);

@@ -24,7 +24,7 @@ impl<T> Connection<T> {
                 self.begin_task(exchange, &*steps, thread);
                 let took_us = thread.now_us().saturating_sub(began_us);
                 thread.app_took(took_us);
-                thread.starts_us += took_us;
+                thread.in_place_us += took_us;
             }
             TaskStart::Refused(exchange) | TaskStart::Elsewhere(exchange, _) => {
                 self.session.answered(exchange, &mut thread.cx());

@@ -1,5 +1,7 @@
 //! Whole turns over a socket pair: what they allocate, and that events of the past miss.
 
+pub(super) mod http2;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;

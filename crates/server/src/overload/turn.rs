@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use loadline_proto::HandshakeTime;
+use loadline_base::Millis;
+use loadline_proto::{Exchange, HandshakeTime};
 
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
@@ -178,10 +179,47 @@ impl TurnControl {
         self.came_us = came_us;
     }
 
-    /// A request is about to be answered, behind this handshake. `Err`: it is too old for that, and its client is to
-    /// come back after this many seconds.
+    /// A request is about to be answered. `Err`: it is too old for that, and its client is to come back after this many
+    /// seconds.
     #[inline]
-    pub(crate) fn check(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), u32> {
+    pub(crate) fn check(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+        match self.is_kept(exchange) {
+            true => self.check_kept(now_us, exchange),
+            false => self.check_read(now_us, exchange.handshake),
+        }
+    }
+
+    /// The same once more, before what may block: of many requests of a connection, one may have waited for others
+    /// since it was checked.
+    pub(crate) fn check_again(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+        match self.is_kept(exchange) {
+            true => self.check_kept(now_us, exchange),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it was read in a turn before this one.
+    #[inline]
+    fn is_kept(&self, exchange: &Exchange) -> bool {
+        exchange.ready < Millis(self.taken_us / 1000)
+    }
+
+    /// A request that was read in a turn before this one. Until then it had waited for half of a turn, about, which is
+    /// taken to have been as long as the last one.
+    #[cold]
+    fn check_kept(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+        let unread_us = (self.taken_us - self.oldest_us) / 2;
+        let came_us = (exchange.ready.0 * 1000).saturating_sub(unread_us);
+        let of_connection_us = self.came_us;
+        self.came_us = Some(of_connection_us.map_or(came_us, |us| us.min(came_us)));
+        let checked = self.check_read(now_us, exchange.handshake);
+        self.came_us = of_connection_us;
+        checked
+    }
+
+    /// A request that was read in this turn, behind this handshake.
+    #[inline]
+    fn check_read(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), u32> {
         let (mut age_us, mut before_us) = (self.age_us(now_us), 0);
         if self.counts_handshakes {
             age_us = handshake.waited_behind_us(age_us);
@@ -276,309 +314,4 @@ impl TurnControl {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NONE: HandshakeTime = HandshakeTime {
-        kept_us: 0,
-        computed_ago_us: 0,
-        done_ago_us: 0,
-    };
-
-    /// A handshake that was computed before its request came.
-    fn kept(kept_us: u64) -> HandshakeTime {
-        HandshakeTime {
-            kept_us,
-            computed_ago_us: u64::MAX,
-            done_ago_us: 0,
-        }
-    }
-
-    /// A turn of a loop with many connections.
-    fn at(now_us: u64, has_waited: bool, is_full: bool) -> TurnBegin {
-        TurnBegin {
-            now_us,
-            ended_us: now_us,
-            has_waited,
-            is_full,
-            events: 512,
-            connections: 1_000_000,
-            is_rest: false,
-        }
-    }
-
-    #[test]
-    fn what_waited_for_longer_than_the_goal_is_refused() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(5_000_000, true, false));
-        assert_eq!(turn.check(5_000_000, NONE), Ok(()));
-        assert_eq!(turn.check(6_000_000, NONE), Ok(()));
-        assert!(turn.check(6_000_001, NONE).is_err());
-        // Events of the next turn came while that one lasted.
-        turn.begin(at(6_200_000, false, false));
-        assert_eq!(turn.check(6_600_000, NONE), Ok(()));
-        assert!(turn.check(6_700_000, NONE).is_err());
-        turn.begin(at(6_700_000, true, false));
-        assert_eq!(turn.check(7_000_000, NONE), Ok(()));
-    }
-
-    #[test]
-    fn what_begins_has_waited_since_it_came() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(5_000_000, true, false));
-        assert_eq!(turn.check(5_000_000, NONE), Ok(()));
-        assert_eq!(turn.check(5_010_000, NONE), Ok(()));
-        turn.judge_by(Some(4_990_000));
-        assert_eq!(turn.check(5_020_000, NONE), Ok(()));
-        turn.judge_by(None);
-        assert!(turn.check(7_000_000, NONE).is_err());
-        assert_eq!(turn.take_waits(), (3, 40_000));
-        assert_eq!(turn.take_waits(), (0, 0));
-    }
-
-    /// Each new connection had just come, however long it had waited to be accepted: at twice the capacity of a
-    /// loop that computes all answers were late, and none was refused.
-    #[test]
-    fn what_waited_in_the_backlog_is_judged_by_when_it_came() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        let few = |now_us| TurnBegin {
-            connections: 2,
-            events: 1,
-            ..at(now_us, false, false)
-        };
-        turn.begin(few(4_000_000));
-        turn.begin(few(4_900_000));
-        for now_us in (5_000_000..5_300_000).step_by(10_000) {
-            turn.begin(few(now_us));
-            turn.has_left_some();
-            turn.judge_by(Some(now_us - 1_500_000));
-            assert!(turn.check(now_us, NONE).is_err());
-            turn.judge_by(None);
-            assert_eq!(turn.check(now_us, NONE), Ok(()));
-        }
-        // Overload lasts, though it has few connections at one time.
-        turn.begin(few(5_300_000));
-        turn.judge_by(Some(5_190_000));
-        assert!(turn.check(5_300_000, NONE).is_err());
-        turn.judge_by(Some(5_250_000));
-        assert_eq!(turn.check(5_300_000, NONE), Ok(()));
-        // Until hardly any waits, and none was refused for some time.
-        turn.judge_by(Some(5_599_000));
-        assert_eq!(turn.check(5_600_000, NONE), Ok(()));
-        turn.judge_by(Some(5_100_000));
-        assert_eq!(turn.check(5_600_000, NONE), Ok(()));
-    }
-
-    /// A handshake and its request each waited for a goal: at twice the capacity of a loop without workers no
-    /// response of a new connection over TLS was in time.
-    #[test]
-    fn what_a_handshake_has_waited_counts_for_its_request() {
-        let began = |counts_handshakes| {
-            let turn = TurnControl::new(Duration::from_secs(1));
-            let mut turn = turn.counting_handshakes(counts_handshakes);
-            turn.begin(at(5_000_000, true, false));
-            turn
-        };
-        let mut turn = began(true);
-        assert_eq!(turn.handshake_waited_us(5_600_000), 600_000);
-        assert!(!turn.refuses_handshake(5_600_000, 600_000));
-        assert_eq!(turn.check(5_300_000, kept(600_000)), Ok(()));
-        assert_eq!(turn.take_waits(), (1, 300_000)); // the handshake's wait is not the request's
-        assert!(turn.check(5_500_000, kept(600_000)).is_err());
-        turn.judge_by(Some(4_500_000));
-        assert_eq!(turn.handshake_waited_us(5_600_000), 1_100_000);
-        assert!(turn.refuses_handshake(5_600_000, 1_100_000));
-        // Where workers compute them, their queue is where that is judged.
-        let mut turn = began(false);
-        assert_eq!(turn.handshake_waited_us(5_600_000), 0);
-        assert!(!turn.refuses_handshake(5_600_000, 2_000_000));
-        assert_eq!(turn.check(5_500_000, kept(600_000)), Ok(()));
-    }
-
-    /// Until the handshake was computed it had counted for that. It counted for the request, too.
-    #[test]
-    fn what_came_along_with_its_handshake_has_waited_once() {
-        let turn = TurnControl::new(Duration::from_secs(1));
-        let mut turn = turn.counting_handshakes(true);
-        turn.begin(at(5_000_000, true, false));
-        let handshake = HandshakeTime {
-            kept_us: turn.handshake_waited_us(5_600_000),
-            ..NONE
-        };
-        assert_eq!(turn.check(5_600_000, handshake), Ok(()));
-        assert_eq!(turn.take_waits(), (1, 0));
-        turn.judge_by(Some(5_000_000));
-        let later = |computed_ago_us| HandshakeTime {
-            computed_ago_us,
-            done_ago_us: computed_ago_us,
-            ..handshake
-        };
-        assert_eq!(turn.check(5_900_000, later(300_000)), Ok(()));
-        assert!(turn.check(6_000_000, later(400_000)).is_err());
-    }
-
-    /// The loop's own turn counted as time that the client had let pass.
-    #[test]
-    fn what_a_request_has_waited_for_its_loop_its_client_has_not_rested() {
-        let turn = TurnControl::new(Duration::from_secs(1));
-        let mut turn = turn.counting_handshakes(true);
-        turn.begin(at(5_000_000, true, false));
-        let handshake = HandshakeTime {
-            done_ago_us: 700_000,
-            ..kept(400_000)
-        };
-        turn.judge_by(Some(5_600_000));
-        assert_eq!(turn.check(5_700_000, handshake), Ok(()), "it has rested");
-        turn.judge_by(None);
-        assert!(turn.check(5_700_000, handshake).is_err());
-    }
-
-    /// A turn that refused none ended the overload: clients whose handshakes have a turn of their own waited for the
-    /// whole goal then.
-    #[test]
-    fn overload_lasts_while_new_connections_are_refused_though_not_in_each_turn() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        let few = |now_us| TurnBegin {
-            connections: 2,
-            ..at(now_us, false, false)
-        };
-        turn.begin(few(4_990_000));
-        for now_us in (5_000_000..5_400_000).step_by(20_000) {
-            turn.begin(few(now_us));
-            turn.judge_by(Some(now_us - 1_500_000));
-            assert!(turn.check(now_us, NONE).is_err());
-            turn.judge_by(None);
-            turn.begin(few(now_us + 10_000));
-        }
-        turn.begin(few(5_400_000));
-        turn.judge_by(Some(5_280_000));
-        assert!(turn.check(5_400_000, NONE).is_err());
-    }
-
-    /// A new connection in each turn kept a loop in lasting overload for good.
-    #[test]
-    fn new_connections_that_are_in_time_change_nothing_for_others() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        let begin = |now_us| TurnBegin {
-            connections: 500,
-            ..at(now_us, false, false)
-        };
-        turn.begin(begin(0));
-        turn.begin(begin(1_000));
-        for _ in 0..64 {
-            assert_eq!(turn.check(1_000, NONE), Ok(()));
-        }
-        turn.begin(begin(13_800)); // 0.2 ms each
-        turn.begin(begin(1_500_000));
-        for now_us in (2_600_000..2_900_000).step_by(20_000) {
-            assert!(turn.check(now_us, NONE).is_err());
-        }
-        turn.begin(begin(2_900_000));
-        turn.judge_by(Some(2_880_000));
-        assert_eq!(turn.check(2_900_000, NONE), Ok(()));
-        turn.judge_by(None);
-        turn.begin(begin(2_967_000));
-        assert_eq!(
-            turn.check(3_060_000, NONE),
-            Ok(()),
-            "160 ms are no overload"
-        );
-    }
-
-    #[test]
-    fn under_lasting_overload_turns_become_short() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(0, true, false));
-        turn.begin(at(1, false, false));
-        for now_us in (1_000_100..1_300_000).step_by(50_000) {
-            assert!(turn.check(now_us, NONE).is_err());
-        }
-        turn.begin(at(1_300_000, false, false));
-        assert!(turn.check(1_300_000, NONE).is_err(), "from a turn of 1.3 s");
-        turn.begin(at(1_301_000, false, false));
-        assert_eq!(turn.check(1_380_000, NONE), Ok(()));
-        assert!(turn.check(1_402_000, NONE).is_err());
-        // Nothing waits any more.
-        turn.begin(at(1_410_000, true, false));
-        assert_eq!(turn.check(2_400_000, NONE), Ok(()));
-    }
-
-    #[test]
-    fn events_that_did_not_fit_into_a_turn_are_as_old_as_the_first_of_them() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(0, true, true));
-        turn.begin(at(900_000, false, true));
-        assert_eq!(turn.check(1_000_000, NONE), Ok(()));
-        assert!(turn.check(1_000_001, NONE).is_err());
-        turn.begin(at(1_100_000, false, false));
-        assert_eq!(turn.check(1_500_000, NONE), Ok(()), "the last of them");
-        turn.begin(at(1_600_000, false, false));
-        assert_eq!(turn.check(2_300_000, NONE), Ok(()));
-    }
-
-    #[test]
-    fn what_came_while_a_batch_was_worked_off_is_as_old_as_the_batch() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(0, true, false));
-        turn.begin(TurnBegin {
-            is_rest: true,
-            ..at(500_000, false, false)
-        });
-        assert_eq!(turn.lasts_us(600_000), 600_000);
-        assert_eq!(turn.check(900_000, NONE), Ok(()));
-        turn.begin(at(1_000_000, false, false));
-        assert_eq!(
-            turn.check(1_500_000, NONE),
-            Ok(()),
-            "half a second old when it was taken"
-        );
-        assert!(turn.check(1_500_001, NONE).is_err());
-    }
-
-    /// Clients that ask again as soon as they are answered, more of them than a turn takes events.
-    fn closed_loop(turn: &mut TurnControl, from_us: u64, turns: u64, answer_us: u64) -> (u64, u64) {
-        let (mut now_us, mut refused) = (from_us, 0);
-        for _ in 0..turns {
-            turn.begin(TurnBegin {
-                connections: 10_000,
-                ..at(now_us, false, true)
-            });
-            for _ in 0..512 {
-                match turn.check(now_us, NONE) {
-                    Ok(()) => now_us += answer_us,
-                    Err(_) => {
-                        refused += 1;
-                        now_us += 5;
-                    }
-                }
-            }
-        }
-        (now_us, refused)
-    }
-
-    #[test]
-    fn turns_that_are_full_for_long_do_not_make_what_they_bring_older() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(0, true, true));
-        let (ended_us, refused) = closed_loop(&mut turn, 10, 2_000, 10);
-        assert!(ended_us > 10_000_000);
-        assert_eq!(refused, 0, "each waits for 100 ms");
-        // What takes so long that 10,000 of them cannot be answered in a second is refused.
-        let (_, refused) = closed_loop(&mut turn, ended_us, 2_000, 200);
-        assert!(refused > 0);
-    }
-
-    #[test]
-    fn a_pause_does_not_make_an_overload_of_many_cheap_requests() {
-        let mut turn = TurnControl::new(Duration::from_secs(1));
-        turn.begin(at(0, true, true));
-        let (mut now_us, _) = closed_loop(&mut turn, 10, 100, 10);
-        for _ in 0..20 {
-            now_us += 1_100_000; // the machine stands still
-            now_us = closed_loop(&mut turn, now_us, 40, 10).0;
-        }
-        let (now_us, _) = closed_loop(&mut turn, now_us, 40, 10);
-        let (_, refused) = closed_loop(&mut turn, now_us, 2_000, 10);
-        assert_eq!(refused, 0);
-    }
-}
+mod tests;

@@ -67,9 +67,9 @@ pub(crate) struct ThreadContext<H: Handler> {
     /// How long slow apps have kept this thread of a pool while it served their connections, since
     /// `take_slow_apps_us`.
     slow_apps_us: u64,
-    /// How long tasks that began at once have taken in a row, in microseconds: until their connection had
-    /// nothing else to do.
-    pub(crate) starts_us: u64,
+    /// How long steps that may block, and tasks that began at once, have taken in a row, in microseconds: until their
+    /// connection had nothing else to do.
+    pub(crate) in_place_us: u64,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
     /// What it serves now is refused.
@@ -108,7 +108,7 @@ impl Late<'_> {
         cx: &mut Context<'_>,
     ) -> Outcome {
         let turn = self.turn.as_mut();
-        let is_late = || turn.and_then(|turn| turn.check(*self.now_us, exchange.handshake).err());
+        let is_late = || turn.and_then(|turn| turn.check(*self.now_us, exchange).err());
         match self.refusing.or_else(|| is_late().map(Refusing::late)) {
             Some(refusing) if !config.is_exempt(exchange) => {
                 exchange.refuse(refusing.retry_after_s);
@@ -141,7 +141,7 @@ impl<H: Handler> ThreadContext<H> {
             tasks: TaskPool::new(Arc::clone(&stats)),
             weighted_app_us: 0,
             slow_apps_us: 0,
-            starts_us: 0,
+            in_place_us: 0,
             site: Arc::clone(site),
             stats,
             role,
@@ -251,6 +251,19 @@ impl<H: Handler> ThreadContext<H> {
     pub(crate) fn waited_unread_us(&self) -> u64 {
         let turn = self.turn.as_ref();
         turn.map_or(0, |turn| turn.age_us(self.now_us))
+    }
+
+    /// A request is about to be worked on here, after its quick step. `Err`: it has waited behind others of its
+    /// connection since, for too long, and has its 503.
+    pub(crate) fn check_again(&mut self, exchange: &mut Exchange) -> Result<(), ()> {
+        let now_us = self.now_us;
+        let turn = self.turn.as_mut();
+        let Some(Err(retry_after_s)) = turn.map(|turn| turn.check_again(now_us, exchange)) else {
+            return Ok(());
+        };
+        exchange.refuse(retry_after_s);
+        self.stats.refused_late.add(1);
+        Err(())
     }
 
     /// How long a message of a handshake has waited for this thread, where that counts for the request behind it.

@@ -81,6 +81,7 @@ impl Dispatcher {
         self.stats.blocked_in_place.add(1);
         let took_us = clock.now_us().saturating_sub(began_us);
         self.stats.blocked_in_place_us.add(took_us);
+        thread.in_place_us += took_us;
         thread.tick();
     }
 }
@@ -179,6 +180,7 @@ impl<'l> OnLoop<'l> {
                 exchange.refuse(not_queued.refusing.retry_after_s);
                 Blocked::Refused(exchange)
             }
+            _ if thread.check_again(&mut exchange).is_err() => Blocked::Refused(exchange),
             _ => {
                 exchange.is_done_by_loop = true;
                 let block = |_: &mut ThreadContext<H>| steps.handle_blocking(&mut exchange);
@@ -196,6 +198,10 @@ impl<'l> OnLoop<'l> {
         mut exchange: Box<Exchange>,
         thread: &mut ThreadContext<H>,
     ) -> TaskStart {
+        let is_here = self.dispatcher.workers.is_none();
+        if is_here && thread.check_again(&mut exchange).is_err() {
+            return TaskStart::Refused(exchange);
+        }
         let Ok(request) = thread.admit_to_app(&mut exchange) else {
             return TaskStart::Refused(exchange);
         };
@@ -203,8 +209,13 @@ impl<'l> OnLoop<'l> {
             home: Arc::clone(&self.dispatcher.tasks) as Arc<dyn TaskHome>,
             token: self.token,
         };
-        if self.dispatcher.workers.is_none() {
+        if is_here {
             exchange.is_done_by_loop = true;
+            // Others of its connection wait behind it, and are judged by that.
+            if exchange.stream != StreamId::default() {
+                let task = thread.tasks.prepare(&exchange, request, notify);
+                return TaskStart::Now(task, exchange, steps);
+            }
             let tasks = &mut thread.tasks;
             return TaskStart::Started(tasks.spawn_local(exchange, request, notify, &*steps));
         }

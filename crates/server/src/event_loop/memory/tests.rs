@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use loadline_base::MemoryBudget;
-use loadline_proto::http2::frame::{Kind, PREFACE, Setting, flags, write_frame};
+use loadline_proto::http2::frame::Setting;
 use loadline_proto::{Body, Context, Exchange, Handler, Outcome};
 
 use crate::event_loop::EventLoop;
 use crate::event_loop::loop_group::LoopGroup;
-use crate::event_loop::tests::{connect, has_rings};
+use crate::event_loop::tests::{connect, has_rings, http2};
 use crate::options::ServerOptions;
 use crate::site::Site;
 use crate::site::tests::{clock, site_at};
@@ -50,21 +50,13 @@ impl Handler for Copies {
 
 /// The requests of a client that takes no content.
 fn requests() -> Vec<u8> {
-    let mut bytes = PREFACE.to_vec();
     let mut no_window = Vec::new();
     let setting = Setting {
         id: Setting::INITIAL_WINDOW_SIZE,
         value: 0,
     };
     setting.write(&mut no_window);
-    write_frame(Kind::Settings, 0, 0, &no_window, &mut bytes);
-    for index in 0..STREAMS {
-        // Indexed fields, and one literal (RFC 7541 section 6 and appendix A): GET, http, /, authority.
-        let block = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
-        let whole = flags::END_HEADERS | flags::END_STREAM;
-        write_frame(Kind::Headers, whole, 2 * index + 1, &block, &mut bytes);
-    }
-    bytes
+    http2::requests(&no_window, STREAMS)
 }
 
 /// The requests of all clients come in one turn. With a share of each client's answered, none of them waited for

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE, flags, write_frame};
 use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task, TaskOptions};
 
+use super::super::tests::http2::{heads, requests};
 use super::super::tests::{connect, event_loop_at};
 use super::EventLoop;
 use crate::site::tests::clock;
@@ -77,28 +77,9 @@ fn begin() -> (EventLoop<Computing, Epoll>, UnixStream, Arc<Seen>) {
     };
     let mut event_loop = event_loop_at::<_, Epoll>(now_us, handler, None);
     let mut client = connect(&mut event_loop);
-    let mut bytes = PREFACE.to_vec();
-    write_frame(Kind::Settings, 0, 0, &[], &mut bytes);
-    for index in 0..STREAMS {
-        // Indexed fields, and one literal (RFC 7541 section 6 and appendix A): GET, http, /, authority.
-        let block = [0x82, 0x86, 0x84, 0x01, 1, b'h'];
-        let whole = flags::END_HEADERS | flags::END_STREAM;
-        write_frame(Kind::Headers, whole, 2 * index + 1, &block, &mut bytes);
-    }
-    client.write_all(&bytes).unwrap();
+    client.write_all(&requests(&[], STREAMS)).unwrap();
     client.set_nonblocking(true).unwrap();
     (event_loop, client, seen)
-}
-
-/// Responses whose heads are among these frames.
-fn heads(frames: &[u8]) -> usize {
-    let (mut rest, mut count) = (frames, 0);
-    while let Some((head, behind)) = rest.split_first_chunk::<HEAD_BYTES>() {
-        let head = FrameHead::parse(head);
-        count += usize::from(head.kind == Kind::Headers);
-        rest = &behind[head.len..];
-    }
-    count
 }
 
 /// Turns until all have computed: a few in each, the oldest first, and responses leave meanwhile.

@@ -1,6 +1,7 @@
 //! What requests have waited for where the loop does the work itself.
 
 use super::*;
+use crate::event_loop::tests::http2::{heads, requests};
 use crate::event_loop::tests::{accepted_over_tcp, send_and_wait, status_of_response};
 
 /// Its blocking step takes so many microseconds, by a clock that it moves.
@@ -104,4 +105,72 @@ fn a_loop_without_workers_counts_how_long_requests_have_waited() {
     }
     let total = event_loop.site.registry.snapshot(0).total;
     assert_eq!((total.queue_taken, total.queue_wait_us), (2, 10_000));
+}
+
+/// As many as could be were computed, none of their responses left before the last one was computed, and none was
+/// refused, however long it had waited.
+#[test]
+fn without_workers_streams_of_a_connection_are_answered_one_by_one_and_refused_once_they_are_late()
+{
+    let now_us = clock();
+    let goal = Some(Duration::from_millis(500));
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, Computes(now_us, 150_000), goal);
+    let mut client = connect(&mut event_loop);
+    client.write_all(&requests(&[], 6)).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut received = Vec::new();
+    for _ in 0..6 {
+        turn(&mut event_loop);
+        let _ = client.read_to_end(&mut received); // an error: there is no more yet
+        let computed = now_us.load(Relaxed) / 150_000;
+        assert!(
+            heads(&received) as u64 >= computed,
+            "responses wait for others"
+        );
+    }
+    // At 0, 150 and 300 ms; what begins at 450 ms could not be answered in time.
+    assert_eq!(now_us.load(Relaxed), 450_000);
+    assert_eq!(heads(&received), 6);
+    let total = event_loop.site.registry.snapshot(0).total;
+    assert_eq!((total.blocked_in_place, total.refused_late), (3, 3));
+}
+
+/// An app that computes on a loop, for streams that have come at once.
+struct App(&'static AtomicU64);
+
+impl Handler for App {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Later(TaskOptions::default())
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let now_us = self.0;
+        Box::pin(async move {
+            now_us.fetch_add(150_000, Relaxed);
+            port.answer(exchange);
+        })
+    }
+}
+
+#[test]
+fn without_workers_apps_of_streams_are_refused_once_they_are_late() {
+    let now_us = clock();
+    let goal = Some(Duration::from_millis(500));
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, App(now_us), goal);
+    let mut client = connect(&mut event_loop);
+    client.write_all(&requests(&[], 6)).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut received = Vec::new();
+    for _ in 0..8 {
+        turn(&mut event_loop);
+        let _ = client.read_to_end(&mut received); // an error: there is no more yet
+    }
+    assert_eq!(heads(&received), 6);
+    assert_eq!(now_us.load(Relaxed), 450_000);
+    let total = event_loop.site.registry.snapshot(0).total;
+    assert_eq!((total.app_requests, total.refused_late), (3, 3));
 }
