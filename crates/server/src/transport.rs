@@ -231,9 +231,8 @@ pub(crate) trait LoopTransport<D: Driver>: Transport<D> {
     /// From another loop.
     fn attach(detached: Detached) -> Self;
 
-    /// How long ago it last received bytes, in milliseconds. `None`: the kernel does not say, or the bytes were
-    /// received when they came.
-    fn received_ago_ms(&self) -> Option<u32> {
+    /// How long ago bytes last came, in milliseconds, read or not. `None`: the kernel does not say.
+    fn received_ago_ms(&self, _driver: &D) -> Option<u32> {
         None
     }
 

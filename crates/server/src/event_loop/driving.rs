@@ -43,21 +43,30 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     #[inline]
     pub(super) fn drive_here(&mut self, token: Token) {
         let now_us = self.thread.now_us();
-        let turn = self.thread.turn.as_ref();
-        match turn.is_some_and(|turn| turn.is_long_with_handshakes(now_us, LONG_TURN_US)) {
-            true => self.drive_first_request(token, now_us),
+        let computes = self.dispatcher.workers.is_none();
+        let may_have_waited = self.thread.turn.as_ref().is_some_and(|turn| {
+            turn.is_long_with_handshakes(now_us, LONG_TURN_US)
+                || (D::REPORTS_BEFORE_DRAIN
+                    && computes
+                    && turn.is_long_behind(now_us, LONG_TURN_US))
+        });
+        match may_have_waited {
+            true => self.drive_by_kernel(token, now_us),
             false => self.drive_now(token),
         }
     }
 
-    /// In a long turn. The first request behind a handshake is judged by when it came.
+    /// In a long turn. The first request behind a handshake is judged by when it came, and on a ring each that is its
+    /// connection's only one: a new connection has waited twice, to be accepted and for what it has sent.
     #[cold]
-    fn drive_first_request(&mut self, token: Token, now_us: u64) {
+    fn drive_by_kernel(&mut self, token: Token, now_us: u64) {
         let turn = self.thread.turn.as_ref();
         let rested_until = Millis(turn.map_or(now_us, TurnControl::oldest_us) / 1000); // at least
         let came_us = connection_at(&self.slots, token).and_then(|connection| {
-            let is_awaited = connection.handshake_us(rested_until) > 0;
-            let ago_ms = is_awaited.then(|| connection.transport().received_ago_ms())??;
+            let is_awaited = connection.handshake_us(rested_until) > 0
+                || (D::REPORTS_BEFORE_DRAIN && !connection.is_multiplexed());
+            let ago_ms =
+                is_awaited.then(|| connection.transport().received_ago_ms(&self.driver))??;
             Some(now_us.saturating_sub(u64::from(ago_ms) * 1000))
         });
         match came_us {

@@ -16,6 +16,9 @@ const ALL_DIVISOR: u64 = 2;
 /// 10 ms.
 const RESERVE_DIVISOR: u64 = 128;
 
+/// From where on the kernel is asked when a request came, which takes less than a microsecond.
+const ASKS_FROM_US: f64 = 50.0;
+
 /// A turn counts for so much of what is known of the cost of an answer.
 const WEIGHT: f64 = 1.0 / 8.0;
 
@@ -204,11 +207,11 @@ impl TurnControl {
         exchange.ready < Millis(self.taken_us / 1000)
     }
 
-    /// A request that was read in a turn before this one. Until then it had waited for half of a turn, about, which is
-    /// taken to have been as long as the last one.
+    /// A request that was read in a turn before this one. Until then it had waited for a turn at most, which is taken
+    /// to have been as long as the last one.
     #[cold]
     fn check_kept(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        let unread_us = (self.taken_us - self.oldest_us) / 2;
+        let unread_us = self.taken_us - self.oldest_us;
         let came_us = (exchange.ready.0 * 1000).saturating_sub(unread_us);
         let of_connection_us = self.came_us;
         self.came_us = Some(of_connection_us.map_or(came_us, |us| us.min(came_us)));
@@ -267,6 +270,13 @@ impl TurnControl {
     #[inline]
     pub(crate) fn is_long_with_handshakes(&self, now_us: u64, longer_than_us: u64) -> bool {
         self.counts_handshakes && self.lasts_us(now_us) > longer_than_us
+    }
+
+    /// Whether its events may have come longer ago than this, and answers take so long that asking the kernel is
+    /// nothing beside them.
+    #[inline]
+    pub(crate) fn is_long_behind(&self, now_us: u64, longer_than_us: u64) -> bool {
+        self.answer_us >= ASKS_FROM_US && now_us.saturating_sub(self.oldest_us) > longer_than_us
     }
 
     /// How long a message of a handshake has waited for this loop that is to be computed now.

@@ -259,6 +259,10 @@ impl LoopTransport<RingDriver> for RingSocket {
         }
     }
 
+    fn received_ago_ms(&self, driver: &RingDriver) -> Option<u32> {
+        socket::received_ago_ms(driver.ring.socket(self.id()?)?)
+    }
+
     #[inline]
     fn on_event(
         &mut self,

@@ -104,7 +104,7 @@ impl LoopTransport<Epoll> for Socket {
 
     fn adopt(&mut self, _token: Token, _driver: &mut Epoll) {}
 
-    fn received_ago_ms(&self) -> Option<u32> {
+    fn received_ago_ms(&self, _driver: &Epoll) -> Option<u32> {
         socket::received_ago_ms(self.fd())
     }
 
