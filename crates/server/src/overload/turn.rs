@@ -195,8 +195,11 @@ impl TurnControl {
     /// The same once more, before what may block: of many requests of a connection, one may have waited for others
     /// since it was checked.
     pub(crate) fn check_again(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        match self.is_kept(exchange) {
-            true => self.check_kept(now_us, exchange),
+        if self.is_kept(exchange) {
+            return self.check_kept(now_us, exchange);
+        }
+        match self.age_us(now_us) > self.delay.accepted_us() {
+            true => Err(self.refuse(now_us)),
             false => Ok(()),
         }
     }
