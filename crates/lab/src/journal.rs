@@ -11,7 +11,7 @@ mod store;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use loadline_record::TrialRecord;
+use loadline_record::{TrialRecord, from_json};
 use loadline_spec::load::values::Cpus;
 use serde::{Deserialize, Serialize};
 
@@ -63,13 +63,13 @@ impl Line {
     /// Reads one from JSON, twice: first for its kind. Serde's own way with a tag would compile all that
     /// a record has a second time.
     pub(crate) fn read(json: &[u8]) -> serde_json::Result<Self> {
-        let LineTag { line } = serde_json::from_slice(json)?;
+        let LineTag { line } = from_json(json)?;
         Ok(match line {
-            LineKind::Run => Self::Run(serde_json::from_slice(json)?),
-            LineKind::Charts => Self::Charts(serde_json::from_slice(json)?),
-            LineKind::Capacity => Self::Capacity(serde_json::from_slice(json)?),
-            LineKind::Blocks => Self::Blocks(serde_json::from_slice(json)?),
-            LineKind::Trial => Self::Trial(serde_json::from_slice(json)?),
+            LineKind::Run => Self::Run(from_json(json)?),
+            LineKind::Charts => Self::Charts(from_json(json)?),
+            LineKind::Capacity => Self::Capacity(from_json(json)?),
+            LineKind::Blocks => Self::Blocks(from_json(json)?),
+            LineKind::Trial => Self::Trial(from_json(json)?),
         })
     }
 }

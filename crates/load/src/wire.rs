@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead, Read, Write};
 
+use loadline_record::from_json;
 use thiserror::Error;
 
 use crate::Message;
@@ -70,7 +71,7 @@ impl<R: BufRead> Reader<R> {
                 false => WireError::Cut,
             });
         }
-        Ok(Some(serde_json::from_slice(&self.line)?))
+        Ok(Some(from_json(&self.line)?))
     }
 }
 

@@ -16,6 +16,7 @@ use loadline_lab::journal::Level;
 use loadline_lab::plan::Chart;
 use loadline_lab::report::svg::{Band, BandAxis, StackPart, stack};
 use loadline_lab::report::{self, words};
+use loadline_record::from_json;
 use serde::Deserialize;
 
 use crate::packed::packed;
@@ -23,7 +24,7 @@ use parts::Trials;
 
 /// By paper. A test sees to it that the file can be read.
 static FIGURES: LazyLock<BTreeMap<String, Vec<PaperFigure>>> =
-    LazyLock::new(|| serde_json::from_str(&packed!("figures.json").text()).unwrap_or_default());
+    LazyLock::new(|| from_json(packed!("figures.json").text().as_bytes()).unwrap_or_default());
 
 /// A figure of a paper.
 #[derive(Debug, Default, Deserialize)]

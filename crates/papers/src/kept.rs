@@ -17,6 +17,7 @@ use loadline_lab::file_error::FileError;
 use loadline_lab::journal::RunHead;
 use loadline_lab::plan::Plan;
 use loadline_lab::report::Report;
+use loadline_record::from_json;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -284,7 +285,7 @@ fn in_full() -> Grid {
 }
 
 fn of_line<T: DeserializeOwned>(index: usize, line: &str) -> Result<T, String> {
-    serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))
+    from_json(line.as_bytes()).map_err(|error| format!("line {}: {error}", index + 1))
 }
 
 /// The names of a plan's series, each once.

@@ -15,6 +15,7 @@
 pub mod assertion;
 pub mod distribution;
 pub mod export;
+mod from_json;
 mod groups;
 pub mod histogram;
 mod phase;
@@ -29,6 +30,7 @@ mod watched;
 
 pub use assertion::Assertion;
 pub use distribution::Distribution;
+pub use from_json::from_json;
 pub use groups::HTTP2_GROUP;
 pub use histogram::latencies;
 pub use phase::PhaseRecord;

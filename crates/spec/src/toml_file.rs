@@ -1,7 +1,8 @@
 //! Files in TOML, read by serde with the place of what is wrong.
 //!
 //! The deserializers of `toml` take a file apart as they go, and are some 5 KB of code for each type. This one
-//! borrows from what was parsed, and takes a part of that. It reads [`Spanned`] as they do.
+//! borrows from what was parsed, and takes a part of that. It reads [`Spanned`] as they do. A struct is a table
+//! alone: they also take an array of its values, which is as much code again.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,8 +10,8 @@ use std::slice;
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess,
-    VariantAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, Expected, MapAccess,
+    SeqAccess, Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use toml::Spanned;
@@ -132,6 +133,31 @@ impl<'t> Place<'t> {
         };
         Self { node, start, end }
     }
+
+    fn table<V: Visitor<'t>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        let read = match self.node {
+            Node::Table(table) => visitor.visit_map(Entries {
+                left: &mut table.iter(),
+                value: None,
+            }),
+            _ => Err(self.instead_of(&visitor)),
+        };
+        read.map_err(|error| error.or_at(self.start, self.end))
+    }
+
+    fn instead_of(&self, expected: &dyn Expected) -> Mistake {
+        let found = match self.node {
+            Node::Text(text) => Unexpected::Str(text),
+            Node::Signed(number) => Unexpected::Signed(number),
+            Node::Unsigned(number) => Unexpected::Unsigned(number),
+            Node::Number(number) => Unexpected::Float(number),
+            Node::Switch(is_on) => Unexpected::Bool(is_on),
+            Node::List(_) => Unexpected::Seq,
+            Node::Table(_) => Unexpected::Map,
+            Node::Wrong(problem) => return Mistake::custom(problem),
+        };
+        Mistake::invalid_type(found, expected)
+    }
 }
 
 fn whole(number: &DeInteger<'_>) -> Node<'static> {
@@ -190,7 +216,7 @@ impl<'de> Deserializer<'de> for Place<'de> {
                 of: self,
                 given: 0,
             }),
-            false => self.deserialize_any(visitor),
+            false => self.table(visitor),
         }
     }
 
@@ -310,7 +336,7 @@ impl<'t> VariantAccess<'t> for Variant<'t> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mistake> {
-        Place::of(self.0.1).deserialize_any(visitor)
+        Place::of(self.0.1).table(visitor)
     }
 }
 
@@ -441,6 +467,9 @@ mod tests {
             "name = 'a'\n\n[inner.x]\ncount = 70000",
             "name = 'a'\n\n[inner.x]\ncuont = 7",
             "name = 'a'\ninner = 3",
+            "name = 'a'\n[inner]\nx = 3",
+            "name = 'a'\n[inner]\nx = 'b'",
+            "name = 'a'\n[inner]\nx = true",
             "name = 'a'\ncapture = ['header']",
             "name = 'a'\ncapture = [{ heder = 'ETag' }]",
             "name = 'a'\ncapture = [{ header = 1 }]",
@@ -450,6 +479,13 @@ mod tests {
             assert!(ours.is_err(), "{text}");
             assert_eq!(ours, theirs, "{text}");
         }
+    }
+
+    #[test]
+    fn a_list_is_no_struct() {
+        let [ours, _] = both("name = 'a'\n[inner]\nx = [3]");
+        let problem = "invalid type: sequence, expected struct Inner".to_owned();
+        assert_eq!(ours, Err((23, problem)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use loadline_lab::capacity::{
 use loadline_lab::cells::cpus_text;
 use loadline_lab::plan::{Network, Placement};
 use loadline_lab::slo::Slo;
+use loadline_record::from_json;
 use loadline_record::report::number::{maybe_us, rate, span_s};
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::Cpus;
@@ -100,7 +101,7 @@ fn earlier(
             ))
         };
         let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-        let read = serde_json::from_slice(&bytes);
+        let read = from_json(&bytes);
         let read: Capacity = read.map_err(|error| wrong(error.to_string()))?;
         Runs::check(&read, slo, target, conditions).map_err(|other| wrong(other.to_string()))?;
         Ok(read)

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use loadline_record::from_json;
+
 use super::error::RunnerError;
 use super::guard::GRACE;
 use super::namespaces::Namespaces;
@@ -91,7 +93,7 @@ impl Guarded {
         if let Some(out) = guard.stdout.take() {
             let listen = move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    let report = serde_json::from_str(&line);
+                    let report = from_json(line.as_bytes());
                     let report =
                         report.map_err(|error| format!("its guard reports {line:?}: {error}"));
                     if sender.send(report).is_err() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use loadline_record::TrialRecord;
+use loadline_record::{TrialRecord, from_json};
 use loadline_spec::field::Preset;
 use loadline_spec::load::LoadSpec;
 use loadline_spec::load::values::{Cpus, Pid, Seed, Watched};
@@ -119,7 +119,7 @@ pub(crate) fn run_client(
         }
     };
     let record = fs::read(&json).ok();
-    let record = record.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let record = record.and_then(|bytes| from_json(&bytes).ok());
     record.ok_or_else(|| {
         let words = last_words(&log).unwrap_or(how);
         format!(

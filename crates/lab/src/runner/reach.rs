@@ -106,7 +106,7 @@ fn asked(mut stream: impl Read + Write) -> Option<Counted> {
 
 fn counted_in(answer: &str) -> Option<Counted> {
     let (_, content) = answer.split_once("\r\n\r\n")?;
-    let status: Value = serde_json::from_str(content).ok()?;
+    let status: Value = serde_json::from_slice(content.as_bytes()).ok()?;
     let threads = status.get("threads").and_then(Value::as_array);
     let is_loop = |thread: &&Value| thread.get("role").is_some_and(|role| role == "loop");
     let loops = threads.into_iter().flatten().filter(is_loop);

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use loadline_record::from_json;
 use loadline_sys::{process, wait_readable};
 
 use super::child::THIS_PROGRAM;
@@ -95,7 +96,7 @@ impl Relayed {
         if line.is_empty() {
             return Err("its relay has ended".to_owned());
         }
-        serde_json::from_str(&line).map_err(|error| format!("its relay reports {line:?}: {error}"))
+        from_json(line.as_bytes()).map_err(|error| format!("its relay reports {line:?}: {error}"))
     }
 
     /// Ends it. Returns what it has carried.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use loadline_lab::report::{Undecided, Verdict};
+use loadline_record::from_json;
 use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
@@ -17,7 +18,7 @@ use crate::packed::packed;
 
 /// By paper. A test sees to it that the file can be read.
 static CLAIMS: LazyLock<BTreeMap<String, Vec<ClaimRow>>> =
-    LazyLock::new(|| serde_json::from_str(&packed!("claims.json").text()).unwrap_or_default());
+    LazyLock::new(|| from_json(packed!("claims.json").text().as_bytes()).unwrap_or_default());
 
 /// A claim, or a part of one: it has a value with a bound, a shape, or parts.
 #[derive(Debug, Default, Deserialize)]
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn every_claim_is_read() {
         let claims: BTreeMap<String, Vec<ClaimRow>> =
-            serde_json::from_str(&packed!("claims.json").text()).unwrap();
+            from_json(packed!("claims.json").text().as_bytes()).unwrap();
         assert_eq!(claims.len(), crate::PAPERS.len());
         for claim in claims.values().flatten() {
             let tests = [

@@ -44,7 +44,7 @@ fn named<'f>(figures: &'f [Result<Redrawn, String>], name: &str) -> &'f Redrawn 
 #[test]
 fn every_figure_is_read_and_fits_the_plan_of_its_paper() {
     let figures: BTreeMap<String, Vec<PaperFigure>> =
-        serde_json::from_str(&packed!("figures.json").text()).unwrap();
+        from_json(packed!("figures.json").text().as_bytes()).unwrap();
     assert_eq!(figures.len(), crate::PAPERS.len());
     for (paper, figures) in &figures {
         let mut files: Vec<String> = figures.iter().map(|it| words::slug(&it.name)).collect();

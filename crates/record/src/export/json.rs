@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use thiserror::Error;
 
-use crate::{SCHEMA, TrialRecord};
+use crate::{SCHEMA, TrialRecord, from_json};
 
 /// Writes records, one on a line.
 ///
@@ -41,9 +41,8 @@ pub fn read_json(text: &str) -> Result<Vec<TrialRecord>, ReadError> {
     lines
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(index, line)| {
-            // From a slice, as everywhere: each other way is all of this code again.
-            let record: TrialRecord = serde_json::from_slice(line.as_bytes())
-                .map_err(|error| ReadError::Line(index + 1, error))?;
+            let record: TrialRecord =
+                from_json(line.as_bytes()).map_err(|error| ReadError::Line(index + 1, error))?;
             if record.schema == SCHEMA {
                 Ok(record)
             } else {
