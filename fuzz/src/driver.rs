@@ -30,6 +30,7 @@ static FILE: LazyLock<Arc<OpenFile>> = LazyLock::new(|| {
 /// What a loop lends.
 struct Lent {
     now: Millis,
+    came: Millis,
     date: HttpDate,
     pool: Pool,
     counters: Counters,
@@ -40,6 +41,7 @@ impl Lent {
     fn turn(&mut self) -> Context<'_> {
         Context {
             now: self.now,
+            came: self.now,
             date: &self.date,
             pool: &mut self.pool,
             counters: &self.counters,
@@ -104,6 +106,7 @@ impl<'i> Driver<'i> {
     pub fn new(config: &Arc<SessionConfig>, stream: &'i [u8], hold_runs: bool, log: bool) -> Self {
         let mut lent = Lent {
             now: Millis(1_000),
+            came: Millis(1_000),
             date: HttpDate::at(784_111_777),
             pool: Pool::new(),
             counters: Counters::default(),

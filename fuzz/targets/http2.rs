@@ -76,6 +76,7 @@ fn run(mode: u8, bytes: &[u8], piece: usize) {
     };
     let cx = &mut Context {
         now: Millis(1_000),
+        came: Millis(1_000),
         date: &connection.date,
         pool: &mut connection.pool,
         counters: &connection.counters,
@@ -114,6 +115,7 @@ impl Connection {
         let mut output = Vec::new();
         let cx = &mut Context {
             now: Millis(1_000),
+            came: Millis(1_000),
             date: &self.date,
             pool: &mut self.pool,
             counters: &self.counters,

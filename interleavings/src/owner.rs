@@ -77,6 +77,7 @@ macro_rules! cx {
     ($owner:ident) => {
         &mut Context {
             now: Millis(0),
+            came: Millis(0),
             date: &$owner.date,
             pool: &mut $owner.pool,
             counters: &$owner.counters,
@@ -129,6 +130,7 @@ impl Owner {
         let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
         let cx = &mut Context {
             now: Millis(0),
+            came: Millis(0),
             date: &date,
             pool: &mut pool,
             counters: &counters,

@@ -34,6 +34,7 @@ fn allocations(request: &str, step_ms: u64) -> u64 {
     let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
     let mut cx = Context {
         now: Millis(5000),
+        came: Millis(5000),
         date: &date,
         pool: &mut pool,
         counters: &counters,

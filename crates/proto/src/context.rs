@@ -10,6 +10,8 @@ use crate::{AccessLog, Counters, Exchange, HttpDate, Pool};
 pub struct Context<'t> {
     /// The time, read once per turn.
     pub now: Millis,
+    /// When what is received now came, about: it may have waited for its loop. `now` where that is not known.
+    pub came: Millis,
     /// The date, formatted once per second.
     pub date: &'t HttpDate,
     /// Spare memory of this thread.
@@ -24,7 +26,7 @@ impl Context<'_> {
     /// The head of this one is complete, or there will be none.
     pub(crate) fn stamp(&self, exchange: &mut Exchange) {
         exchange.began = self.now;
-        exchange.ready = self.now;
+        exchange.ready = self.came;
         exchange.began_us = match self.log.as_deref() {
             Some(log) => log.now_us(),
             None => self.counters.latencies.now_us(),

@@ -53,8 +53,7 @@ pub struct Exchange {
     pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
-    /// Since when nothing more of the client is needed to go on with it: neither the head, nor content that is
-    /// gathered first.
+    /// When the last of what is needed to go on with it came, about: its head, or content that is gathered first.
     pub ready: Millis,
     /// Of its connection, if this is the first request behind it.
     pub handshake: HandshakeTime,

@@ -28,7 +28,7 @@
 //!
 //! let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(784_111_777));
 //! let now = Millis(0);
-//! let mut cx = Context { now, date: &date, pool: &mut pool, counters: &counters, log: None };
+//! let mut cx = Context { now, came: now, date: &date, pool: &mut pool, counters: &counters, log: None };
 //! let config = Arc::new(SessionConfig::default());
 //! let mut session = ServerSession::new(&config, None, &mut cx);
 //!

@@ -28,6 +28,7 @@ impl Core {
         let (mut pool, counters, date) = (Pool::new(), Counters::default(), HttpDate::at(0));
         let mut cx = Context {
             now: Millis(0),
+            came: Millis(0),
             date: &date,
             pool: &mut pool,
             counters: &counters,
@@ -49,6 +50,7 @@ impl Core {
         self.now.0 += 1;
         let mut cx = Context {
             now: self.now,
+            came: self.now,
             date: &self.date,
             pool: &mut self.pool,
             counters: &self.counters,

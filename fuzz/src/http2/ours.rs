@@ -25,6 +25,7 @@ macro_rules! cx {
     ($it:ident) => {
         &mut Context {
             now: Millis(1_000),
+            came: Millis(1_000),
             date: &$it.date,
             pool: &mut $it.pool,
             counters: &$it.counters,

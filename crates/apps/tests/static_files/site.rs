@@ -154,6 +154,7 @@ impl Site {
     pub(crate) fn release_unused(&self) -> bool {
         let cx = Context {
             now: self.now,
+            came: self.now,
             date: &HttpDate::at(0),
             pool: &mut Pool::new(),
             counters: &Counters::default(),
@@ -202,6 +203,7 @@ fn run(
     let date = HttpDate::at(since.unwrap().as_secs());
     let mut cx = Context {
         now,
+        came: now,
         date: &date,
         pool: &mut pool,
         counters: &counters,

@@ -106,6 +106,7 @@ pub(crate) fn with_session(sent: &Sent, requests: impl FnOnce(&mut dyn FnMut()))
     let date = HttpDate::at(784_111_777);
     let mut cx = Context {
         now: Millis(0),
+        came: Millis(0),
         date: &date,
         pool: &mut pool,
         counters: &counters,

@@ -172,7 +172,7 @@ impl Http1Session {
         let is_whole = matches!(progress.body, BodyReader::Done);
         let discarded_bytes = progress.discarded_bytes;
         if let Some(exchange) = progress.exchange.as_mut().filter(|_| is_whole) {
-            exchange.ready = cx.now;
+            exchange.ready = cx.came;
         }
         match self.state {
             State::Collecting { for_task: true } if is_whole => self.state = State::StartDue,

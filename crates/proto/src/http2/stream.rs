@@ -15,7 +15,7 @@ use loadline_base::{Buffer, BufferPool, Millis, Segment};
 use super::priority::Priority;
 use super::state::State;
 use crate::stream::Stream as AppStream;
-use crate::{ClientKey, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
+use crate::{ClientKey, Context, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
 
 /// Memory of a stream's content that has been taken and is kept: more of it is given back once it is half of
 /// its buffer, so that all copies together are no longer than the content. 64 KiB: a piece of an app's response
@@ -152,11 +152,11 @@ impl Stream {
     }
 
     /// The same once its content was gathered.
-    pub(crate) fn gathered(&mut self, phase: Phase, now: Millis) {
+    pub(crate) fn gathered(&mut self, phase: Phase, cx: &Context<'_>) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.ready = now;
+            exchange.ready = cx.came;
         }
-        self.await_turn(phase, now);
+        self.await_turn(phase, cx.now);
     }
 
     /// Its period begins.

@@ -1,7 +1,7 @@
 //! Content of requests, for handlers and for apps, and what apps answer piece by piece.
 
 use super::Http2Session;
-use loadline_base::{Millis, Segment};
+use loadline_base::Segment;
 
 use crate::hpack::Indexing;
 use crate::http2::frame::ErrorCode;
@@ -85,7 +85,7 @@ impl Http2Session {
     /// Content came, or its end.
     pub(super) fn content(&mut self, id: StreamId, bytes: &[u8], cx: &mut Context<'_>) {
         if self.is_window_short() {
-            self.start_early(cx.now);
+            self.start_early(cx);
         }
         let Some(stream) = self.streams.get_mut(id) else {
             return;
@@ -126,14 +126,14 @@ impl Http2Session {
 
     /// The connection's window is used up: tasks are given what was gathered for them, since its rest cannot
     /// come before they have read it.
-    fn start_early(&mut self, now: Millis) {
+    fn start_early(&mut self, cx: &Context<'_>) {
         let gathers =
             |stream: &&Stream| matches!(stream.phase, Phase::Collect { for_task: true, .. });
         let gathering = self.streams.iter().filter(gathers);
         let gathering: Vec<_> = gathering.map(|stream| stream.id).collect();
         for id in gathering {
             if let Some(stream) = self.streams.get_mut(id) {
-                stream.gathered(Phase::Start, now);
+                stream.gathered(Phase::Start, cx);
             }
             self.mark_due(id);
         }
@@ -167,7 +167,7 @@ impl Http2Session {
             }
             (None, false) => {}
             (None, true) if for_task => {
-                stream.gathered(Phase::Start, cx.now);
+                stream.gathered(Phase::Start, cx);
                 self.mark_due(id);
             }
             (None, true) => {
@@ -177,7 +177,7 @@ impl Http2Session {
                     exchange.request.trailers = stream.app.take_trailers();
                 }
                 cx.pool.buffers.give(content);
-                stream.gathered(Phase::Run, cx.now);
+                stream.gathered(Phase::Run, cx);
                 self.mark_due(id);
             }
         }

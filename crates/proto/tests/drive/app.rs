@@ -83,6 +83,7 @@ impl Driver<'_> {
         let session = self.session.as_mut().expect("an open connection");
         let mut cx = Context {
             now: self.now,
+            came: self.now,
             date: &self.date,
             pool: &mut self.pool,
             counters: &self.counters,

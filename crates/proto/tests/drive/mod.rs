@@ -99,6 +99,7 @@ macro_rules! cx {
     ($driver:ident) => {
         &mut Context {
             now: $driver.now,
+            came: $driver.now,
             date: &$driver.date,
             pool: &mut $driver.pool,
             counters: &$driver.counters,
@@ -233,8 +234,7 @@ impl<'h> Driver<'h> {
         self
     }
 
-    /// Moves the clock by `ms` and tells the session if its deadline has passed on the way,
-    /// at the moment it passes.
+    /// Moves the clock by `ms` and tells the session if its deadline has passed on the way, at the moment it passes.
     pub fn pass(&mut self, ms: u64) -> &mut Self {
         let end = Millis(self.now.0 + ms);
         for _ in 0..10_000 {

@@ -67,6 +67,7 @@ macro_rules! cx {
     ($it:ident) => {
         &mut Context {
             now: $it.now,
+            came: $it.now,
             date: &$it.date,
             pool: &mut $it.pool,
             counters: &$it.counters,

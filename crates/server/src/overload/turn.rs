@@ -36,6 +36,8 @@ pub(crate) struct TurnControl {
     oldest_us: u64,
     /// There may be more events than were taken.
     is_full: bool,
+    /// When they came, about.
+    came: Millis,
     /// Where turns take less than there is: since when events are counted that were taken, and how many.
     counted_since_us: u64,
     counted: usize,
@@ -84,6 +86,7 @@ impl TurnControl {
             taken_us: 0,
             oldest_us: 0,
             is_full: false,
+            came: Millis(0),
             counted_since_us: 0,
             counted: 0,
             answered: 0,
@@ -148,6 +151,7 @@ impl TurnControl {
         self.counted += turn.events;
         self.taken_us = now_us;
         self.is_full = turn.is_full;
+        self.came = Millis(self.events_came_us() / 1000);
     }
 
     /// What an answer took in the turn that has ended.
@@ -165,6 +169,7 @@ impl TurnControl {
     /// There were more events than were taken.
     pub(crate) fn has_left_some(&mut self) {
         self.is_full = true;
+        self.came = Millis(self.events_came_us() / 1000);
     }
 
     /// How long ago its events were taken from the kernel.
@@ -207,15 +212,13 @@ impl TurnControl {
     /// Whether it was read in a turn before this one.
     #[inline]
     fn is_kept(&self, exchange: &Exchange) -> bool {
-        exchange.ready < Millis(self.taken_us / 1000)
+        exchange.ready < self.came
     }
 
-    /// A request that was read in a turn before this one. Until then it had waited for a turn at most, which is taken
-    /// to have been as long as the last one.
+    /// A request that was read in a turn before this one.
     #[cold]
     fn check_kept(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        let unread_us = self.taken_us - self.oldest_us;
-        let came_us = (exchange.ready.0 * 1000).saturating_sub(unread_us);
+        let came_us = exchange.ready.0 * 1000;
         let of_connection_us = self.came_us;
         self.came_us = Some(of_connection_us.map_or(came_us, |us| us.min(came_us)));
         let checked = self.check_read(now_us, exchange.handshake);
@@ -243,13 +246,22 @@ impl TurnControl {
 
     /// How old is what is judged now?
     pub(crate) fn age_us(&self, now_us: u64) -> u64 {
-        // On average an event came in the middle of the time; the oldest are reported first.
-        let came_us = match (self.came_us, self.is_full) {
-            (Some(came_us), _) => came_us,
-            (None, true) => self.oldest_us,
-            (None, false) => self.oldest_us / 2 + self.taken_us / 2,
-        };
+        let came_us = self.came_us.unwrap_or_else(|| self.events_came_us());
         now_us.saturating_sub(came_us)
+    }
+
+    /// When did the events of this turn come?
+    fn events_came_us(&self) -> u64 {
+        // On average one came in the middle of the time; the oldest are reported first.
+        match self.is_full {
+            true => self.oldest_us,
+            false => self.oldest_us / 2 + self.taken_us / 2,
+        }
+    }
+
+    /// The same, for what is received in this turn.
+    pub(crate) fn came(&self) -> Millis {
+        self.came
     }
 
     /// As `check`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so

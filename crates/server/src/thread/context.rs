@@ -311,6 +311,7 @@ impl<H: Handler> ThreadContext<H> {
     /// Lends the handler's local state and the buffers as well.
     #[inline]
     pub(crate) fn borrow(&mut self) -> Borrowed<'_, H> {
+        let came = self.turn.as_ref().map_or(self.now, TurnControl::came);
         Borrowed {
             site: &self.site,
             config: &self.served.config,
@@ -326,6 +327,7 @@ impl<H: Handler> ThreadContext<H> {
             },
             cx: Context {
                 now: self.now,
+                came,
                 date: &self.date,
                 pool: &mut self.pool,
                 counters: &self.stats.core,

@@ -41,6 +41,7 @@ macro_rules! cx {
     ($it:ident) => {
         &mut Context {
             now: $it.now,
+            came: $it.now,
             date: &$it.date,
             pool: &mut $it.pool,
             counters: &$it.counters,

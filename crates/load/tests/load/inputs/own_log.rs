@@ -36,6 +36,7 @@ fn log(format: AccessFormat) -> Vec<u8> {
     for (bytes, _, _) in REQUESTS {
         let mut turn = Context {
             now: loadline_base::Millis(0),
+            came: loadline_base::Millis(0),
             date: &date,
             pool: &mut pool,
             counters: &counters,
