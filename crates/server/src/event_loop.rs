@@ -371,7 +371,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Connections with events; says whether a listener is ready.
     fn sockets(&mut self) -> bool {
-        let mut is_accept_ready = false;
+        let (mut is_accept_ready, mut is_late) = (false, false);
         for count in 1_u32.. {
             if count.is_multiple_of(EVENTS_PER_TICK) {
                 if D::KEEPS_EVENTS {
@@ -381,13 +381,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 }
             }
             if D::KEEPS_EVENTS && self.thread.now_us() > self.began_us + TURN_MAX_US {
-                self.is_cut_short = true;
-                return is_accept_ready;
+                if !self.computes_for_long() {
+                    self.is_cut_short = true;
+                    return is_accept_ready;
+                }
+                is_late = true; // what was sent is seen, and what has come is read, before more is computed
             }
             let left = self.driver.left();
             self.load().ready.store(left, Relaxed);
             match self.next_event() {
-                Some(Next::Connection(token, reported)) => self.after(token, reported),
+                Some(Next::Connection(token, reported)) => self.after(token, reported, is_late),
                 Some(Next::Accepted(accepted)) => {
                     if let Some(listeners) = &mut self.listeners {
                         listeners.accepted();
@@ -435,9 +438,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         })
     }
 
-    /// An event was reported to a connection.
+    /// Whether it does itself what workers would do, and that takes long.
+    fn computes_for_long(&self) -> bool {
+        let turn = self.thread.turn.as_ref();
+        self.dispatcher.workers.is_none() && turn.is_some_and(TurnControl::answers_take_long)
+    }
+
+    /// An event was reported to a connection. `is_late`: others wait for their turn already.
     #[inline]
-    fn after(&mut self, token: Token, reported: Reported) {
+    fn after(&mut self, token: Token, reported: Reported, is_late: bool) {
         let Some(slot) = self.slots.get_mut(token) else {
             return;
         };
@@ -457,7 +466,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         {
             self.begin_connection_drain(token);
         } else if reported.is_ready {
-            self.drive(token);
+            match is_late {
+                true => self.queue(token),
+                false => self.drive(token),
+            }
         }
     }
 

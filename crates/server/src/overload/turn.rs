@@ -16,8 +16,8 @@ const ALL_DIVISOR: u64 = 2;
 /// 10 ms.
 const RESERVE_DIVISOR: u64 = 128;
 
-/// From where on the kernel is asked when a request came, which takes less than a microsecond.
-const ASKS_FROM_US: f64 = 50.0;
+/// Answers that take longer than this are long: a look at the kernel takes less than a microsecond.
+const LONG_ANSWER_US: f64 = 50.0;
 
 /// A turn counts for so much of what is known of the cost of an answer.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -287,11 +287,17 @@ impl TurnControl {
         self.counts_handshakes && self.lasts_us(now_us) > longer_than_us
     }
 
-    /// Whether its events may have come longer ago than this, and answers take so long that asking the kernel is
-    /// nothing beside them.
+    /// Whether its events may have come longer ago than this, and answers take long.
     #[inline]
     pub(crate) fn is_long_behind(&self, now_us: u64, longer_than_us: u64) -> bool {
-        self.answer_us >= ASKS_FROM_US && now_us.saturating_sub(self.oldest_us) > longer_than_us
+        self.answers_take_long() && now_us.saturating_sub(self.oldest_us) > longer_than_us
+    }
+
+    /// Whether answers take so long that looking at the kernel and at other events before each of them is nothing
+    /// beside that.
+    #[inline]
+    pub(crate) fn answers_take_long(&self) -> bool {
+        self.answer_us >= LONG_ANSWER_US
     }
 
     /// How long a message of a handshake has waited for this loop that is to be computed now.
