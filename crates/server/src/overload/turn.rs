@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loadline_base::Millis;
-use loadline_proto::{Exchange, HandshakeTime};
+use loadline_proto::{Exchange, HandshakeTime, StreamId};
 
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
@@ -191,8 +191,8 @@ impl TurnControl {
     /// seconds.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        match self.is_kept(exchange) {
-            true => self.check_kept(now_us, exchange),
+        match self.is_by_itself(exchange) {
+            true => self.check_by_itself(now_us, exchange),
             false => self.check_read(now_us, exchange.handshake),
         }
     }
@@ -200,24 +200,20 @@ impl TurnControl {
     /// The same once more, before what may block: of many requests of a connection, one may have waited for others
     /// since it was checked.
     pub(crate) fn check_again(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        if self.is_kept(exchange) {
-            return self.check_kept(now_us, exchange);
-        }
-        match self.age_us(now_us) > self.delay.accepted_us() {
-            true => Err(self.refuse(now_us)),
+        match self.is_by_itself(exchange) {
+            true => self.check_by_itself(now_us, exchange),
             false => Ok(()),
         }
     }
 
-    /// Whether it was read in a turn before this one.
+    /// Whether it was read in a turn before this one, or its client asks for more without waiting for its response.
     #[inline]
-    fn is_kept(&self, exchange: &Exchange) -> bool {
-        exchange.ready < self.came
+    fn is_by_itself(&self, exchange: &Exchange) -> bool {
+        exchange.stream != StreamId::default() || exchange.ready < self.came
     }
 
-    /// A request that was read in a turn before this one.
-    #[cold]
-    fn check_kept(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+    /// By when it came, whatever its turn is.
+    fn check_by_itself(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
         let came_us = exchange.ready.0 * 1000;
         let of_connection_us = self.came_us;
         self.came_us = Some(of_connection_us.map_or(came_us, |us| us.min(came_us)));
