@@ -535,13 +535,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let mut round = std::mem::take(&mut self.round);
         std::mem::swap(&mut round, &mut self.again);
+        let began_us = self.thread.now_us();
         let mut left = round.drain(..);
         for token in left.by_ref() {
             if let Some(slot) = self.slots.get_mut(token) {
                 slot.queued = false;
                 self.drive(token);
             }
-            if D::KEEPS_EVENTS && self.thread.now_us() > self.began_us + TURN_MAX_US {
+            if D::KEEPS_EVENTS && self.thread.now_us() > began_us + TURN_MAX_US {
                 break; // what they have answered leaves first
             }
         }
