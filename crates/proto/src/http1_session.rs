@@ -230,6 +230,7 @@ impl Http1Session {
             State::Idle | State::Head if self.has_unread() => self.read_head(None, 0, cx),
             State::Collecting { .. } | State::Discarding => self.read_body(cx),
             State::Idle => self.release_progress(cx),
+            State::RunDue | State::BlockDue | State::StartDue => self.ready_now(cx),
             _ => {}
         }
         if self.eof {

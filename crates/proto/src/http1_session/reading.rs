@@ -171,8 +171,8 @@ impl Http1Session {
         let progress = self.progress(cx);
         let is_whole = matches!(progress.body, BodyReader::Done);
         let discarded_bytes = progress.discarded_bytes;
-        if let Some(exchange) = progress.exchange.as_mut().filter(|_| is_whole) {
-            exchange.ready = cx.came;
+        if is_whole {
+            self.ready_now(cx);
         }
         match self.state {
             State::Collecting { for_task: true } if is_whole => self.state = State::StartDue,
@@ -187,6 +187,14 @@ impl Http1Session {
                 self.state = State::Ending { linger: true };
             }
             _ => self.moved += content_bytes, // bounded in all
+        }
+    }
+
+    /// Until now a request has waited for its client: for its content, or to take responses before it.
+    pub(super) fn ready_now(&mut self, cx: &Context<'_>) {
+        let exchange = self.progress.as_mut().and_then(|it| it.exchange.as_mut());
+        if let Some(exchange) = exchange {
+            exchange.ready = cx.came;
         }
     }
 

@@ -396,3 +396,20 @@ fn an_answer_whose_client_waits_for_the_servers_disk() {
     driver.pass(13_999);
     assert!(!driver.is_closed(), "three graces");
 }
+
+/// What a client took to read the response before counted as time that its next request had waited for the server.
+#[test]
+fn a_pipelined_request_is_ready_once_the_response_before_it_has_left() {
+    let mut ready_ms = Vec::new();
+    let mut driver = Driver::new(&config(limits()), |exchange, _| {
+        ready_ms.push(exchange.ready.0);
+        exchange.response.body = Body::Bytes(vec![b'x'; 100_000]);
+        Outcome::Ready
+    });
+    let began_ms = driver.now.0;
+    driver.hold_output = true;
+    driver.feed(&[GET, GET].concat()).pass(3_000);
+    driver.release_output();
+    drop(driver);
+    assert_eq!(ready_ms, [began_ms, began_ms + 3_000]);
+}
