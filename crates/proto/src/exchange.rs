@@ -53,7 +53,8 @@ pub struct Exchange {
     pub security: Option<Arc<Security>>,
     /// When the head was complete, on the server's clock.
     pub began: Millis,
-    /// When the last of what is needed to go on with it came, about: its head, or content that is gathered first.
+    /// When the last of what is needed to go on with it came, about: its head, content that is gathered first, or room,
+    /// if its client has not taken other responses.
     pub ready: Millis,
     /// Of its connection, if this is the first request behind it.
     pub handshake: HandshakeTime,

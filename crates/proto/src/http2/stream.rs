@@ -285,6 +285,8 @@ impl Stream {
 pub(crate) struct Streams {
     all: VecDeque<Box<Stream>>,
     head_bytes: usize,
+    /// Requests among them are begun once the client has taken other responses.
+    awaits_room: bool,
 }
 
 impl Streams {
@@ -338,6 +340,23 @@ impl Streams {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.all.iter_mut().map(|stream| &mut **stream)
+    }
+
+    /// The connection waits for its client. Whether requests do, too, which could begin otherwise.
+    pub(crate) fn await_room(&mut self, awaits_room: bool) {
+        self.awaits_room = awaits_room;
+    }
+
+    /// A request is begun. Those that have waited for their client have waited for the server from now on.
+    pub(crate) fn have_room(&mut self, came: Millis) {
+        if !std::mem::take(&mut self.awaits_room) {
+            return;
+        }
+        for stream in self.iter_mut().filter(|it| it.phase.awaits_turn()) {
+            if let Some(exchange) = &mut stream.exchange {
+                exchange.ready = exchange.ready.max(came);
+            }
+        }
     }
 
     /// Whose request holds most; of those that hold as much, the oldest.

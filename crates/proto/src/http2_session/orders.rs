@@ -155,7 +155,9 @@ impl Http2Session {
         }
     }
 
-    fn wait(&self, cx: &Context<'_>) -> Action {
+    fn wait(&mut self, cx: &Context<'_>) -> Action {
+        let has_due = !self.due.is_empty() && !self.are_requests_held;
+        self.streams.await_room(has_due);
         let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
         if !has_room {
             cx.counters.http2(Http2Count::Unread);
@@ -169,6 +171,7 @@ impl Http2Session {
     fn order_of(&mut self, id: StreamId, cx: &mut Context<'_>) -> Option<Action> {
         if self.begins(id) {
             self.renew_turns(id, cx.now);
+            self.streams.have_room(cx.came);
         }
         let stream = self.streams.get_mut(id)?;
         stream.is_due = false;

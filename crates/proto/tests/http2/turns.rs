@@ -230,3 +230,24 @@ fn what_apps_have_produced_and_nobody_takes_is_bounded() {
         assert_eq!(connection.ran.last(), Some(&stream), "all before is taken");
     }
 }
+
+/// The time counted as one that it had waited for the server, which refused it as late: resources of a page got 503s
+/// over a slow network.
+#[test]
+fn a_request_that_has_waited_for_its_client_is_ready_once_there_is_room() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 24);
+    connection.hold_blocking = true;
+    connection.get(1, "/bytes/1200000").get(3, "/block");
+    assert_eq!(connection.ran, [1], "too much waits");
+    connection.pass(5_000).window(0, 200_000);
+    assert_eq!(connection.ran, [1, 3]);
+    assert_eq!(connection.parked[&3].ready, connection.now);
+    // This one waits for the server.
+    connection.session().hold_requests(true);
+    let came = connection.now;
+    connection.get(5, "/block").pass(1_000);
+    connection.session().hold_requests(false);
+    connection.window(0, 1);
+    assert_eq!(connection.parked[&5].ready, came);
+}
