@@ -30,7 +30,6 @@ static FILE: LazyLock<Arc<OpenFile>> = LazyLock::new(|| {
 /// What a loop lends.
 struct Lent {
     now: Millis,
-    came: Millis,
     date: HttpDate,
     pool: Pool,
     counters: Counters,
@@ -106,7 +105,6 @@ impl<'i> Driver<'i> {
     pub fn new(config: &Arc<SessionConfig>, stream: &'i [u8], hold_runs: bool, log: bool) -> Self {
         let mut lent = Lent {
             now: Millis(1_000),
-            came: Millis(1_000),
             date: HttpDate::at(784_111_777),
             pool: Pool::new(),
             counters: Counters::default(),
