@@ -186,8 +186,10 @@ impl<T> Connection<T> {
         };
         let step = self.drive_within(&mut drive, placement);
         let has_sent = drive.bytes_left < bytes_max;
-        // Behind a large response that its client takes at full speed it does not come to wait.
-        if matches!(step, Step::Again) && has_sent && !drive.has_polled {
+        // Behind a large response that its client takes at full speed, and between requests that take long, it does not
+        // come to wait.
+        let does_not_wait = has_sent || drive.is_last;
+        if matches!(step, Step::Again) && does_not_wait && !drive.has_polled {
             self.poll_tasks(drive.thread);
         }
         step

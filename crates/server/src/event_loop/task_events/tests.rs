@@ -3,16 +3,18 @@
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use loadline_proto::{Context, Exchange, Handler, Outcome, Port, Task, TaskOptions};
 
 use super::super::tests::http2::{heads, requests};
-use super::super::tests::{connect, event_loop_at};
+use super::super::tests::{connect, event_loop_at, has_rings};
 use super::EventLoop;
 use crate::site::tests::clock;
+use crate::transport::Driver;
+use crate::transport::ring::driver::RingDriver;
 use crate::transport::socket::epoll::Epoll;
 
 const STREAMS: u32 = 100;
@@ -122,4 +124,69 @@ fn tasks_that_are_woken_together_do_not_hold_the_loop_together() {
     let wakers = std::mem::take(&mut *seen.wakers.lock().unwrap());
     wakers.into_iter().for_each(Waker::wake);
     compute_in_turns(&mut event_loop, &mut client, &seen);
+}
+
+/// Its tasks compute for 5 ms, wait for a moment, and respond.
+struct Pausing {
+    now_us: &'static AtomicU64,
+    begun: Arc<AtomicUsize>,
+    /// How many had begun when one went on.
+    begun_before: Arc<AtomicUsize>,
+}
+
+impl Handler for Pausing {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+        Outcome::Later(TaskOptions::default())
+    }
+
+    fn start(&self, exchange: Box<Exchange>, port: Port) -> Task {
+        let now_us = self.now_us;
+        let (begun, begun_before) = (Arc::clone(&self.begun), Arc::clone(&self.begun_before));
+        Box::pin(async move {
+            now_us.fetch_add(5_000, Relaxed);
+            begun.fetch_add(1, Relaxed);
+            let mut has_waited = false;
+            poll_fn(|context| {
+                if std::mem::replace(&mut has_waited, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+            begun_before.fetch_min(begun.load(Relaxed), Relaxed);
+            port.answer(exchange);
+        })
+    }
+}
+
+fn a_task_goes_on_beside_others_that_begin<D: Driver>() {
+    let now_us = clock();
+    let begun_before = Arc::new(AtomicUsize::new(usize::MAX));
+    let handler = Pausing {
+        now_us,
+        begun: Arc::default(),
+        begun_before: Arc::clone(&begun_before),
+    };
+    let mut event_loop = event_loop_at::<_, D>(now_us, handler, None);
+    let mut client = connect(&mut event_loop);
+    client.write_all(&requests(&[], STREAMS)).unwrap();
+    while begun_before.load(Relaxed) == usize::MAX {
+        event_loop.turn().unwrap();
+    }
+    let begun = begun_before.load(Relaxed);
+    assert!(begun <= POLLS_MAX, "{begun} began before");
+}
+
+/// None went on before all had begun, as long as nothing was to be sent.
+#[test]
+fn tasks_that_were_woken_go_on_beside_others_that_begin() {
+    a_task_goes_on_beside_others_that_begin::<Epoll>();
+    if has_rings() {
+        a_task_goes_on_beside_others_that_begin::<RingDriver>();
+    }
 }
