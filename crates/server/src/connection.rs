@@ -218,7 +218,7 @@ impl<T> Connection<T> {
                         drive.blocked += 1;
                         self.prefetched(&mut drive.thread.cx());
                         flow = self.resume(drive);
-                        if drive.is_over() {
+                        if drive.blocked >= BLOCKS_MAX || drive.is_over() {
                             return Step::Again;
                         }
                         continue;
