@@ -9,7 +9,7 @@
 //! 4. mailbox: results of workers, new connections from elsewhere
 //! 5. accept, a bounded batch
 //! 6. expired deadlines
-//! 7. connections that used up their share in an earlier round
+//! 7. connections that used up their share in an earlier round, or whose events were reported late in this one
 //!
 //! A minute after a request the handler gives back what nobody has asked for since.
 
@@ -85,7 +85,7 @@ struct Slot<T> {
     idle_since: Millis,
     /// What events said while a worker had it.
     missed: Readiness,
-    /// In the queue of those who used up their share.
+    /// In the queue of those who wait for their turn.
     queued: bool,
     /// The session knows that the server is draining.
     knows_drain: bool,
@@ -124,7 +124,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     timers: TimerWheel,
     /// Slots of idle connections, the longest idle first.
     idle: IndexList,
-    /// Those who used up their share, and the vector that they are taken from.
+    /// Those who wait for their turn without an event, and the vector that they are taken from.
     again: Vec<Token>,
     round: Vec<Token>,
     mail: Vec<Message>,
@@ -528,7 +528,8 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         self.releases_at = again.then_some(Millis(now.0 + RELEASE_AFTER_MS));
     }
 
-    /// Those who used up their share in an earlier round.
+    /// Those who wait for their turn, in order. Where what they have answered leaves only after this turn of the loop,
+    /// their time is bounded. It begins here, however long the turn has lasted: many may only have to be refused.
     fn drive_queued(&mut self) {
         if self.again.is_empty() {
             return;

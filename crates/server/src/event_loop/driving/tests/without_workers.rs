@@ -182,3 +182,27 @@ fn without_workers_apps_of_streams_are_refused_once_they_are_late() {
     let total = event_loop.site.registry.snapshot(0).total;
     assert_eq!((total.app_requests, total.refused_late), (3, 3));
 }
+
+/// One of those that waited had its turn in each of the loop's, also to be refused: while other clients had requests
+/// carried out, more came to wait than left.
+#[test]
+fn a_ring_without_workers_refuses_all_that_are_late_at_once() {
+    if !has_rings() {
+        return;
+    }
+    let now_us = clock();
+    let goal = Some(Duration::from_millis(200));
+    let mut event_loop = event_loop_at::<_, RingDriver>(now_us, Computes(now_us, 20_000), goal);
+    let mut other = connect(&mut event_loop);
+    let mut clients: Vec<_> = (0..40).map(|_| connect(&mut event_loop)).collect();
+    for client in &mut clients {
+        client.write_all(GET).unwrap();
+    }
+    for _ in 0..25 {
+        other.write_all(GET).unwrap();
+        event_loop.turn().unwrap();
+    }
+    assert!(event_loop.again.len() <= 1, "{} wait", event_loop.again.len());
+    let total = event_loop.site.registry.snapshot(0).total;
+    assert!(total.refused_late > 0);
+}
