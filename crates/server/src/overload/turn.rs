@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loadline_base::Millis;
-use loadline_proto::{Exchange, HandshakeTime, StreamId};
+use loadline_proto::{Exchange, HandshakeTime};
 
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
@@ -52,11 +52,21 @@ pub(crate) struct TurnControl {
     /// What has begun since somebody asked: how many, and how long they had waited in all.
     begun: u64,
     waited_us: u64,
+    /// How the request counts in those three that was checked last.
+    last: Option<Counted>,
     /// When one of a new connection was refused last: more connections come than can be served, however few there
     /// are at one time.
     refused_new_us: Option<u64>,
-    /// The loop computes handshakes itself: the time that it takes for one counts for the request behind it.
+    /// The loop does what workers would do, and so computes handshakes itself: the time that it takes for one counts for
+    /// the request behind it.
     counts_handshakes: bool,
+}
+
+/// How a request counts.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    answered: u32,
+    waited_us: u64,
 }
 
 /// A turn that begins.
@@ -95,6 +105,7 @@ impl TurnControl {
             came_us: None,
             begun: 0,
             waited_us: 0,
+            last: None,
             refused_new_us: None,
             counts_handshakes: false,
         }
@@ -191,16 +202,29 @@ impl TurnControl {
     /// seconds.
     #[inline]
     pub(crate) fn check(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+        self.last = None;
         match self.is_by_itself(exchange) {
             true => self.check_by_itself(now_us, exchange),
             false => self.check_read(now_us, exchange.handshake),
         }
     }
 
-    /// The same once more, before what may block: of many requests of a connection, one may have waited for others
-    /// since it was checked.
+    /// The request of a stream that was checked last is not answered yet. If this loop carries it out, it is checked
+    /// again before, and counts then.
+    pub(crate) fn put_off(&mut self) {
+        if self.counts_handshakes
+            && let Some(counted) = self.last.take()
+        {
+            self.answered -= counted.answered;
+            self.begun -= 1;
+            self.waited_us -= counted.waited_us;
+        }
+    }
+
+    /// The same as `check` once more, before what may block: of many requests of a connection, one may have waited for
+    /// others since it was checked.
     pub(crate) fn check_again(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        match self.is_by_itself(exchange) {
+        match exchange.is_multiplexed() {
             true => self.check_by_itself(now_us, exchange),
             false => Ok(()),
         }
@@ -209,7 +233,7 @@ impl TurnControl {
     /// Whether it was read in a turn before this one, or its client asks for more without waiting for its response.
     #[inline]
     fn is_by_itself(&self, exchange: &Exchange) -> bool {
-        exchange.stream != StreamId::default() || exchange.ready < self.came
+        exchange.is_multiplexed() || exchange.ready < self.came
     }
 
     /// By when it came, whatever its turn is.
@@ -316,9 +340,14 @@ impl TurnControl {
 
     /// What is answered behind a refusal is not in the time that is learned from.
     fn answers(&mut self, waited_us: u64) {
-        self.answered += u32::from(self.refused_us.is_none());
+        let answered = u32::from(self.refused_us.is_none());
+        self.answered += answered;
         self.begun += 1;
         self.waited_us += waited_us;
+        self.last = Some(Counted {
+            answered,
+            waited_us,
+        });
     }
 
     /// How many requests have begun since this was called last, and how long they had waited in all.

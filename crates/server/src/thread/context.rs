@@ -115,7 +115,24 @@ impl Late<'_> {
                 refusing.count(self.stats);
                 Outcome::Ready
             }
-            _ => config.handle(local, exchange, cx),
+            _ => {
+                let outcome = config.handle(local, exchange, cx);
+                self.put_off(exchange, &outcome);
+                outcome
+            }
+        }
+    }
+
+    /// One of many requests of a connection is checked again before what follows its quick step.
+    #[inline]
+    fn put_off(&mut self, exchange: &Exchange, outcome: &Outcome) {
+        let is_to_follow = matches!(outcome, Outcome::Blocking | Outcome::Later(_));
+        if is_to_follow
+            && exchange.is_multiplexed()
+            && self.refusing.is_none()
+            && let Some(turn) = self.turn.as_mut()
+        {
+            turn.put_off();
         }
     }
 }

@@ -1,3 +1,5 @@
+use loadline_proto::StreamId;
+
 use super::*;
 
 const NONE: HandshakeTime = HandshakeTime {
@@ -13,6 +15,14 @@ fn kept(kept_us: u64) -> HandshakeTime {
         computed_ago_us: u64::MAX,
         done_ago_us: 0,
     }
+}
+
+/// A stream's request that came then.
+fn read(ready_ms: u64) -> Exchange {
+    let mut exchange = Exchange::default();
+    exchange.ready = Millis(ready_ms);
+    exchange.stream = StreamId(1);
+    exchange
 }
 
 /// A turn of a loop with many connections.
@@ -320,12 +330,6 @@ fn what_was_read_in_an_earlier_turn_has_waited_since() {
         events: 1,
         ..at(now_us, false, false)
     };
-    let read = |ready_ms| {
-        let mut exchange = Exchange::default();
-        exchange.ready = Millis(ready_ms);
-        exchange.stream = StreamId(1);
-        exchange
-    };
     turn.begin(few(4_800_000));
     turn.begin(few(5_000_000));
     assert_eq!(turn.came(), Millis(4_900));
@@ -343,4 +347,25 @@ fn what_was_read_in_an_earlier_turn_has_waited_since() {
     }
     assert!(turn.check_again(5_280_000, &read(5_150)).is_err());
     assert_eq!(turn.check_again(5_280_000, &read(5_230)), Ok(()));
+}
+
+/// It counted twice: the waits were those of twice as many requests, and an answer seemed to cost half of what it did.
+#[test]
+fn a_stream_that_is_checked_again_counts_once() {
+    let at_first = |works_itself| {
+        let turn = TurnControl::new(Duration::from_secs(1));
+        let mut turn = turn.counting_handshakes(works_itself);
+        turn.begin(at(5_000_000, true, false));
+        assert_eq!(turn.check(5_010_000, &read(5_000)), Ok(()));
+        turn.put_off();
+        turn
+    };
+    let mut turn = at_first(true);
+    turn.put_off(); // nothing is left of it
+    assert_eq!(turn.check_again(5_200_000, &read(5_000)), Ok(()));
+    assert_eq!(turn.answered, 1);
+    assert_eq!(turn.take_waits(), (1, 200_000));
+    // Where workers carry it out, it is not checked again.
+    let turn = at_first(false);
+    assert_eq!(turn.answered, 1);
 }

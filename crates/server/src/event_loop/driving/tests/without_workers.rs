@@ -132,6 +132,7 @@ fn streams_are_answered_one_by_one_and_refused_once_they_are_late<D: Driver>() {
     assert_eq!(now_us.load(Relaxed), 480_000);
     let total = event_loop.site.registry.snapshot(0).total;
     assert_eq!((total.blocked_in_place, total.refused_late), (2, 4));
+    assert_eq!((total.queue_taken, total.queue_wait_us), (2, 240_000));
 }
 
 #[test]
