@@ -36,7 +36,7 @@ pub(crate) struct TurnControl {
     oldest_us: u64,
     /// There may be more events than were taken.
     is_full: bool,
-    /// When they came, about.
+    /// When its events came, about.
     came: Millis,
     /// Where turns take less than there is: since when events are counted that were taken, and how many.
     counted_since_us: u64,
@@ -279,9 +279,10 @@ impl TurnControl {
         }
     }
 
-    /// The same, for what is received in this turn.
+    /// When did what is received now come?
+    #[inline]
     pub(crate) fn came(&self) -> Millis {
-        self.came
+        self.came_us.map_or(self.came, |us| Millis(us / 1000))
     }
 
     /// As `check`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so

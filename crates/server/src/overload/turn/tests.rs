@@ -369,3 +369,20 @@ fn a_stream_that_is_checked_again_counts_once() {
     let turn = at_first(false);
     assert_eq!(turn.answered, 1);
 }
+
+/// Streams of a connection that was accepted in a long turn were as old as the events of that turn.
+#[test]
+fn what_is_received_while_the_kernel_says_when_it_came_has_come_then() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    turn.begin(at(4_000_000, false, false));
+    turn.begin(at(5_000_000, false, false));
+    assert_eq!(turn.came(), Millis(4_500));
+    turn.judge_by(Some(5_499_500));
+    assert_eq!(turn.came(), Millis(5_499));
+    let stream = read(5_499);
+    assert_eq!(turn.check(5_600_000, &stream), Ok(()));
+    turn.judge_by(None);
+    assert_eq!(turn.came(), Millis(4_500));
+    assert_eq!(turn.check_again(6_400_000, &stream), Ok(()));
+    assert!(turn.check_again(6_500_000, &stream).is_err());
+}
