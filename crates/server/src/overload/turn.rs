@@ -295,11 +295,17 @@ impl TurnControl {
         Ok(())
     }
 
-    /// Whether what has waited for so long can be answered in time.
+    /// Whether what has waited for so long can be answered in time. What takes too long for that may wait all the same,
+    /// as before workers: if all were refused, it would never be seen that an answer takes less by now.
     fn is_in_time(&self, wait_us: u64) -> bool {
-        let done_us = wait_us.saturating_add(self.answer_us as u64);
-        let reserve_us = self.delay.goal_us() / RESERVE_DIVISOR;
-        done_us.saturating_add(reserve_us) <= self.delay.accepted_us()
+        let (goal_us, answer_us) = (self.delay.goal_us(), self.answer_us as u64);
+        let answered_us = answer_us.saturating_add(goal_us / RESERVE_DIVISOR);
+        let longest_us = goal_us.saturating_sub(answered_us).max(goal_us / 2);
+        if !self.delay.is_lasting() {
+            return wait_us <= longest_us;
+        }
+        let lasting_us = self.delay.lasting_us().saturating_sub(answered_us);
+        wait_us <= longest_us.min(lasting_us.max(answer_us.saturating_mul(2)))
     }
 
     /// Whether the loop computes handshakes itself, and this turn has lasted for longer than this.

@@ -386,3 +386,28 @@ fn what_is_received_while_the_kernel_says_when_it_came_has_come_then() {
     assert_eq!(turn.check_again(6_400_000, &stream), Ok(()));
     assert!(turn.check_again(6_500_000, &stream).is_err());
 }
+
+/// Once an answer had taken as long as the goal all streams were refused, for good; under lasting overload, once it had
+/// taken a tenth of it.
+#[test]
+fn streams_are_answered_also_if_an_answer_takes_as_long_as_the_goal() {
+    let after_one_of = |answer_us| {
+        let mut turn = TurnControl::new(Duration::from_secs(1));
+        turn.begin(at(1_000_000, true, false));
+        assert_eq!(turn.check(1_000_000, &read(1_000)), Ok(()));
+        turn.begin(at(1_000_000 + answer_us, true, false));
+        turn
+    };
+    let mut turn = after_one_of(2_000_000);
+    assert_eq!(turn.check(3_000_000, &read(3_000)), Ok(()));
+    assert_eq!(turn.check(3_500_000, &read(3_000)), Ok(()));
+    assert!(turn.check(3_500_001, &read(3_000)).is_err());
+
+    let mut turn = after_one_of(150_000);
+    for now_ms in (1_150..=1_450).step_by(50) {
+        assert!(turn.check(now_ms * 1000, &read(now_ms - 900)).is_err());
+    }
+    assert_eq!(turn.check(1_450_000, &read(1_450)), Ok(()));
+    assert_eq!(turn.check(1_450_000, &read(1_150)), Ok(()));
+    assert!(turn.check(1_450_000, &read(1_149)).is_err(), "two answers");
+}
