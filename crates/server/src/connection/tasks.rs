@@ -9,8 +9,8 @@ use crate::thread::context::ThreadContext;
 
 /// Tasks are polled in a row for so long. Then what they have answered is sent, and after `BLOCKS_MAX` such
 /// rows others have their turn. Some hundred tasks that hardly compute leave together in one. Tasks that begin
-/// at once are a row, too; then others have their turn, and before the next begins, output is sent and input
-/// received.
+/// at once are a row, too, and so are blocking steps of streams on a loop: then output is sent, input is received, and
+/// others have their turn before the next begins.
 pub(crate) const POLLS_US: u64 = 500;
 
 impl<T> Connection<T> {

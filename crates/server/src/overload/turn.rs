@@ -54,8 +54,8 @@ pub(crate) struct TurnControl {
     waited_us: u64,
     /// How the request counts in those three that was checked last.
     last: Option<Counted>,
-    /// When one of a new connection was refused last: more connections come than can be served, however few there
-    /// are at one time.
+    /// When one was refused last that is judged by when it came, of a new connection or a stream for instance: more come
+    /// than can be served, however few connections there are at one time.
     refused_new_us: Option<u64>,
     /// The loop does what workers would do, and so computes handshakes itself: the time that it takes for one counts for
     /// the request behind it.

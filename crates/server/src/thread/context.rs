@@ -67,8 +67,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     /// How long slow apps have kept this thread of a pool while it served their connections, since
     /// `take_slow_apps_us`.
     slow_apps_us: u64,
-    /// How long steps that may block, and tasks that began at once, have taken in a row, in microseconds: until their
-    /// connection had nothing else to do.
+    /// How long a loop's work in place of workers, and tasks that began at once, have taken in a row, in microseconds:
+    /// until a connection had nothing else to do.
     pub(crate) in_place_us: u64,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
