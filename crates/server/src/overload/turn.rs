@@ -270,6 +270,15 @@ impl TurnControl {
         now_us.saturating_sub(came_us)
     }
 
+    /// How long has this request waited? It may have been read in an earlier turn.
+    pub(crate) fn request_age_us(&self, now_us: u64, exchange: &Exchange) -> u64 {
+        let age_us = self.age_us(now_us);
+        match exchange.ready < self.came {
+            true => age_us.max(now_us.saturating_sub(exchange.ready.0 * 1000)),
+            false => age_us,
+        }
+    }
+
     /// When did the events of this turn come?
     fn events_came_us(&self) -> u64 {
         // On average one came in the middle of the time; the oldest are reported first.

@@ -270,6 +270,12 @@ impl<H: Handler> ThreadContext<H> {
         turn.map_or(0, |turn| turn.age_us(self.now_us))
     }
 
+    /// How long a request has waited for this loop, read or not.
+    pub(crate) fn request_age_us(&self, exchange: &Exchange) -> u64 {
+        let turn = self.turn.as_ref();
+        turn.map_or(0, |turn| turn.request_age_us(self.now_us, exchange))
+    }
+
     /// A request is about to be worked on here, after its quick step. `Err`: it has waited behind others of its
     /// connection since, for too long, and has its 503.
     pub(crate) fn check_again(&mut self, exchange: &mut Exchange) -> Result<(), ()> {

@@ -166,7 +166,8 @@ impl<'l> OnLoop<'l> {
         thread: &mut ThreadContext<H>,
     ) -> Blocked {
         let client = ClientKey::of_request(&exchange);
-        let waited_us = exchange.handshake.waited_unread(thread.waited_unread_us());
+        let age_us = thread.request_age_us(&exchange);
+        let waited_us = exchange.handshake.waited_unread(age_us);
         let work = Work::Block(exchange, steps);
         let submitted = self.submit(Kind::Job, work, waited_us, client, &thread.site);
         let Err(not_queued) = submitted else {
@@ -219,7 +220,8 @@ impl<'l> OnLoop<'l> {
             let tasks = &mut thread.tasks;
             return TaskStart::Started(tasks.spawn_local(exchange, request, notify, &*steps));
         }
-        let waited_us = exchange.handshake.waited_unread(thread.waited_unread_us());
+        let age_us = thread.request_age_us(&exchange);
+        let waited_us = exchange.handshake.waited_unread(age_us);
         let (handle, task) = (thread.tasks).for_worker(exchange, request, notify, steps);
         let client = task.client();
         let work = Work::Task(task);

@@ -411,3 +411,17 @@ fn streams_are_answered_also_if_an_answer_takes_as_long_as_the_goal() {
     assert_eq!(turn.check(1_450_000, &read(1_150)), Ok(()));
     assert!(turn.check(1_450_000, &read(1_149)).is_err(), "two answers");
 }
+
+/// In the queue of the workers it counted from the begin of the turn in which it was handed on.
+#[test]
+fn what_a_request_has_waited_counts_from_the_turn_in_which_it_was_read() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    turn.begin(at(5_000_000, true, false));
+    turn.begin(at(5_020_000, false, false));
+    turn.begin(at(5_040_000, false, false));
+    assert_eq!(turn.came(), Millis(5_030));
+    assert_eq!(turn.request_age_us(5_041_500, &read(5_030)), 11_500);
+    assert_eq!(turn.request_age_us(5_041_500, &read(5_000)), 41_500);
+    turn.judge_by(Some(4_900_000));
+    assert_eq!(turn.request_age_us(5_041_500, &read(5_000)), 141_500);
+}
