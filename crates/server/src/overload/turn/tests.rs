@@ -391,7 +391,7 @@ fn what_is_received_while_the_kernel_says_when_it_came_has_come_then() {
 /// taken a tenth of it.
 #[test]
 fn streams_are_answered_also_if_an_answer_takes_as_long_as_the_goal() {
-    let after_one_of = |answer_us| {
+    let after_one_of = |answer_us: u64| {
         let mut turn = TurnControl::new(Duration::from_secs(1));
         turn.begin(at(1_000_000, true, false));
         assert_eq!(turn.check(1_000_000, &read(1_000)), Ok(()));

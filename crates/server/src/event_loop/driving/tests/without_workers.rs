@@ -203,7 +203,11 @@ fn a_ring_without_workers_refuses_all_that_are_late_at_once() {
         other.write_all(GET).unwrap();
         event_loop.turn().unwrap();
     }
-    assert!(event_loop.again.len() <= 1, "{} wait", event_loop.again.len());
+    assert!(
+        event_loop.again.len() <= 1,
+        "{} wait",
+        event_loop.again.len()
+    );
     let total = event_loop.site.registry.snapshot(0).total;
     assert!(total.refused_late > 0);
 }
