@@ -15,7 +15,7 @@ use loadline_base::{Buffer, BufferPool, Millis, Segment};
 use super::priority::Priority;
 use super::state::State;
 use crate::stream::Stream as AppStream;
-use crate::{ClientKey, Context, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
+use crate::{ClientKey, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
 
 /// Memory of a stream's content that has been taken and is kept: more of it is given back once it is half of
 /// its buffer, so that all copies together are no longer than the content. 64 KiB: a piece of an app's response
@@ -151,12 +151,12 @@ impl Stream {
         self.begin_period(now);
     }
 
-    /// The same once its content was gathered.
-    pub(crate) fn gathered(&mut self, phase: Phase, cx: &Context<'_>) {
+    /// The same once its content was gathered, the last of which came then.
+    pub(crate) fn gathered(&mut self, phase: Phase, came: Millis, now: Millis) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.ready = cx.came;
+            exchange.ready = came;
         }
-        self.await_turn(phase, cx.now);
+        self.await_turn(phase, now);
     }
 
     /// Its period begins.

@@ -133,7 +133,7 @@ impl Http2Session {
         let gathering: Vec<_> = gathering.map(|stream| stream.id).collect();
         for id in gathering {
             if let Some(stream) = self.streams.get_mut(id) {
-                stream.gathered(Phase::Start, cx);
+                stream.gathered(Phase::Start, cx.came, cx.now);
             }
             self.mark_due(id);
         }
@@ -167,7 +167,7 @@ impl Http2Session {
             }
             (None, false) => {}
             (None, true) if for_task => {
-                stream.gathered(Phase::Start, cx);
+                stream.gathered(Phase::Start, cx.came, cx.now);
                 self.mark_due(id);
             }
             (None, true) => {
@@ -177,7 +177,7 @@ impl Http2Session {
                     exchange.request.trailers = stream.app.take_trailers();
                 }
                 cx.pool.buffers.give(content);
-                stream.gathered(Phase::Run, cx);
+                stream.gathered(Phase::Run, cx.came, cx.now);
                 self.mark_due(id);
             }
         }
