@@ -3,7 +3,7 @@
 
   ./x bench load                     everything: about 45 minutes
   ./x bench load count cost closed   only these parts
-  ./x bench load http2 http2-open -r 15 -d 2 --publish   some 10 minutes; the tables go into
+  ./x bench load http2 http2-open -r 11 -d 2 --publish   up to 10 minutes; the tables go into
                                      docs/measuring.md, too
   ./x bench load http2 http2-open --quick                a minute or two
 
