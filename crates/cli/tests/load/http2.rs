@@ -1,6 +1,9 @@
 //! Load over HTTP/2 against `loadline serve`, in the clear and by TLS: the server counts what the client
 //! counts, and who does not speak it is named.
 
+use serde_json::Value;
+
+use crate::program::{Server, exchange};
 use crate::tls::{Https, params, refused};
 use crate::util::{counted, load, measured, number, server, text};
 
@@ -121,43 +124,73 @@ fn a_server_without_http2_is_named() {
     }
 }
 
-/// Both kinds of clients have figures of their own, and the server has counted their sum.
+/// Six clients of HTTP/1.1 and two of HTTP/2.
+const MIXED: &str = "--http2 --http2-share 25% -c 8 --streams 4";
+/// Loads of theirs, and how many requests each kind has, if that does not depend on the time they take.
+const MIXED_LOADS: [(&str, Option<(u64, u64)>); 4] = [
+    ("-n 2000", Some((1500, 500))),
+    ("-n 2000 --processes 2", Some((1500, 500))),
+    ("--rate 400 -d 500ms --arrivals constant", Some((150, 50))),
+    ("-d 300ms", None),
+];
+
+/// Both kinds of clients have figures of their own.
+fn assert_mixed(record: &Value, requests: Option<(u64, u64)>, more: &str) {
+    let groups = record["groups"].as_array().unwrap();
+    let tally = |at: usize| &groups[at]["total"]["tally"];
+    assert_eq!(
+        (&groups[0]["name"], &groups[1]["name"]),
+        (&"clients".into(), &"http2".into())
+    );
+    for (at, connections) in [(0, 6), (1, 2)] {
+        let all = tally(at);
+        assert_eq!(number(&all["connections"]), connections, "{more}: {all}");
+        assert_eq!(
+            all["errors"].as_object().map_or(0, |it| it.len()),
+            0,
+            "{more}: {all}"
+        );
+        assert!(number(&all["good"]) > 0, "{more}: {all}");
+    }
+    let done = |at| number(&tally(at)["completed"]) + number(&tally(at)["unfinished"]);
+    if let Some(expected) = requests {
+        assert_eq!((done(0), done(1)), expected, "{more}");
+    }
+}
+
+/// The server has counted the sum of both kinds.
 #[test]
 fn a_mixed_load_is_reported_by_protocol() {
     let (server, _site) = server(&["--loops", "2"]);
     let url = format!("http://{}/", server.address());
-    let mixed = "--http2 --http2-share 25% -c 8 --streams 4";
-    for (more, requests) in [
-        ("-n 2000", Some((1500, 500))),
-        ("-n 2000 --processes 2", Some((1500, 500))),
-        ("--rate 400 -d 500ms --arrivals constant", Some((150, 50))),
-        ("-d 200ms", None),
-    ] {
+    for (more, requests) in MIXED_LOADS {
         let before = counted(&server);
-        let record = measured(&format!("{url} {mixed} {more}"));
+        let record = measured(&format!("{url} {MIXED} {more}"));
         let after = counted(&server);
-        let groups = record["groups"].as_array().unwrap();
-        let tally = |at: usize| &groups[at]["total"]["tally"];
-        assert_eq!(
-            (&groups[0]["name"], &groups[1]["name"]),
-            (&"clients".into(), &"http2".into())
-        );
-        for (at, connections) in [(0, 6), (1, 2)] {
-            let all = tally(at);
-            assert_eq!(number(&all["connections"]), connections, "{more}: {all}");
-            assert_eq!(
-                all["errors"].as_object().map_or(0, |it| it.len()),
-                0,
-                "{more}: {all}"
-            );
-            assert!(number(&all["good"]) > 0, "{more}: {all}");
-        }
-        let done = |at| number(&tally(at)["completed"]) + number(&tally(at)["unfinished"]);
-        if let Some(expected) = requests {
-            assert_eq!((done(0), done(1)), expected, "{more}");
-        }
+        assert_mixed(&record, requests, more);
         let completed = number(&record["everything"]["completed"]);
         assert_eq!(after.0 - before.0 - 1, completed, "{more}");
         assert_eq!(after.1 - before.1 - 1, 8, "{more}");
     }
+}
+
+/// Each kind asks for its own protocol (ALPN), at one address.
+#[test]
+fn a_mixed_load_over_tls_is_reported_by_protocol() {
+    let https = Https::start(params("127.0.0.1"), &["--loops", "2"]);
+    for (more, requests) in MIXED_LOADS {
+        let before = http2_connections(&https.server);
+        let record = https.measured(&format!("{MIXED} {more}"));
+        assert_mixed(&record, requests, more);
+        assert_eq!(http2_connections(&https.server) - before, 2, "{more}");
+        let handshakes = number(&record["everything"]["handshakes_full"]);
+        assert_eq!(handshakes, 8, "{more}");
+    }
+}
+
+/// Connections that have spoken HTTP/2, as the server has counted them.
+fn http2_connections(server: &Server) -> u64 {
+    let (_, content) = exchange(server.connect(), "/-/status");
+    let status: Value = serde_json::from_str(&content).unwrap();
+    number(&status["total"]["http2"]["connections"])
 }
