@@ -202,13 +202,14 @@ const STAY_OUT: &[(&str, &[&str])] = &[
 ];
 
 /// Files whose cases speak a protocol of their own, or are about a version. Cases of all others are those of any.
-const WITH_A_PROTOCOL: [&str; 6] = [
+const WITH_A_PROTOCOL: [&str; 7] = [
     "handshake_bound",
     "http2",
     "layered",
     "streams",
     "tls",
     "tls_drain",
+    "tls_http2",
 ];
 
 /// The other files that have cases, by name, and their texts.

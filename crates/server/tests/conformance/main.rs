@@ -40,6 +40,7 @@ mod slow_uploads;
 mod streams;
 mod tls;
 mod tls_drain;
+mod tls_http2;
 
 #[test]
 fn every_architecture_has_a_model() {

@@ -70,11 +70,11 @@ every_model! {
 
 const GET: &str = "GET /-/echo HTTP/1.1\r\nHost: h\r\n\r\n";
 
-fn start(model: Model, limits: Limits) -> Server {
+pub fn start(model: Model, limits: Limits) -> Server {
     Server::start_tls(model.options(), limits, tls_ends(&TlsOptions::default()))
 }
 
-fn sessions_are_resumed(model: Model) {
+pub fn sessions_are_resumed(model: Model) {
     let server = start(model, limits());
     for round in 0..3 {
         let mut client = server.connect();

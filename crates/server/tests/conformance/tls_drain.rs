@@ -94,7 +94,7 @@ fn a_drain_awaits_the_rest_of_a_record(model: Model) {
 }
 
 /// A server's TLS, and a client of rustls alone.
-fn ends() -> (TlsServer, Arc<ClientConfig>) {
+pub fn ends() -> (TlsServer, Arc<ClientConfig>) {
     let own = self_signed(&["localhost".to_owned()]).unwrap();
     let client = Arc::new(client_of(&own, &[&TLS13]));
     let certificates = Arc::new(Certificates::new(vec![own]));
@@ -103,13 +103,13 @@ fn ends() -> (TlsServer, Arc<ClientConfig>) {
 }
 
 /// A client that has sent its first message.
-struct Begun {
+pub struct Begun {
     connection: ClientConnection,
-    socket: TcpStream,
+    pub socket: TcpStream,
 }
 
 impl Begun {
-    fn new(server: &Server, client: &Arc<ClientConfig>) -> Self {
+    pub fn new(server: &Server, client: &Arc<ClientConfig>) -> Self {
         let name = ServerName::try_from("localhost").unwrap();
         let mut connection = ClientConnection::new(Arc::clone(client), name).unwrap();
         let mut socket = TcpStream::connect(server.address).unwrap();
@@ -128,7 +128,7 @@ impl Begun {
     }
 
     /// Carries the handshake on. Its last message stands before what is sealed first.
-    fn shake_hands(&mut self) {
+    pub fn shake_hands(&mut self) {
         while self.connection.is_handshaking() {
             let count = self.connection.read_tls(&mut self.socket).unwrap();
             assert!(count > 0, "the end instead of a handshake");
@@ -137,7 +137,7 @@ impl Begun {
     }
 
     /// A request as it goes over the network.
-    fn sealed(&mut self, request: &[u8]) -> Vec<u8> {
+    pub fn sealed(&mut self, request: &[u8]) -> Vec<u8> {
         self.connection.writer().write_all(request).unwrap();
         let mut sealed = Vec::new();
         while self.connection.wants_write() {
@@ -146,10 +146,15 @@ impl Begun {
         sealed
     }
 
+    /// What it reads from.
+    pub fn stream(&mut self) -> Stream<'_, ClientConnection, TcpStream> {
+        Stream::new(&mut self.connection, &mut self.socket)
+    }
+
     /// Sends these bytes and reads the response to a HEAD request, which ends with its head.
     fn ask(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).unwrap();
-        let mut stream = Stream::new(&mut self.connection, &mut self.socket);
+        let mut stream = self.stream();
         let (mut head, mut byte) = (Vec::<u8>::new(), [0_u8]);
         while !head.ends_with(b"\r\n\r\n") {
             stream.read_exact(&mut byte).unwrap();
@@ -163,7 +168,7 @@ impl Begun {
     }
 
     /// Everything until the end of TLS.
-    fn rest(self) -> String {
+    pub fn rest(self) -> String {
         let mut rest = String::new();
         let mut stream = StreamOwned::new(self.connection, self.socket);
         stream.read_to_string(&mut rest).unwrap(); // fails without close_notify
