@@ -1,8 +1,7 @@
 //! What was measured of a paper in full, in a file that can be committed and carried to other machines.
 //!
 //! A paper's series can be measured by runs of their own: parts. The file has a line for each part, which
-//! says where and when it was measured, followed by a line for each of its trials with what claims and
-//! figures look at.
+//! says where and when it was measured, followed by a line for each of its trials with all its metrics.
 
 mod parts;
 #[cfg(test)]
@@ -26,7 +25,7 @@ use crate::error::GridError;
 use crate::grid::name_of;
 use crate::source::Source;
 use crate::{Grid, Paper, PaperError, distinct};
-use trial::{KeptTrial, METRICS};
+use trial::KeptTrial;
 
 pub use parts::{check_whole, parts_said};
 
@@ -64,7 +63,7 @@ struct PartHead {
     command: String,
     /// The plan without its charts.
     plan_toml: String,
-    /// What the values of trials are.
+    /// What the values of trials are: all that any of them has.
     metrics: Vec<Metric>,
     /// How many follow.
     trials: usize,
@@ -232,7 +231,11 @@ impl Part {
         series.retain(|name| run.trials.iter().any(|trial| trial.series == *name));
         let plan = experiment(&run.head.plan_toml, &series)?;
         let Source { facts, command } = Source::new(report);
-        let trials: Vec<KeptTrial> = run.trials.iter().map(KeptTrial::of).collect();
+        let is_measured = |metric| run.trials.iter().any(|it| it.measured(metric).is_some());
+        let metrics = Metric::ALL.iter().copied();
+        let metrics: Vec<Metric> = metrics.filter(|it| is_measured(*it)).collect();
+        let trials = run.trials.iter();
+        let trials: Vec<_> = trials.map(|it| KeptTrial::of(it, &metrics)).collect();
         let head = PartHead {
             schema: SCHEMA.to_owned(),
             paper: run.head.name.clone(),
@@ -241,7 +244,7 @@ impl Part {
             facts,
             command,
             plan_toml: toml::to_string(&plan)?,
-            metrics: METRICS.to_vec(),
+            metrics,
             trials: trials.len(),
         };
         Ok(Self { head, trials })

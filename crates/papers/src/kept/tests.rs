@@ -34,7 +34,11 @@ fn measured(paper: &Paper, grid: &Grid) -> Run {
             let second = |second| Second {
                 second,
                 counted: second > 0,
-                values: [(Metric::CompletedPerS, value + f64::from(second))].into(),
+                values: [
+                    (Metric::CompletedPerS, value + f64::from(second)),
+                    (Metric::P50Us, 500.0 + f64::from(second)),
+                ]
+                .into(),
             };
             let series = plan.series[cell.series].name.clone();
             let seconds = if series == "soak" { 90 } else { 3 };
@@ -98,6 +102,35 @@ fn a_paper_is_judged_and_drawn_the_same_from_what_is_kept() {
         assert_eq!(open::of(&run), open::of(&merged));
         assert!(!open::of(&run).is_empty(), "{}", paper.name);
     }
+}
+
+#[test]
+fn every_metric_is_kept_and_the_seconds_of_long_trials() {
+    let paper = Paper::named("P1").unwrap();
+    let mut run = measured(paper, &only(&["light", "soak"]));
+    for trial in &mut run.trials {
+        trial.values.remove(&Metric::RecoveryUs);
+    }
+    run.trials[0].values.remove(&Metric::Threads);
+    let mut kept = Kept::new(paper);
+    put(&mut kept, &run);
+    // What no trial has takes no room.
+    assert_eq!(kept.parts[0].head.metrics.len(), Metric::ALL.len() - 1);
+    let merged = kept.run().unwrap();
+    assert_eq!(merged.trials.len(), run.trials.len());
+    let mut long = 0;
+    for (trial, kept) in run.trials.iter().zip(&merged.trials) {
+        assert_eq!(trial.values, kept.values);
+        let counted = trial.seconds.iter().filter(|second| second.counted);
+        let counted: Vec<_> = counted.map(|second| &second.values).collect();
+        let seconds: Vec<_> = kept.seconds.iter().map(|second| &second.values).collect();
+        match trial.series.as_str() {
+            "soak" => assert_eq!(seconds, counted),
+            _ => assert_eq!(seconds.len(), 0),
+        }
+        long += usize::from(trial.series == "soak");
+    }
+    assert!(long > 0 && long < run.trials.len());
 }
 
 #[test]
