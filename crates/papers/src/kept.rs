@@ -23,7 +23,7 @@ use toml::{Table, Value};
 
 use crate::error::GridError;
 use crate::grid::name_of;
-use crate::source::Source;
+use crate::source::{Source, command, commit, facts, measured_on};
 use crate::{Grid, Paper, PaperError, distinct};
 use trial::KeptTrial;
 
@@ -57,8 +57,10 @@ struct PartHead {
     series: Vec<String>,
     /// Those that were measured again since, by other runs.
     replaced: Vec<String>,
-    /// Machine, version, day, and how much was measured.
+    /// Machine, versions, day, and how much was measured.
     facts: String,
+    /// What it was measured on, as the run's trials say it; empty: they do not.
+    commit: String,
     /// The command that measures it again.
     command: String,
     /// The plan without its charts.
@@ -230,7 +232,6 @@ impl Part {
         // A server that is not installed has no trials.
         series.retain(|name| run.trials.iter().any(|trial| trial.series == *name));
         let plan = experiment(&run.head.plan_toml, &series)?;
-        let Source { facts, command } = Source::new(report);
         let is_measured = |metric| run.trials.iter().any(|it| it.measured(metric).is_some());
         let metrics = Metric::ALL.iter().copied();
         let metrics: Vec<Metric> = metrics.filter(|it| is_measured(*it)).collect();
@@ -241,8 +242,9 @@ impl Part {
             paper: run.head.name.clone(),
             series,
             replaced: Vec::new(),
-            facts,
-            command,
+            facts: facts(run, report),
+            commit: commit(run),
+            command: command(report),
             plan_toml: toml::to_string(&plan)?,
             metrics,
             trials: trials.len(),
@@ -263,7 +265,8 @@ impl Part {
 
     fn source(&self, plan: &str) -> Result<Source, GridError> {
         let head = &self.head;
-        let mut facts = format!("**{}**: {}", head.series.join(", "), head.facts);
+        let series = head.series.join(", ");
+        let mut facts = format!("**{series}**: {}{}", head.facts, measured_on(&head.commit));
         if !head.replaced.is_empty() {
             let again = head.replaced.join(", ");
             facts += &format!(" Measured again since: {again}.");

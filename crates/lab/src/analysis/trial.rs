@@ -36,6 +36,8 @@ pub struct Measured {
     /// As in [`Trial`].
     pub start_unix_ms: u64,
     /// As in [`Trial`].
+    pub commit: String,
+    /// As in [`Trial`].
     pub server: ServerFacts,
     /// As in [`Trial`].
     pub discarded: Vec<String>,
@@ -95,6 +97,7 @@ impl Measured {
             block: trial.block,
             is_a_a: trial.is_a_a,
             start_unix_ms: trial.start_unix_ms,
+            commit: trial.commit,
             discarded: trial.discarded,
             times_discarded: trial.times_discarded,
             notes: trial.notes,

@@ -181,19 +181,27 @@ fn a_series_that_is_measured_again_replaces_what_was_kept_of_it() {
 fn the_page_says_of_each_part_where_it_is_from_and_what_is_missing() {
     let paper = Paper::named("P3").unwrap();
     let mut kept = Kept::new(paper);
-    put(&mut kept, &measured(paper, &only(&["rates", "client"])));
+    let mut put_of = |grid: &Grid, commit: &str| {
+        let mut run = measured(paper, grid);
+        for trial in &mut run.trials {
+            commit.clone_into(&mut trial.commit);
+        }
+        put(&mut kept, &run);
+    };
+    put_of(&only(&["rates", "client"]), "0123456789ab");
     // By the other grid its trials are others.
     let mut reduced = only(&["computing"]);
     reduced.full = false;
-    put(&mut kept, &measured(paper, &reduced));
+    put_of(&reduced, "ba9876543210, with changes");
     let run = kept.run().unwrap();
     let report = Report::new(&run, &[], claims::judged(&run));
     let entry = Entry::of_kept(&kept, &run, report).unwrap();
     let page = page("Papers", "there", &[entry]);
     for part in [
         "\n**rates, client**: ",
-        "\n**computing**: ",
-        " **Its plan has changed since.**\n\nNot measured: connections, near-capacity.\n",
+        ". Measured on commit 0123456789ab.\n\n**computing**: ",
+        ". Measured on commit ba9876543210, with changes. **Its plan has changed since.**\n\n\
+         Not measured: connections, near-capacity.\n",
         "\n```console\n$ loadline lab paper --full\n$ loadline lab paper --full\n```\n",
     ] {
         assert!(page.contains(part), "{part}: {page}");
