@@ -186,6 +186,9 @@ pub struct Trial {
     pub is_a_a: bool,
     /// When it began: milliseconds since 1970-01-01 00:00 UTC.
     pub start_unix_ms: u64,
+    /// The commit that the program is built from, if whoever started the run said so:
+    /// "0123456789ab", "0123456789ab, with changes".
+    pub commit: String,
     /// The server.
     pub server: ServerFacts,
     /// What the client measured: `loadline load --json`, whole. The latencies of every second stand

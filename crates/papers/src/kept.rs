@@ -1,8 +1,7 @@
 //! What was measured of a paper in full, in a file that can be committed and carried to other machines.
 //!
 //! A paper's series can be measured by runs of their own: parts. The file has a line for each part, which
-//! says where and when it was measured, followed by a line for each of its trials with what claims and
-//! figures look at.
+//! says where and when it was measured, followed by a line for each of its trials with all its metrics.
 
 mod parts;
 #[cfg(test)]
@@ -24,9 +23,9 @@ use toml::{Table, Value};
 
 use crate::error::GridError;
 use crate::grid::name_of;
-use crate::source::Source;
+use crate::source::{Source, command, commit, facts, measured_on};
 use crate::{Grid, Paper, PaperError, distinct};
-use trial::{KeptTrial, METRICS};
+use trial::KeptTrial;
 
 pub use parts::{check_whole, parts_said};
 
@@ -58,13 +57,15 @@ struct PartHead {
     series: Vec<String>,
     /// Those that were measured again since, by other runs.
     replaced: Vec<String>,
-    /// Machine, version, day, and how much was measured.
+    /// Machine, versions, day, and how much was measured.
     facts: String,
+    /// What it was measured on, as the run's trials say it; empty: they do not.
+    commit: String,
     /// The command that measures it again.
     command: String,
     /// The plan without its charts.
     plan_toml: String,
-    /// What the values of trials are.
+    /// What the values of trials are: all that any of them has.
     metrics: Vec<Metric>,
     /// How many follow.
     trials: usize,
@@ -231,17 +232,21 @@ impl Part {
         // A server that is not installed has no trials.
         series.retain(|name| run.trials.iter().any(|trial| trial.series == *name));
         let plan = experiment(&run.head.plan_toml, &series)?;
-        let Source { facts, command } = Source::new(report);
-        let trials: Vec<KeptTrial> = run.trials.iter().map(KeptTrial::of).collect();
+        let is_measured = |metric| run.trials.iter().any(|it| it.measured(metric).is_some());
+        let metrics = Metric::ALL.iter().copied();
+        let metrics: Vec<Metric> = metrics.filter(|it| is_measured(*it)).collect();
+        let trials = run.trials.iter();
+        let trials: Vec<_> = trials.map(|it| KeptTrial::of(it, &metrics)).collect();
         let head = PartHead {
             schema: SCHEMA.to_owned(),
             paper: run.head.name.clone(),
             series,
             replaced: Vec::new(),
-            facts,
-            command,
+            facts: facts(run, report),
+            commit: commit(run),
+            command: command(report),
             plan_toml: toml::to_string(&plan)?,
-            metrics: METRICS.to_vec(),
+            metrics,
             trials: trials.len(),
         };
         Ok(Self { head, trials })
@@ -260,7 +265,8 @@ impl Part {
 
     fn source(&self, plan: &str) -> Result<Source, GridError> {
         let head = &self.head;
-        let mut facts = format!("**{}**: {}", head.series.join(", "), head.facts);
+        let series = head.series.join(", ");
+        let mut facts = format!("**{series}**: {}{}", head.facts, measured_on(&head.commit));
         if !head.replaced.is_empty() {
             let again = head.replaced.join(", ");
             facts += &format!(" Measured again since: {again}.");

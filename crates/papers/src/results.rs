@@ -47,7 +47,7 @@ impl Entry {
         let command = &report.environment.command;
         Self {
             is_full: report.claims.is_empty() || command.iter().any(|word| word == "--full"),
-            sources: vec![Source::new(&report)],
+            sources: vec![Source::new(run, &report)],
             report,
             pictures,
             left_out,

@@ -75,6 +75,15 @@ impl Bench {
         self.journal().trials
     }
 
+    /// The same of a program that is said to be built from a commit.
+    pub(crate) fn complete_on(&self, commit: &str) -> Vec<Trial> {
+        let mut command = Command::new(PROGRAM);
+        command.args(self.words(&[])).env("LOADLINE_COMMIT", commit);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        self.journal().trials
+    }
+
     /// Starts it.
     pub(crate) fn start(&self) -> Running {
         let mut child = Command::new(PROGRAM)

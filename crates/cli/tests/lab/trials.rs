@@ -53,6 +53,16 @@ fn a_trial_says_what_was_run_and_what_came_of_it() {
 }
 
 #[test]
+fn a_trial_says_on_which_commit_it_was_measured() {
+    let bench = bench("[servers.loadline]\noptions = { loops = 1, workers = 0 }");
+    let commit = "0123456789ab, with changes";
+    let trials = bench.complete_on(commit);
+    bench.wait_until_nothing_runs();
+    let commits: Vec<&str> = trials.iter().map(|trial| trial.commit.as_str()).collect();
+    assert_eq!(commits, [commit]);
+}
+
+#[test]
 fn a_server_of_https_is_measured_as_any_other() {
     let bench = Bench::new(
         "name = \"t\"\nfiles = { \"index.html\" = 93 }\n[servers.loadline]\n\

@@ -87,6 +87,8 @@ metrics! {
     RecoveryUs = "recovery_us", "Recovery after overload", Microseconds, LESS;
     /// Mean of latency: from due to the last byte.
     MeanUs = "mean_us", "Mean latency", Microseconds, LESS;
+    /// Its standard deviation.
+    StdevUs = "stdev_us", "Standard deviation of latency", Microseconds, LESS;
     /// Latency below which half of the answers were.
     P50Us = "p50_us", "Median latency", Microseconds, LESS;
     /// The same for 90 %.
@@ -176,7 +178,7 @@ impl Metric {
     /// Whether it is made of times that the client took: a client that is late makes it wrong.
     #[must_use]
     pub fn is_of_times(self) -> bool {
-        let is_of_sums = matches!(self, Self::MeanUs | Self::InFlight);
+        let is_of_sums = matches!(self, Self::MeanUs | Self::StdevUs | Self::InFlight);
         let is_of_goal = matches!(self, Self::InGoalPerS | Self::InGoalShare);
         self.spectrum().is_some() || is_of_sums || is_of_goal
     }

@@ -36,6 +36,8 @@ pub struct Measured {
     /// As in [`Trial`].
     pub start_unix_ms: u64,
     /// As in [`Trial`].
+    pub commit: String,
+    /// As in [`Trial`].
     pub server: ServerFacts,
     /// As in [`Trial`].
     pub discarded: Vec<String>,
@@ -95,6 +97,7 @@ impl Measured {
             block: trial.block,
             is_a_a: trial.is_a_a,
             start_unix_ms: trial.start_unix_ms,
+            commit: trial.commit,
             discarded: trial.discarded,
             times_discarded: trial.times_discarded,
             notes: trial.notes,
@@ -215,6 +218,7 @@ fn client_values(load: &TrialRecord, group: &GroupRecord) -> BTreeMap<Metric, f6
         (Metric::BytesPerS, Some(total.rates.bytes_received_per_s)),
         (Metric::ErrorShare, Some(error_share)),
         (Metric::MeanUs, total.latency.mean_us()),
+        (Metric::StdevUs, total.latency.stdev_us()),
         (Metric::P50Us, percentile(50.0)),
         (Metric::P90Us, percentile(90.0)),
         (Metric::P99Us, percentile(99.0)),
@@ -433,7 +437,8 @@ mod tests {
     fn the_mean_of_a_short_closed_loop_is_littles() {
         let mut group = GroupRecord::default();
         let mut times = loadline_record::latencies();
-        times.saturating_record_n(900_000, 1_000);
+        times.saturating_record_n(600_000, 500);
+        times.saturating_record_n(1_000_000, 500);
         group.total.latency = Distribution::new(times);
         group.total.tally.offered = 1_000;
         let mut load = TrialRecord {
@@ -451,10 +456,13 @@ mod tests {
         let long = trial(&load, &[]);
         assert_eq!(long.offered, 1_000);
         assert!(long.value(Metric::MeanUs).unwrap() < 1e6);
+        let stdev_us = long.value(Metric::StdevUs).unwrap();
+        assert!((stdev_us - 2e5).abs() < 2e3, "{stdev_us}");
         load.verdict.short = Some("One cycle takes about 5 s.".to_owned());
         let short = trial(&load, &["One cycle takes about 5 s."]);
         assert_eq!(short.value(Metric::MeanUs), Some(5e6));
         assert_eq!(short.value(Metric::P50Us), None);
+        assert_eq!(short.value(Metric::StdevUs), None);
     }
 
     #[test]

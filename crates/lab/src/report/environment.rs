@@ -101,6 +101,7 @@ fn facts(run: &Run) -> Vec<Fact> {
     let number = |number: Option<u64>| number.map_or_else(String::new, |it| it.to_string());
     let facts = [
         ("Loadline", run.head.version.clone()),
+        ("Commit", each(|trial| trial.commit.clone())),
         ("Processor", machine.cpu_model.clone()),
         ("CPUs of the machine", number(cpus_all)),
         ("CPUs of the run", cpus.join(", ")),

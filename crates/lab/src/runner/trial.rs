@@ -46,6 +46,9 @@ const STARTS_MAX: u32 = 3;
 /// How long counters may lag behind answers: a proactor learns that a response was sent within 50 ms.
 const COUNTED_WITHIN: Duration = Duration::from_millis(500);
 
+/// The variable that names the commit which this program is built from. `./x bench` sets it.
+const COMMIT: &str = "LOADLINE_COMMIT";
+
 /// How often the CPUs are checked for work of other programs.
 const IDLE_POLL: Duration = Duration::from_millis(500);
 /// The machine counts as idle up to this part of one CPU.
@@ -340,6 +343,7 @@ impl TrialRunner for Processes<'_> {
             block: planned.block,
             is_a_a: planned.is_a_a,
             start_unix_ms: unix_ms(),
+            commit: std::env::var(COMMIT).unwrap_or_default(),
             server: ServerFacts {
                 name: server.name.clone(),
                 version: self.versions.get(&server.name).cloned().unwrap_or_default(),

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use loadline_base::sorting::sort;
 use loadline_lab::analysis::{Run, Unit};
 use loadline_lab::goals::rows;
 use loadline_lab::report::{Report, shell, words};
@@ -10,8 +9,7 @@ use loadline_lab::report::{Report, shell, words};
 use super::quantity::{CPU, CPU_BOTH, GOOD, P99, is_compared};
 use super::text::{baselines, quantities, ratio, table, value};
 use super::{BASELINE, Load, NAME, Quantity, ServerResult, goals};
-use crate::distinct;
-use crate::source::facts;
+use crate::source::{commit, facts, measured_on};
 
 /// What the plan of `loadline lab compare` is about.
 const ABOUT: &str = "\
@@ -131,31 +129,12 @@ fn short(server: &ServerResult, quantity: Quantity) -> String {
     }
 }
 
-/// Machine, versions and command.
+/// Machine, versions, commit and command.
 fn origin(run: &Run, report: &Report) -> String {
-    let trials = run.trials.iter();
-    let mut versions = distinct(trials.map(|trial| version(&trial.server.version)));
-    versions.retain(|one| !one.is_empty() && !one.starts_with("loadline"));
-    sort(&mut versions);
-    let versions = match versions.as_slice() {
-        [] => String::new(),
-        some => format!(" {}.", some.join(", ")),
-    };
+    let facts = facts(run, report);
+    let commit = measured_on(&commit(run));
     let command = shell(&report.environment.command);
-    format!("{}{versions} `{command}`", facts(report))
-}
-
-/// "nginx/1.22.1", "Apache/2.4.71", "h2o 2.2.5" of what a program says of itself.
-fn version(said: &str) -> String {
-    let has_number =
-        |word: &&str| word.contains(|c: char| c.is_ascii_digit()) && word.contains('.');
-    let Some(number) = said.split_whitespace().find(has_number) else {
-        return String::new();
-    };
-    match (number.contains('/'), said.split_whitespace().next()) {
-        (false, Some(name)) if name != number => format!("{name} {number}"),
-        _ => number.to_owned(),
-    }
+    format!("{facts}{commit} `{command}`")
 }
 
 /// Servers by quantities, each that is compared with its ratios.

@@ -190,7 +190,7 @@ fn the_page_says_what_was_measured_where_and_how() {
     let page = page(&run, &report, &found);
     for part in [
         "`loadline lab compare`",
-        " h2o 2.2.5.",
+        ". Other servers: h2o 2.2.5. ",
         "\n## small\n\nConnections 64:\n\n| server ",
         " x nginx-tuned |",
         "| 1.20 (1.20 to 1.20) |",

@@ -34,7 +34,11 @@ fn measured(paper: &Paper, grid: &Grid) -> Run {
             let second = |second| Second {
                 second,
                 counted: second > 0,
-                values: [(Metric::CompletedPerS, value + f64::from(second))].into(),
+                values: [
+                    (Metric::CompletedPerS, value + f64::from(second)),
+                    (Metric::P50Us, 500.0 + f64::from(second)),
+                ]
+                .into(),
             };
             let series = plan.series[cell.series].name.clone();
             let seconds = if series == "soak" { 90 } else { 3 };
@@ -101,6 +105,35 @@ fn a_paper_is_judged_and_drawn_the_same_from_what_is_kept() {
 }
 
 #[test]
+fn every_metric_is_kept_and_the_seconds_of_long_trials() {
+    let paper = Paper::named("P1").unwrap();
+    let mut run = measured(paper, &only(&["light", "soak"]));
+    for trial in &mut run.trials {
+        trial.values.remove(&Metric::RecoveryUs);
+    }
+    run.trials[0].values.remove(&Metric::Threads);
+    let mut kept = Kept::new(paper);
+    put(&mut kept, &run);
+    // What no trial has takes no room.
+    assert_eq!(kept.parts[0].head.metrics.len(), Metric::ALL.len() - 1);
+    let merged = kept.run().unwrap();
+    assert_eq!(merged.trials.len(), run.trials.len());
+    let mut long = 0;
+    for (trial, kept) in run.trials.iter().zip(&merged.trials) {
+        assert_eq!(trial.values, kept.values);
+        let counted = trial.seconds.iter().filter(|second| second.counted);
+        let counted: Vec<_> = counted.map(|second| &second.values).collect();
+        let seconds: Vec<_> = kept.seconds.iter().map(|second| &second.values).collect();
+        match trial.series.as_str() {
+            "soak" => assert_eq!(seconds, counted),
+            _ => assert_eq!(seconds.len(), 0),
+        }
+        long += usize::from(trial.series == "soak");
+    }
+    assert!(long > 0 && long < run.trials.len());
+}
+
+#[test]
 fn parts_in_any_order_are_the_same_paper() {
     let paper = Paper::named("P4").unwrap();
     let whole = measured(paper, &in_full());
@@ -148,19 +181,27 @@ fn a_series_that_is_measured_again_replaces_what_was_kept_of_it() {
 fn the_page_says_of_each_part_where_it_is_from_and_what_is_missing() {
     let paper = Paper::named("P3").unwrap();
     let mut kept = Kept::new(paper);
-    put(&mut kept, &measured(paper, &only(&["rates", "client"])));
+    let mut put_of = |grid: &Grid, commit: &str| {
+        let mut run = measured(paper, grid);
+        for trial in &mut run.trials {
+            commit.clone_into(&mut trial.commit);
+        }
+        put(&mut kept, &run);
+    };
+    put_of(&only(&["rates", "client"]), "0123456789ab");
     // By the other grid its trials are others.
     let mut reduced = only(&["computing"]);
     reduced.full = false;
-    put(&mut kept, &measured(paper, &reduced));
+    put_of(&reduced, "ba9876543210, with changes");
     let run = kept.run().unwrap();
     let report = Report::new(&run, &[], claims::judged(&run));
     let entry = Entry::of_kept(&kept, &run, report).unwrap();
     let page = page("Papers", "there", &[entry]);
     for part in [
         "\n**rates, client**: ",
-        "\n**computing**: ",
-        " **Its plan has changed since.**\n\nNot measured: connections, near-capacity.\n",
+        ". Measured on commit 0123456789ab.\n\n**computing**: ",
+        ". Measured on commit ba9876543210, with changes. **Its plan has changed since.**\n\n\
+         Not measured: connections, near-capacity.\n",
         "\n```console\n$ loadline lab paper --full\n$ loadline lab paper --full\n```\n",
     ] {
         assert!(page.contains(part), "{part}: {page}");

@@ -1,33 +1,14 @@
 //! What is kept of a trial.
 
+use std::collections::BTreeMap;
+
 use loadline_base::sorting::to_map;
 use loadline_lab::analysis::{Measured, Metric, Second};
 use loadline_lab::journal::{CpuQuota, Levels, ServerFacts};
 use serde::{Deserialize, Serialize};
 
-/// Those that claims and figures take, and some that the open questions of the papers are about.
-pub(super) const METRICS: &[Metric] = &[
-    Metric::CompletedPerS,
-    Metric::GoodPerS,
-    Metric::BytesPerS,
-    Metric::ErrorShare,
-    Metric::StalledShare,
-    Metric::MeanUs,
-    Metric::P50Us,
-    Metric::P99Us,
-    Metric::MaxUs,
-    Metric::ServiceP50Us,
-    Metric::CpuUsPerRequest,
-    Metric::CpuUserShare,
-    Metric::CpuKernelShare,
-    Metric::CpuShare,
-    Metric::ClientCpuShare,
-    Metric::BusiestThreadShare,
-    Metric::LoopImbalance,
-    Metric::ContextSwitchesPerRequest,
-    Metric::QueueWaitUs,
-    Metric::MemoryBytes,
-];
+/// What is kept of a second.
+const SECOND_METRICS: [Metric; 2] = [Metric::CompletedPerS, Metric::P50Us];
 
 /// The seconds of trials that are at least as long are kept: a claim is about how throughput goes on.
 const LONG_S: usize = 60;
@@ -60,9 +41,9 @@ pub(super) struct KeptTrial {
     timeouts: u64,
     /// In the order of the part's metrics; `None`: not measured.
     values: Vec<Option<f64>>,
-    /// Completed requests of each second that counts.
+    /// [`SECOND_METRICS`] of each second that counts; `None`: not measured.
     #[serde(skip_serializing_if = "is_default")]
-    completed: Vec<f64>,
+    seconds: Vec<[Option<f64>; SECOND_METRICS.len()]>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -70,13 +51,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl KeptTrial {
-    pub(super) fn of(trial: &Measured) -> Self {
-        let values = METRICS.iter().map(|metric| trial.measured(*metric));
+    /// With the values of these metrics.
+    pub(super) fn of(trial: &Measured, metrics: &[Metric]) -> Self {
+        let values = metrics.iter().map(|metric| trial.measured(*metric));
         let counted = trial.seconds.iter().filter(|second| second.counted);
-        let completed = counted.filter_map(|it| it.values.get(&Metric::CompletedPerS));
-        let mut completed: Vec<f64> = completed.copied().collect();
-        if completed.len() < LONG_S {
-            completed.clear();
+        let kept = |second: &Second| SECOND_METRICS.map(|it| second.values.get(&it).copied());
+        let mut seconds: Vec<_> = counted.map(kept).collect();
+        if seconds.len() < LONG_S {
+            seconds.clear();
         }
         Self {
             series: trial.series.clone(),
@@ -93,17 +75,16 @@ impl KeptTrial {
             connections: trial.connections,
             timeouts: trial.timeouts,
             values: values.map(|value| value.map(rounded)).collect(),
-            completed,
+            seconds,
         }
     }
 
     /// As claims and figures look at it.
     pub(super) fn measured(&self, number: u32, metrics: &[Metric]) -> Measured {
-        let values = metrics.iter().zip(&self.values);
-        let second = |(second, completed): (u32, &f64)| Second {
+        let second = |(second, kept): (u32, &[Option<f64>; SECOND_METRICS.len()])| Second {
             second,
             counted: true,
-            values: to_map([(Metric::CompletedPerS, *completed)]),
+            values: present(&SECOND_METRICS, kept),
         };
         // Which CPUs they were makes no difference: a quota says how many.
         let cpu_quota = self.cpus_usable.map(|cpus| CpuQuota {
@@ -126,14 +107,20 @@ impl KeptTrial {
             client_limited: self.client_limited,
             is_short: self.is_short,
             server_busy: self.server_busy,
-            values: to_map(values.filter_map(|(metric, value)| Some((*metric, (*value)?)))),
-            seconds: (0..).zip(&self.completed).map(second).collect(),
+            values: present(metrics, &self.values),
+            seconds: (0..).zip(&self.seconds).map(second).collect(),
             offered: self.offered,
             connections: self.connections,
             timeouts: self.timeouts,
             ..Measured::default()
         }
     }
+}
+
+/// The values that were measured.
+fn present(metrics: &[Metric], values: &[Option<f64>]) -> BTreeMap<Metric, f64> {
+    let pairs = metrics.iter().zip(values);
+    to_map(pairs.filter_map(|(metric, value)| Some((*metric, (*value)?))))
 }
 
 /// To seven digits: a share of failures just below 1 stays below it.
