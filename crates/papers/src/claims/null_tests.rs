@@ -34,8 +34,9 @@ const BLOCK_NOISE: f64 = 0.05;
 /// What every server carries where nothing has an effect: within the rates of P5.
 const PER_S: f64 = 1550.0;
 /// The series that no claim is about, and P1's long runs, which are too short to be judged.
-const NOT_JUDGED: [&str; 12] = [
+const NOT_JUDGED: [&str; 13] = [
     "login",
+    "balance",
     "keep-alive",
     "answers",
     "bulk",
