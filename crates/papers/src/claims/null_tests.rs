@@ -257,8 +257,8 @@ const P4: [(&str, Wrong); 10] = [
 const P5: [(&str, Wrong); 22] = [
     ("Threads win", EITHER),
     ("The event loop bends later", EITHER),
-    ("It bends at 1.15 to 1.25", REPRODUCED),
     ("The event loop bends later than the threads with", EITHER),
+    ("It bends at 1.15 to 1.25", REPRODUCED),
     // Latency is the same at all rates: it bends nowhere.
     ("The latency of threads rises", REPRODUCED),
     ("The latency of the event loop rises", EITHER),
