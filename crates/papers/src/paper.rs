@@ -35,6 +35,12 @@ const ACCOUNTS: [(&str, &str); 3] = [
     ),
 ];
 
+/// The scenario of connections that cost more than others.
+const BUSY_USERS: (&str, &str) = (
+    "busy-users.toml",
+    include_str!("../../../lab/papers/busy-users.toml"),
+);
+
 /// All of them.
 pub const PAPERS: [Paper; 5] = [
     Paper {
@@ -42,7 +48,7 @@ pub const PAPERS: [Paper; 5] = [
         title: "reactor models under high concurrency",
         packed: packed!("P1.toml"),
         style: Style::Webbench,
-        files: &ACCOUNTS,
+        files: &[ACCOUNTS[0], BUSY_USERS],
     },
     Paper {
         name: "P2",

@@ -234,6 +234,21 @@ fn p2_has_each_database_under_each_arm_and_logging_in_apart() {
 }
 
 #[test]
+fn files_that_a_plan_names_are_put_beside_it() {
+    let mut count = 0;
+    for paper in &PAPERS {
+        let text = paper.text();
+        for rest in text.split("{plan}/").skip(1) {
+            let name = rest.split('"').next().unwrap();
+            let is_there = paper.files.iter().any(|(file, _)| *file == name);
+            assert!(is_there, "{}: {name}", paper.name);
+            count += 1;
+        }
+    }
+    assert!(count >= 6, "{count}");
+}
+
+#[test]
 fn context_switches_and_response_times_stand_beside_every_curve_of_p1_and_p5() {
     let times = [Metric::MeanUs, Metric::P50Us, Metric::P99Us];
     let switches = [Metric::ContextSwitchesPerRequest];

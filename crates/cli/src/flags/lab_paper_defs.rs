@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 pub(crate) const LAB_PAPER_MORE: &str = "\
 Examples:
   loadline lab paper P1
-      a reduced grid, 47 minutes on two cores (P2 to P5: 10 to 27), into runs/P1; the same
+      a reduced grid, 42 minutes on two cores (P2 to P5: 10 to 26), into runs/P1; the same
       command resumes it
   loadline lab paper P1 --full --dry-run
       how long the paper's own parameters would take, and those of all papers

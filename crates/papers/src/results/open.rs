@@ -65,6 +65,14 @@ const PLAYERS: &[Metric] = &[
     Metric::CpuUsPerRequest,
 ];
 
+/// Of rules that spread connections over loops.
+const BALANCED: &[Metric] = &[
+    Metric::LoopImbalance,
+    Metric::P50Us,
+    Metric::P99Us,
+    Metric::CpuUsPerRequest,
+];
+
 /// All, in the order of the page.
 const OPEN: &[Open] = &[
     open("P1", "keep-alive", PLAIN),
@@ -75,6 +83,7 @@ const OPEN: &[Open] = &[
     open("P1", "bursts", FAILING),
     open("P1", "slow-network", FAILING),
     open("P1", "login", PLAIN),
+    open("P1", "balance", BALANCED),
     Open {
         about: "Who reads and writes, with 500 us of work, slept or computed",
         only: Some(("connections", 10_000.0)),
