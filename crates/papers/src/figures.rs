@@ -41,6 +41,8 @@ struct PaperFigure {
     /// Its points are not in the paper's text.
     lost: bool,
     bands: Vec<Claimed>,
+    /// Whether the note says where each line has its most.
+    optimum: bool,
 }
 
 /// A curve that the paper has.
@@ -124,6 +126,9 @@ impl PaperFigure {
             Metric::GoodPerS | Metric::CompletedPerS | Metric::BytesPerS
         );
         let mut notes = vec![figure.note.clone(), self.note.clone()];
+        if self.optimum {
+            notes.push(parts::optima(&figure));
+        }
         let cpu = match is_throughput {
             true => trials.cpu(&figure),
             false => Vec::new(),

@@ -133,6 +133,19 @@ fn redrawn(
     }
 }
 
+/// Where each line has its most: "Workers with the most: 1 (service time 0 µs) and 8 (service time 200 µs)."
+pub(super) fn optima(figure: &Figure) -> String {
+    let curves = figure.panels.iter().flat_map(|panel| &panel.curves);
+    let optima = curves.filter_map(|curve| {
+        let points = curve.points.iter();
+        let points = points.filter_map(|it| Some((it, figure.middle(it.estimate.as_ref()?))));
+        let (most, _) = points.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        Some(format!("{} ({})", most.x_text, figure.name_of(curve)))
+    });
+    let optima = words::list(&optima.collect::<Vec<_>>());
+    format!("{} with the most: {optima}.", figure.x.label)
+}
+
 /// Lays the published curves beside ours, each side as parts of its largest value: what was done, and ours
 /// over theirs.
 pub(super) fn beside(

@@ -201,3 +201,55 @@ fn columns_of_a_grid_are_compared_with_one_of_them() {
     );
     assert!(figure.svg.contains(">5</text>"), "{}", figure.svg);
 }
+
+fn numbers<'n>(factors: &[(&'n str, f64)]) -> Vec<(&'n str, Level)> {
+    let levels = factors.iter();
+    let levels = levels.map(|(name, number)| (*name, Level::Number(*number)));
+    levels.collect()
+}
+
+#[test]
+fn notes_say_which_numbers_are_best_at_each_service_time() {
+    let threads =
+        |workers, service_us| numbers(&[("workers", workers), ("service_us", service_us)]);
+    let cells = [
+        (threads(1.0, 0.0), 500.0),
+        (threads(8.0, 0.0), 400.0),
+        (threads(1.0, 200.0), 50.0),
+        (threads(8.0, 200.0), 300.0),
+    ];
+    let cells = cells.iter().map(|(levels, value)| (&levels[..], *value));
+    let cells: Vec<_> = cells.collect();
+    for (series, name, text) in [
+        (
+            "slower-threads",
+            "Fig. 21, with 40 %",
+            "Workers with the most: 1 (service time 0 µs) and 8 (service time 200 µs).",
+        ),
+        (
+            "threads",
+            "Fig. 25, of the grid of Fig. 21",
+            "Best are workers 1 at 0, workers 8 at 200.",
+        ),
+    ] {
+        let figures = of(&run("P1", series, &cells));
+        let note = &named(&figures, name).note;
+        assert!(note.contains(text), "{note}");
+    }
+    let pair = |loops, workers| {
+        numbers(&[
+            ("loops", loops),
+            ("workers", workers),
+            ("service_us", 1000.0),
+        ])
+    };
+    let (few, many) = (pair(1.0, 4.0), pair(2.0, 50.0));
+    let figures = of(&run(
+        "P1",
+        "reactors",
+        &[(&few[..], 10.0), (&many[..], 20.0)],
+    ));
+    let note = &named(&figures, "Fig. 25, of the grids of Figs. 22").note;
+    let text = "Best are loops 2 and workers 50 at 1,000.";
+    assert!(note.contains(text), "{note}");
+}
