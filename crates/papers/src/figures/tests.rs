@@ -52,7 +52,7 @@ fn every_figure_is_read_and_fits_the_plan_of_its_paper() {
         files.dedup();
         assert_eq!(files.len(), figures.len(), "{paper}");
         let plan = plan(Paper::named(paper).unwrap(), &Grid::default());
-        for figure in figures {
+        for figure in figures.iter().filter(|it| it.not_drawn.is_empty()) {
             let chart = &figure.chart;
             let series = plan.series.iter().find(|one| one.name == chart.series);
             let factors = series.unwrap().factors.iter();
@@ -252,4 +252,44 @@ fn notes_say_which_numbers_are_best_at_each_service_time() {
     let note = &named(&figures, "Fig. 25, of the grids of Figs. 22").note;
     let text = "Best are loops 2 and workers 50 at 1,000.";
     assert!(note.contains(text), "{note}");
+}
+
+#[test]
+fn of_several_grids_the_note_says_where_the_client_was_the_limit() {
+    let cell = |(workers, service_us)| {
+        numbers(&[
+            ("loops", 1.0),
+            ("workers", workers),
+            ("service_us", service_us),
+        ])
+    };
+    let at_0 = [(1.0, 0.0), (8.0, 0.0)];
+    let others = [200.0, 300.0, 500.0, 900.0].map(|service_us| (1.0, service_us));
+    let cells: Vec<_> = at_0.into_iter().chain(others).map(cell).collect();
+    let cells: Vec<_> = cells.iter().map(|levels| (&levels[..], 1000.0)).collect();
+    let mut run = run("P1", "reactors", &cells);
+    for trial in &mut run.trials {
+        let is = |name: &str, number| trial.levels[name] == Level::Number(number);
+        if is("workers", 8.0) && is("service_us", 0.0) {
+            trial.client_limited = true;
+            trial.server_busy = Some(0.5);
+        }
+    }
+    let figures = of(&run);
+    let several = named(&figures, "Fig. 24: ");
+    let text = "the server may carry more: 1 of 2 (service time 0 µs).";
+    assert!(several.note.contains(text), "{}", several.note);
+    let one = named(&figures, "Fig. 22: ");
+    assert!(!one.note.contains("the limit"), "{}", one.note);
+    let text = "CPUs that the client kept busy";
+    let counts = [one, several].map(|it| it.svg.matches(text).count());
+    assert_eq!(counts, [1, 0]);
+    assert!(!one.is_linked && !several.is_linked);
+    let linked = named(&figures, "Fig. 24, the other");
+    assert!(linked.is_linked);
+    let text = "The client was the limit in none of the cells.";
+    assert!(linked.note.contains(text), "{}", linked.note);
+    let mut left_out = figures.iter().filter_map(|it| it.as_ref().err());
+    let text = "Fig. 19: the output of one run";
+    assert!(left_out.any(|why| why.starts_with(text)));
 }
