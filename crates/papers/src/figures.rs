@@ -14,6 +14,8 @@ use std::sync::LazyLock;
 
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::journal::Level;
+#[cfg(test)]
+use loadline_lab::journal::Levels;
 use loadline_lab::plan::Chart;
 use loadline_lab::report::svg::{Band, BandAxis, StackPart, stack};
 use loadline_lab::report::{self, Figure, words};
@@ -41,6 +43,8 @@ struct PaperFigure {
     over: String,
     /// Its points are not in the paper's text.
     lost: bool,
+    /// The paper has no such figure.
+    not_in_paper: bool,
     bands: Vec<Claimed>,
     /// Whether the note says where each line has its most.
     optimum: bool,
@@ -111,11 +115,17 @@ pub(crate) fn of(run: &Run) -> Vec<Result<Redrawn, String>> {
     figures.map(|figure| figure.redrawn(run)).collect()
 }
 
-/// The series that figures of a paper are of.
+/// Whether a figure of a paper has this cell.
 #[cfg(test)]
-pub(crate) fn series(paper: &str) -> Vec<&'static str> {
-    let figures = FIGURES.get(paper).into_iter().flatten();
-    figures.map(|it| it.chart.series.as_str()).collect()
+pub(crate) fn draws(paper: &str, series: &str, levels: &Levels) -> bool {
+    let mut figures = FIGURES.get(paper).into_iter().flatten();
+    figures.any(|PaperFigure { chart, .. }| {
+        let mut only = chart.only.iter();
+        let has_one = |(factor, some): (&String, &Vec<Level>)| {
+            levels.get(factor).is_some_and(|level| some.contains(level))
+        };
+        chart.series == series && only.all(has_one)
+    })
 }
 
 impl PaperFigure {
@@ -158,6 +168,9 @@ impl PaperFigure {
         }
         if self.lost {
             notes.push(self.lost_note());
+        }
+        if self.not_in_paper {
+            notes.push("The paper has no such figure.".to_owned());
         }
         notes.retain(|note| !note.is_empty());
         let note = notes.join(" ");
