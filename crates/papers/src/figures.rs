@@ -2,7 +2,8 @@
 //!
 //! A figure is a stack of charts. The first has our trials, beside the published points if there are any;
 //! both are then parts of their own largest value, since what a machine carries says nothing of another.
-//! Below it are a ratio and, for throughput, what server and client used of their CPUs.
+//! Below it are a ratio and, for throughput, what server and client used of their CPUs. Of several grids
+//! the note says instead where the client was the limit.
 
 mod parts;
 #[cfg(test)]
@@ -13,9 +14,11 @@ use std::sync::LazyLock;
 
 use loadline_lab::analysis::{Metric, Run};
 use loadline_lab::journal::Level;
+#[cfg(test)]
+use loadline_lab::journal::Levels;
 use loadline_lab::plan::Chart;
 use loadline_lab::report::svg::{Band, BandAxis, StackPart, stack};
-use loadline_lab::report::{self, words};
+use loadline_lab::report::{self, Figure, words};
 use loadline_record::from_json;
 use serde::Deserialize;
 
@@ -40,7 +43,15 @@ struct PaperFigure {
     over: String,
     /// Its points are not in the paper's text.
     lost: bool,
+    /// The paper has no such figure.
+    not_in_paper: bool,
     bands: Vec<Claimed>,
+    /// Whether the note says where each line has its most.
+    optimum: bool,
+    /// Whether the page has a link in place of the picture.
+    linked: bool,
+    /// Why there is no picture of it; empty: there is one.
+    not_drawn: String,
 }
 
 /// A curve that the paper has.
@@ -94,6 +105,8 @@ pub(crate) struct Redrawn {
     pub(crate) note: String,
     /// What it shows, in words.
     pub(crate) finding: String,
+    /// Whether the page has a link in place of the picture.
+    pub(crate) is_linked: bool,
 }
 
 /// All figures of a run's paper: each, or why it is not drawn.
@@ -102,15 +115,24 @@ pub(crate) fn of(run: &Run) -> Vec<Result<Redrawn, String>> {
     figures.map(|figure| figure.redrawn(run)).collect()
 }
 
-/// The series that figures of a paper are of.
+/// Whether a figure of a paper has this cell.
 #[cfg(test)]
-pub(crate) fn series(paper: &str) -> Vec<&'static str> {
-    let figures = FIGURES.get(paper).into_iter().flatten();
-    figures.map(|it| it.chart.series.as_str()).collect()
+pub(crate) fn draws(paper: &str, series: &str, levels: &Levels) -> bool {
+    let mut figures = FIGURES.get(paper).into_iter().flatten();
+    figures.any(|PaperFigure { chart, .. }| {
+        let mut only = chart.only.iter();
+        let has_one = |(factor, some): (&String, &Vec<Level>)| {
+            levels.get(factor).is_some_and(|level| some.contains(level))
+        };
+        chart.series == series && only.all(has_one)
+    })
 }
 
 impl PaperFigure {
     fn redrawn(&self, run: &Run) -> Result<Redrawn, String> {
+        if !self.not_drawn.is_empty() {
+            return Err(format!("{}: {}", self.name, self.not_drawn));
+        }
         let figure = report::figure(run, &self.chart);
         let mut figure = figure.map_err(|why| format!("{}: {why}", self.name))?;
         if !figure.points().any(|(_, _, it)| it.estimate.is_some()) {
@@ -119,15 +141,22 @@ impl PaperFigure {
         let title = format!("{}: {}", self.name, figure.title);
         let finding = figure.finding.clone();
         let trials = Trials::of(run);
+        let mut notes = vec![figure.note.clone(), self.note.clone()];
+        if self.optimum {
+            notes.push(parts::optima(&figure));
+        }
         let is_throughput = matches!(
             self.chart.metric,
             Metric::GoodPerS | Metric::CompletedPerS | Metric::BytesPerS
         );
-        let mut notes = vec![figure.note.clone(), self.note.clone()];
-        let cpu = match is_throughput {
-            true => trials.cpu(&figure),
-            false => Vec::new(),
-        };
+        let has_grids = figure.kind.is_grid() && figure.panels.len() > 1;
+        let mut cpu = Vec::new();
+        match (is_throughput, has_grids) {
+            // Two more grids for each would make it several times as high as a screen.
+            (true, true) => notes.push(parts::client_limits(&figure)),
+            (true, false) => cpu = trials.cpu(&figure),
+            (false, _) => {}
+        }
         figure.title = words::capital(&figure.value.label.to_lowercase());
         let mut ratio = None;
         if !self.published.is_empty() {
@@ -140,6 +169,24 @@ impl PaperFigure {
         if self.lost {
             notes.push(self.lost_note());
         }
+        if self.not_in_paper {
+            notes.push("The paper has no such figure.".to_owned());
+        }
+        notes.retain(|note| !note.is_empty());
+        let note = notes.join(" ");
+        let about = format!("{finding} {note}");
+        Ok(Redrawn {
+            name: self.name.clone(),
+            svg: stack(&title, &about, &self.stacked(figure, ratio, cpu)),
+            title,
+            note,
+            finding,
+            is_linked: self.linked,
+        })
+    }
+
+    /// The charts, one below the other.
+    fn stacked(&self, figure: Figure, ratio: Option<Figure>, cpu: Vec<Figure>) -> Vec<StackPart> {
         let mut stacked = vec![StackPart {
             bands: self.bands_on(&[ClaimedOn::X, ClaimedOn::Value]),
             figure,
@@ -157,16 +204,7 @@ impl PaperFigure {
             figure,
             bands: Vec::new(),
         }));
-        notes.retain(|note| !note.is_empty());
-        let note = notes.join(" ");
-        let about = format!("{finding} {note}");
-        Ok(Redrawn {
-            name: self.name.clone(),
-            svg: stack(&title, &about, &stacked),
-            title,
-            note,
-            finding,
-        })
+        stacked
     }
 
     fn lost_note(&self) -> String {

@@ -29,7 +29,7 @@ pub struct Entry {
     pub pictures: Vec<Picture>,
     /// Figures of its paper that are not drawn, with why.
     pub left_out: Vec<String>,
-    /// What its paper leaves open, in Markdown.
+    /// What else was measured, in Markdown.
     open: String,
     /// What is said of each claim beside what was measured.
     notes: &'static [ClaimRow],

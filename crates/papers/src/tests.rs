@@ -1,4 +1,5 @@
 mod grids;
+mod shown;
 
 use std::path::Path;
 

@@ -195,7 +195,9 @@ impl Layout {
             let levels = factors().filter_map(|name| Some((name, cell.level(name)?)));
             let levels = levels.map(|(name, level)| words::level_of(name, level));
             let curve = levels.collect::<Vec<_>>().join(", ");
-            let best = name_of(&chart.best_of, &key(&chart.best_of, cell));
+            let best = chart.best_of.iter();
+            let best = best.filter_map(|name| Some(words::level_of(name, cell.level(name)?)));
+            let best = words::list(&best.collect::<Vec<_>>());
             let at = cell.level(&chart.x).map_or_else(String::new, words::level);
             let one = format!("{best} at {at}");
             match curves.iter_mut().find(|(name, _)| *name == curve) {

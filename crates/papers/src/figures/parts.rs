@@ -133,6 +133,38 @@ fn redrawn(
     }
 }
 
+/// In how many cells of each grid the client was the limit, so that the server may carry more.
+pub(super) fn client_limits(figure: &Figure) -> String {
+    let limited = figure.panels.iter().filter_map(|panel| {
+        let points = || panel.curves.iter().flat_map(|curve| &curve.points);
+        let count = points().filter(|point| point.room.is_some()).count();
+        let title = panel.title.to_lowercase();
+        (count > 0).then(|| format!("{count} of {} ({title})", points().count()))
+    });
+    let limited: Vec<String> = limited.collect();
+    match limited.is_empty() {
+        true => "The client was the limit in none of the cells.".to_owned(),
+        false => format!(
+            "Cells in which the client was the limit in some trials, so that the server may carry \
+             more: {}.",
+            words::list(&limited)
+        ),
+    }
+}
+
+/// Where each line has its most: "Workers with the most: 1 (service time 0 µs) and 8 (service time 200 µs)."
+pub(super) fn optima(figure: &Figure) -> String {
+    let curves = figure.panels.iter().flat_map(|panel| &panel.curves);
+    let optima = curves.filter_map(|curve| {
+        let points = curve.points.iter();
+        let points = points.filter_map(|it| Some((it, figure.middle(it.estimate.as_ref()?))));
+        let (most, _) = points.max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        Some(format!("{} ({})", most.x_text, figure.name_of(curve)))
+    });
+    let optima = words::list(&optima.collect::<Vec<_>>());
+    format!("{} with the most: {optima}.", figure.x.label)
+}
+
 /// Lays the published curves beside ours, each side as parts of its largest value: what was done, and ours
 /// over theirs.
 pub(super) fn beside(

@@ -1,4 +1,5 @@
-//! What the authors left open, measured: a table for each series that no claim and no figure is about.
+//! What else was measured: a table for each series of what the authors left open, and for conditions that no
+//! claim and no figure has.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use loadline_base::sorting::sort_by_key;
 use loadline_capacity::stats::median;
 use loadline_lab::analysis::{Cell, Metric, Run, cells};
-use loadline_lab::journal::Level;
+use loadline_lab::journal::{Level, Levels};
 use loadline_lab::plan::Plan;
 use loadline_lab::report::order::Order;
 use loadline_lab::report::words;
@@ -50,6 +51,14 @@ const RESIZED: &[Metric] = &[
     Metric::CpuUsPerRequest,
     Metric::Threads,
 ];
+/// Of queues, and of those who wait in them.
+const QUEUES: &[Metric] = &[
+    Metric::GoodPerS,
+    Metric::P99Us,
+    Metric::QueueWaitUs,
+    Metric::ContextSwitchesPerRequest,
+    Metric::CpuUsPerRequest,
+];
 /// Of large contents that the client receives.
 const BULK: &[Metric] = &[
     Metric::BytesPerS,
@@ -75,7 +84,13 @@ const BALANCED: &[Metric] = &[
 
 /// All, in the order of the page.
 const OPEN: &[Open] = &[
+    open("P1", "concurrency", PLAIN),
+    open("P1", "shared", PLAIN),
     open("P1", "keep-alive", PLAIN),
+    Open {
+        only: Some(("service_us", 200.0)),
+        ..open("P1", "others", QUEUES)
+    },
     open("P1", "answers", PLAIN),
     open("P1", "bulk", BULK),
     open("P1", "uploads", PLAIN),
@@ -84,6 +99,7 @@ const OPEN: &[Open] = &[
     open("P1", "slow-network", FAILING),
     open("P1", "login", PLAIN),
     open("P1", "balance", BALANCED),
+    open("P2", "mainstream", FAILING),
     Open {
         about: "Who reads and writes, with 500 us of work, slept or computed",
         only: Some(("connections", 10_000.0)),
@@ -94,6 +110,7 @@ const OPEN: &[Open] = &[
         about: "1000 to 10,000 clients with a new connection for each request",
         ..open("P4", "new-connections", FAILING)
     },
+    open("P5", "crossed", PLAIN),
     open("P5", "login", PLAIN),
     open("P5", "video", PLAYERS),
 ];
@@ -116,7 +133,9 @@ pub(crate) fn of(run: &Run) -> String {
     let series = plan.map(|plan| plan.series).unwrap_or_default();
     let mut text = String::new();
     for open in OPEN.iter().filter(|open| open.paper == run.head.name) {
-        let shown: Vec<&Cell<'_>> = all.iter().filter(|cell| open.shows(cell)).collect();
+        let shown = all.iter();
+        let shown = shown.filter(|cell| open.shows(cell.series, cell.levels));
+        let shown: Vec<&Cell<'_>> = shown.collect();
         if shown.is_empty() {
             continue;
         }
@@ -143,18 +162,32 @@ pub(crate) fn of(run: &Run) -> String {
 }
 
 const HEAD: &str = "\
-### What the authors left open\n\n\
-No claim and no figure of the paper is about these series. Values are medians over blocks. ≥ and ≤: the client was \
-the limit in most trials, and the server may do better. In parentheses: how many blocks have the value, where not \
-all have.";
+### What else was measured\n\n\
+What the authors left open, and conditions that no claim and no figure has. Values are medians over blocks. ≥ and ≤: \
+the client was the limit in most trials, and the server may do better. In parentheses: how many blocks have the \
+value, where not all have.";
+
+/// The series of a paper that have a table.
+#[cfg(test)]
+pub(crate) fn series(paper: &str) -> Vec<&'static str> {
+    let tables = OPEN.iter().filter(|open| open.paper == paper);
+    tables.map(|open| open.series).collect()
+}
+
+/// Whether a table of a paper has this cell.
+#[cfg(test)]
+pub(crate) fn shows(paper: &str, series: &str, levels: &Levels) -> bool {
+    let mut tables = OPEN.iter().filter(|open| open.paper == paper);
+    tables.any(|open| open.shows(series, levels))
+}
 
 impl Open {
-    fn shows(&self, cell: &Cell<'_>) -> bool {
-        let is_it = |(factor, number): (&str, f64)| match cell.level(factor) {
+    fn shows(&self, series: &str, levels: &Levels) -> bool {
+        let is_it = |(factor, number): (&str, f64)| match levels.get(factor) {
             Some(Level::Number(level)) => *level == number,
             _ => false,
         };
-        cell.series == self.series && self.only.is_none_or(is_it)
+        series == self.series && self.only.is_none_or(is_it)
     }
 
     /// A row for each cell, below the head.
@@ -226,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::tests::{full, plan};
-    use crate::{PAPERS, Paper, claims, figures};
+    use crate::{PAPERS, Paper};
 
     /// The largest table that is still read at a glance.
     const ROWS_MAX: usize = 12;
@@ -252,37 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn every_series_has_a_claim_a_figure_or_a_table() {
-        for paper in &PAPERS {
-            let taken = claims::taken(paper.name).into_iter();
-            let taken: Vec<String> = taken
-                .flat_map(|(_, taken)| taken)
-                .map(|one| one.series().to_owned())
-                .collect();
-            let drawn = figures::series(paper.name);
-            let series = plan(paper, &full()).series.into_iter();
-            let mut open = distinct(series.map(|one| one.name));
-            open.retain(|name| !taken.contains(name) && !drawn.contains(&name.as_str()));
-            let listed = OPEN.iter().filter(|open| open.paper == paper.name);
-            let listed: Vec<&str> = listed.map(|open| open.series).collect();
-            assert_eq!(listed, open, "{}", paper.name);
-        }
-    }
-
-    #[test]
     fn tables_are_short_and_say_what_they_are_of() {
         for paper in &PAPERS {
             let plan = plan(paper, &full());
             let cells = Cells::of(&plan, &[0, 1], &[]).unwrap().cells;
             for open in OPEN.iter().filter(|open| open.paper == paper.name) {
                 let rows = cells.iter().filter(|cell| {
-                    let cell = Cell {
-                        series: &plan.series[cell.series].name,
-                        levels: &cell.levels,
-                        counted: Vec::new(),
-                        discarded: Vec::new(),
-                    };
-                    open.shows(&cell)
+                    let series = &plan.series[cell.series].name;
+                    open.shows(series, &cell.levels)
                 });
                 let count = rows.count();
                 assert!((1..=ROWS_MAX).contains(&count), "{}: {count}", open.series);
@@ -318,7 +328,7 @@ mod tests {
             }
         }
         let text = of(&run);
-        let starts = "### What the authors left open\n\nNo claim";
+        let starts = "### What else was measured\n\nWhat the authors";
         assert!(text.starts_with(starts), "{text}");
         let title = "\n\n`keep-alive`: Three models over connections that stay.\n\n| cell ";
         assert!(text.contains(title), "{text}");

@@ -20,16 +20,22 @@ pub struct Picture {
     pub alternative: String,
     /// What stands below it on the page; may be empty.
     pub note: String,
+    /// Whether the page has a link in its place: it is long, and few ask for it.
+    pub is_linked: bool,
 }
 
 impl Picture {
     /// The picture and its note, in Markdown.
     pub(super) fn write(&self, folder: &str, page: &mut String) {
-        let alternative = self.alternative.replace(['[', ']'], "").replace('\n', " ");
-        if !self.heading.is_empty() {
-            let _ = writeln!(page, "### {}\n", self.heading);
+        if self.is_linked {
+            let _ = writeln!(page, "[{}]({folder}/{}).\n", self.heading, self.file);
+        } else {
+            let alternative = self.alternative.replace(['[', ']'], "").replace('\n', " ");
+            if !self.heading.is_empty() {
+                let _ = writeln!(page, "### {}\n", self.heading);
+            }
+            let _ = writeln!(page, "![{alternative}]({folder}/{})\n", self.file);
         }
-        let _ = writeln!(page, "![{alternative}]({folder}/{})\n", self.file);
         if !self.note.is_empty() {
             let _ = writeln!(page, "{}\n", self.note);
         }
@@ -50,6 +56,7 @@ pub(super) fn of(run: &Run, report: &Report) -> (Vec<Picture>, Vec<String>) {
                 heading: figure.title,
                 svg: figure.svg,
                 note: figure.note,
+                is_linked: figure.is_linked,
             }),
             Err(why) => left_out.push(why),
         }
@@ -62,6 +69,7 @@ pub(super) fn of(run: &Run, report: &Report) -> (Vec<Picture>, Vec<String>) {
             heading: String::new(),
             alternative: format!("{}. {}", figure.title, figure.finding),
             note: figure.note.clone(),
+            is_linked: false,
         };
         pictures.insert(0, headline);
     }
@@ -82,6 +90,7 @@ fn forest(report: &Report, name: &str) -> Option<Picture> {
             tally(report)
         ),
         note: String::new(),
+        is_linked: false,
     })
 }
 

@@ -115,3 +115,29 @@ fn each_run_has_its_claims_its_machine_and_its_command() {
         "|\n\nOf the 4 comparable claims 2 are decided (50 %); nine tenths are 4, 2 more.\n\n## ";
     assert!(two.contains(decided), "{two}");
 }
+
+#[test]
+fn a_picture_that_is_linked_does_not_stand_on_the_page() {
+    let mut picture = Picture {
+        file: "P1-fig-24.svg".to_owned(),
+        svg: String::new(),
+        heading: "Fig. 24".to_owned(),
+        alternative: "More at 200 us".to_owned(),
+        note: "The points are lost.".to_owned(),
+        is_linked: false,
+    };
+    let written = |picture: &Picture| {
+        let mut page = String::new();
+        picture.write("there", &mut page);
+        page
+    };
+    assert_eq!(
+        written(&picture),
+        "### Fig. 24\n\n![More at 200 us](there/P1-fig-24.svg)\n\nThe points are lost.\n\n"
+    );
+    picture.is_linked = true;
+    assert_eq!(
+        written(&picture),
+        "[Fig. 24](there/P1-fig-24.svg).\n\nThe points are lost.\n\n"
+    );
+}

@@ -6,6 +6,11 @@ use super::{colour_bar, colour_bar_width, viridis};
 use crate::report::figure::{Axis, Figure, Panel};
 use crate::report::words;
 
+/// A cell has to be higher than this for its number.
+const NUMBER_HEIGHT: f64 = 17.0;
+/// What stands above the cells and below them: the name of a panel, the names of columns.
+const AROUND: f64 = 84.0;
+
 /// Columns or rows of a grid with their positions, from the smallest.
 fn sides(figure: &Figure) -> (Vec<f64>, Vec<f64>) {
     let sorted = |mut values: Vec<f64>| {
@@ -64,6 +69,12 @@ impl Cells {
     }
 }
 
+/// A panel of this height has room for a number in each cell.
+pub(super) fn readable_height(figure: &Figure) -> f64 {
+    let (_, ys) = sides(figure);
+    AROUND + ys.len() as f64 * (NUMBER_HEIGHT + 1.0)
+}
+
 /// What the names at the foot of a frame of this width need beyond one row.
 pub(super) fn more_height(figure: &Figure, frame: &Frame) -> f64 {
     let cells = figure.value_range().map(|it| Cells::new(figure, it, frame));
@@ -90,8 +101,8 @@ pub(super) fn heat_map(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &m
                 let text = words::value(value, figure.value.unit);
                 let place = [left + 1.0, top + 1.0, width - 2.0, height - 2.0];
                 canvas.rectangle(place, &viridis(share), &text);
-                let text = words::digits(value / figure.value.divisor, 3);
-                if width > text_width(&text, 11.0).max(40.0) && height > 17.0 {
+                let text = short(value / figure.value.divisor);
+                if width > text_width(&text, 11.0) + 3.0 && height > NUMBER_HEIGHT {
                     let ink = if share > 0.55 { "#10202c" } else { "#fff" };
                     let style = format!("font-size=\"11\" fill=\"{ink}\" text-anchor=\"middle\"");
                     canvas.text(middle.0, middle.1 + 4.0, &text, &style);
@@ -110,4 +121,13 @@ pub(super) fn heat_map(figure: &Figure, panel: &Panel, frame: &Frame, canvas: &m
     let titles = [&*figure.x.title(), &y_title];
     canvas.axis_titles(frame, plot, 37.0 + cells.foot.more_height(), titles);
     colour_bar(figure, range, plot, canvas);
+}
+
+/// To three digits, in thousands or millions: cells are narrow.
+fn short(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1e6 => words::digits(value / 1e6, 3) + "M",
+        large if large >= 1e4 => words::digits(value / 1e3, 3) + "k",
+        _ => words::digits(value, 3),
+    }
 }

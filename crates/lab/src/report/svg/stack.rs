@@ -2,7 +2,7 @@
 
 use super::band::Band;
 use super::canvas::{BOLD, Canvas, Frame, TITLE, fitted, wrapped};
-use super::{legend, lines};
+use super::{grid, legend, lines};
 use crate::report::figure::Figure;
 
 /// Narrow, so that its text is large enough on a phone.
@@ -53,9 +53,10 @@ pub fn stack(title: &str, about: &str, parts: &[StackPart]) -> String {
 }
 
 fn panel_height(index: usize, figure: &Figure) -> f64 {
-    let height = match index == 0 || figure.kind.is_grid() {
-        true => FIRST,
-        false => BELOW,
+    let height = match (figure.kind.is_grid(), index) {
+        (true, _) => FIRST.max(grid::readable_height(figure)),
+        (false, 0) => FIRST,
+        (false, _) => BELOW,
     };
     height + lines::more_height(figure, PANEL)
 }

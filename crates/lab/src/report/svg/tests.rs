@@ -218,6 +218,33 @@ fn a_heat_map_has_room_for_its_names_and_values() {
     }
 }
 
+/// Ten numbers of threads at eleven service times, as in a figure of a paper.
+#[test]
+fn a_narrow_heat_map_has_a_number_in_each_cell() {
+    let row = |y: u32| {
+        let columns = (0..10).map(|x| (f64::from(x), f64::from(20_000 + 100 * y + x)));
+        Curve {
+            y: f64::from(y),
+            ..curve(0, &columns.collect::<Vec<_>>())
+        }
+    };
+    let figure = Figure {
+        title: "Throughput".to_owned(),
+        x: axis("threads"),
+        y: Some(axis("service time")),
+        value: Axis {
+            unit: Some(Unit::PerSecond),
+            ..Axis::default()
+        },
+        ..Figure::of(ChartKind::HeatMap, (0..11).map(row).collect())
+    };
+    let [_, narrow] = check(&figure);
+    // The picture has it twice, and each row ten times.
+    assert_eq!(narrow.matches(">20k</text>").count(), 20, "{narrow}");
+    assert_eq!(narrow.matches(">20.1k</text>").count(), 20);
+    assert_eq!(narrow.matches(">21k</text>").count(), 20);
+}
+
 #[test]
 fn texts_of_bands_stay_in_the_plot() {
     let figure = Figure {
