@@ -20,7 +20,7 @@ use loadline_spec::values::Count;
 use loadline_spec::{SpecError, given};
 
 use crate::scenario::Scenario;
-use pace::{nanos, pace, replay_pace, retries};
+use pace::{nanos, own_schedules, pace, replay_pace, retries};
 use requests::Sent;
 use tls::HTTP_1;
 use user_groups::Counts;
@@ -142,6 +142,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         timeout_ns: nanos(**clients.timeout),
         deadline_ns: clients.deadline.map(|time| nanos(*time)),
         latency_goal_ns: clients.latency_goal.map(|time| nanos(*time)),
+        own_schedules: own_schedules(spec),
         retries: retries(spec),
         content_sample: sample.map_or(CONTENT_SAMPLE, Count::saturating_u32),
         spins: spec.machine.spin,

@@ -76,6 +76,9 @@ pub struct Plan {
     pub deadline_ns: Option<u64>,
     /// Time from when an attempt was due to the last byte within which a good answer meets the goal.
     pub latency_goal_ns: Option<u64>,
+    /// Whether each connection has a schedule of its own, an equal part of the whole: what is due on one
+    /// waits for it alone, and nothing is dropped or tried again. Of `Loop::Open` over HTTP/1 alone.
+    pub own_schedules: bool,
     /// `None`: each request has one attempt. Of an open loop alone.
     pub retries: Option<Retries>,
     /// Of how many answers the content is checked: every n-th.
@@ -113,6 +116,7 @@ impl Plan {
             timeout_ns: 10_000_000_000,
             deadline_ns: None,
             latency_goal_ns: None,
+            own_schedules: false,
             retries: None,
             content_sample: 1,
             spins: false,

@@ -60,6 +60,8 @@ pub struct RunRecord {
     pub servers: Vec<String>,
     /// When requests were due.
     pub load: LoadRecord,
+    /// Whether each connection had a schedule of its own, for which its requests waited.
+    pub own_schedules: bool,
     /// Method of the requests; null: there are several.
     pub method: Option<String>,
     /// Version of HTTP that is spoken: "1.1", "2"; null: there are several.

@@ -131,6 +131,8 @@ pub struct PlanEvidence {
     pub not_accepted: u64,
     /// Connections that there could be; beside the plain clients, streams.
     pub connections: u32,
+    /// Whether a request waited for its own connection, and took no other one.
+    pub own_schedules: bool,
     /// Of the seconds in which less was sent than due: the part of what was missing in them that
     /// was missing while (nearly) all connections waited for the server. `None`: not known.
     pub held_back_share: Option<f64>,
@@ -336,7 +338,12 @@ fn judge_plan(whose: &str, plan: &PlanEvidence, verdict: &mut Verdict) {
         plan.offered
     );
     let held_back = plan.held_back_share;
-    if held_back.is_some_and(|share| share >= HELD_BACK_SHARE_MIN) {
+    let is_held_back = held_back.is_some_and(|share| share >= HELD_BACK_SHARE_MIN);
+    if is_held_back && plan.own_schedules {
+        verdict.notes.push(format!(
+            "{fact}: the others waited for their own {places}, which were waiting for the server."
+        ));
+    } else if is_held_back {
         verdict.notes.push(format!(
             "{fact}: held back by the bound of requests in flight, since all {} {places} were \
              waiting for the server. It responds no faster, or more --connections are needed.",

@@ -24,8 +24,8 @@ use crate::field::Preset;
 use crate::values::{AnyTime, Auto, Count, FilePath, RunTime, Size, SomeTime, Timeout};
 use crate::{one_of, spec, whole};
 use values::{
-    Arrivals, BitRate, Burst, Cpus, HttpVersion, Overflow, Pid, Ramp, Rate, Seed, SlowGroup,
-    Sources, TimeScale, Watched,
+    Arrivals, BitRate, Burst, Cpus, HttpVersion, Overflow, Pid, Ramp, Rate, ScheduleOf, Seed,
+    SlowGroup, Sources, TimeScale, Watched,
 };
 
 /// The name of the process that `--server-pid` watches.
@@ -149,6 +149,13 @@ spec! {
         #[arg(long, value_name = "HOW",
             value_parser = one_of(Arrivals::ALL, Arrivals::name))]
         pub arrivals: Option<Arrivals>,
+
+        /// Whether all connections have one schedule, so that a due request takes any free connection, or
+        /// each has its own, with an equal part of the rate, so that a due request waits for its own
+        /// connection, as with wrk2 (with --rate) [default: shared].
+        #[arg(long, value_name = "HOW",
+            value_parser = one_of(ScheduleOf::ALL, ScheduleOf::name))]
+        pub schedule: Option<ScheduleOf>,
 
         /// Rates one after the other, each with its own result: 100..2500/100.
         #[arg(long, value_name = "FROM..TO/STEP")]

@@ -121,6 +121,22 @@ fn an_open_loop_sends_what_is_due() {
     }
 }
 
+/// 21 connections have 23 or 24 requests each, whatever the threads and processes.
+#[test]
+fn schedules_of_connections_come_to_the_whole_rate() {
+    let (server, _site) = server(&[]);
+    let url = format!("http://{}/", server.address());
+    let own = "--schedule per-connection --arrivals constant";
+    for more in ["", "--threads 2 --processes 2", "--new-connection"] {
+        let record = measured(&format!("{url} -c 21 --rate 1000 -d 500ms {own} {more}"));
+        let tally = &record["groups"][0]["total"]["tally"];
+        assert_eq!(number(&tally["offered"]), 500, "{more}");
+        let (completed, _) = client_counts(&record);
+        assert_eq!(completed + number(&tally["unfinished"]), 500, "{more}");
+        assert_eq!(record["run"]["own_schedules"], true);
+    }
+}
+
 #[test]
 fn steps_are_distinguished() {
     let (server, _site) = server(&[]);

@@ -40,6 +40,10 @@ fn values_are_refused_with_what_would_be_right() {
             &["--arrivals uniform", "poisson", "constant"],
         ),
         (
+            "--schedule own --rate 5",
+            &["--schedule own", "shared", "per-connection"],
+        ),
+        (
             "--overflow wait --rate 5",
             &["--overflow wait", "queue", "drop"],
         ),
@@ -149,6 +153,19 @@ fn options_that_do_not_fit_together_are_refused() {
         ("--steps 1..2/1 -d 5s", &["--duration", "--step-duration"]),
         ("--arrivals poisson", &["--arrivals", "--rate"]),
         ("--overflow drop", &["--overflow", "--rate"]),
+        ("--schedule per-connection", &["--schedule", "--rate"]),
+        (
+            "--schedule per-connection --steps 1..2/1",
+            &["--steps", "per-connection"],
+        ),
+        (
+            "--schedule per-connection --rate 5 --retries 2",
+            &["--retries", "per-connection"],
+        ),
+        (
+            "--schedule per-connection --rate 5 --http2",
+            &["--http2", "per-connection"],
+        ),
         ("--think 1s --rate 5", &["--think", "by the clock"]),
         ("-n 5 --warm-up 1s", &["--warm-up", "--requests"]),
         ("--replay-timing 1", &["--replay-timing", "--replay"]),

@@ -8,6 +8,7 @@ use loadline_load::replay::Timing;
 use loadline_load::schedule::{Split, closed_phases};
 use loadline_load::{Arrivals, Loop, Overflow, Phase, Retries, Schedule};
 use loadline_spec::load::LoadSpec;
+use loadline_spec::load::values::ScheduleOf;
 
 /// As wrk and wrk2 have it.
 const DURATION: Duration = Duration::from_secs(10);
@@ -68,6 +69,11 @@ pub(super) fn pace(spec: &LoadSpec) -> Result<(Loop, Vec<Phase>), SpecError> {
         overflow: pace.overflow.unwrap_or(Overflow::Queue),
     };
     Ok((open, phases))
+}
+
+/// Whether each connection has a schedule of its own.
+pub(super) fn own_schedules(spec: &LoadSpec) -> bool {
+    spec.pace.schedule == Some(ScheduleOf::PerConnection)
 }
 
 /// Whether and when failed requests are tried again.

@@ -176,7 +176,7 @@ impl Engine<'_> {
     #[inline]
     pub(super) fn receive(&mut self, index: u32, is_half_closed: bool) {
         let is_secured = self.secured.has(index);
-        let is_open = matches!(self.driver, Driver::Open(_));
+        let is_open = !matches!(self.driver, Driver::Closed(_));
         let discard_bytes = if is_open {
             DISCARD_BYTES_OPEN
         } else {
@@ -389,8 +389,10 @@ impl Engine<'_> {
                     self.queue_opening(index);
                 }
             }
-            Driver::Open(_) if fate == Fate::Lost => self.queue_opening(index),
-            Driver::Open(_) => self.put_idle(index),
+            Driver::Open(_) | Driver::OwnSchedules(_) if fate == Fate::Lost => {
+                self.queue_opening(index);
+            }
+            Driver::Open(_) | Driver::OwnSchedules(_) => self.put_idle(index),
         }
     }
 
@@ -468,8 +470,10 @@ impl Engine<'_> {
         let has_served = self.client(index).is_used || kind == ErrorKind::Timeout;
         match self.driver {
             Driver::Closed(_) => self.next_after_failure(index, has_served),
-            Driver::Open(_) if self.requests_per_connection == 1 => self.put_idle(index),
-            Driver::Open(_) => self.queue_opening(index),
+            Driver::Open(_) | Driver::OwnSchedules(_) if self.requests_per_connection == 1 => {
+                self.put_idle(index);
+            }
+            Driver::Open(_) | Driver::OwnSchedules(_) => self.queue_opening(index),
         }
     }
 

@@ -62,6 +62,9 @@
 //! than the deadline before it was sent is given up as `Late`.
 //! What is late is sent at once.
 //!
+//! With a schedule for each connection (`own_schedules`) a request waits for its own connection alone,
+//! and no other one takes it.
+//!
 //! # Retries
 //!
 //! A request of an open loop whose attempt failed may be tried again after a pause (`retries`). It
@@ -90,6 +93,7 @@ mod http2;
 mod idle;
 mod open;
 mod opening;
+mod own_schedules;
 mod retries;
 mod sampler;
 mod secured;
@@ -104,6 +108,7 @@ use coalescing::Coalescing;
 use http2::Http2Links;
 use open::OpenLoop;
 use opening::Opener;
+use own_schedules::OwnSchedules;
 use retries::RetryQueue;
 use sampler::Sampler;
 use secured::Secured;
@@ -170,6 +175,7 @@ pub fn run_in_group(
 enum Driver {
     Closed(ClosedLoop),
     Open(OpenLoop),
+    OwnSchedules(OwnSchedules),
 }
 
 /// One thread's clients and all that they need.
@@ -278,7 +284,9 @@ impl<'p> Engine<'p> {
     fn closed(&mut self) -> &mut ClosedLoop {
         match &mut self.driver {
             Driver::Closed(closed) => closed,
-            Driver::Open(_) => unreachable!("a method of the closed loop in an open one"),
+            Driver::Open(_) | Driver::OwnSchedules(_) => {
+                unreachable!("a method of the closed loop in an open one")
+            }
         }
     }
 
@@ -287,7 +295,9 @@ impl<'p> Engine<'p> {
     fn open(&mut self) -> &mut OpenLoop {
         match &mut self.driver {
             Driver::Open(open) => open,
-            Driver::Closed(_) => unreachable!("a method of the open loop in a closed one"),
+            Driver::Closed(_) | Driver::OwnSchedules(_) => {
+                unreachable!("a method of the open loop with one schedule in another one")
+            }
         }
     }
 
@@ -336,9 +346,10 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
 
     fn start(&mut self, start_ns: u64) {
         self.waits.ended_ns = self.time.now_ns;
-        match self.driver {
+        match &mut self.driver {
             Driver::Closed(_) => self.start_closed(start_ns),
             Driver::Open(_) => self.start_open(start_ns),
+            Driver::OwnSchedules(own) => own.start(start_ns),
         }
     }
 
@@ -361,11 +372,12 @@ impl<'p> ClientLoop<'p> for Engine<'p> {
 
     /// Whether every request that the plan allows has been answered.
     fn is_done(&self, _: &Control) -> bool {
-        let is_exhausted = match &self.driver {
+        let is_exhausted = || match &self.driver {
             Driver::Closed(closed) => closed.is_exhausted(),
             Driver::Open(open) => open.is_exhausted(),
+            Driver::OwnSchedules(own) => own.is_exhausted(),
         };
-        self.plan.requests_max.is_some() && is_exhausted && self.in_hand == 0
+        self.plan.requests_max.is_some() && self.in_hand == 0 && is_exhausted()
     }
 
     /// Gives up what was not sent.
@@ -465,6 +477,12 @@ fn driver(plan: &Plan, share: Share, clients: usize) -> Driver {
         } => {
             let closed = ClosedLoop::new(*think_ns, *coalesces, clients, requests_max);
             Driver::Closed(closed)
+        }
+        Loop::Open {
+            schedule, arrivals, ..
+        } if plan.own_schedules && plan.http2.is_none() => {
+            let own = OwnSchedules::new(plan, schedule, *arrivals, share, clients);
+            Driver::OwnSchedules(own)
         }
         Loop::Open {
             schedule,

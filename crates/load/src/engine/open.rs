@@ -8,7 +8,7 @@ use super::starts::IntendedStarts;
 use super::{Driver, Engine};
 
 /// Requests sent in one go before events are looked at again.
-const SENT_MAX: usize = 64;
+pub(super) const SENT_MAX: usize = 64;
 
 /// A tenth of the clients or fewer are hardly any: a connection is free for a moment between two
 /// requests, too.
@@ -84,6 +84,17 @@ impl OpenLoop {
         self.queue.pop();
         self.chosen = None;
     }
+
+    /// How many requests became due before `until_ns` since the last time.
+    #[inline]
+    fn offered_until(&mut self, until_ns: u64) -> u64 {
+        let mut count = 0;
+        while self.offered.next_ns() < until_ns {
+            self.offered.pop();
+            count += 1;
+        }
+        count
+    }
 }
 
 /// What is to be done with the first request of the queue.
@@ -108,12 +119,18 @@ impl Engine<'_> {
     /// A client is free, with a connection or (where one is opened for each request) without.
     #[inline]
     pub(super) fn put_idle(&mut self, index: u32) {
+        if let Driver::OwnSchedules(own) = &mut self.driver {
+            return own.put(index, self.time.now_ns);
+        }
         let server = self.client(index).server;
         self.list_free(index, server);
     }
 
     /// A client is not free: its connection is gone, and being opened anew.
     pub(super) fn take_from_idle(&mut self, index: u32) {
+        if let Driver::OwnSchedules(own) = &mut self.driver {
+            return own.remove(index);
+        }
         let server = self.client(index).server;
         self.unlist(index, server);
     }
@@ -291,23 +308,21 @@ impl Engine<'_> {
     /// Counts what became due before `until_ns`, in `phase`.
     #[inline]
     pub(super) fn count_offered(&mut self, until_ns: u64, phase: u16) {
-        let Driver::Open(open) = &mut self.driver else {
-            return;
+        let count = match &mut self.driver {
+            Driver::Closed(_) => return,
+            Driver::Open(open) => open.offered_until(until_ns),
+            Driver::OwnSchedules(own) => own.offered_until(until_ns),
         };
-        let mut count = 0;
-        while open.offered.next_ns() < until_ns {
-            open.offered.pop();
-            count += 1;
-        }
         if count > 0 {
             self.recorder.tally(phase).offered += count;
         }
     }
 
-    /// Gives up what was due before `until_ns` and not sent; returns how many those were.
+    /// Gives up what was due before `until_ns` and not sent; returns how many those were, or, of
+    /// schedules for each connection, those whose connection was not free.
     pub(super) fn give_up_queue(&mut self, until_ns: u64) -> u64 {
         let Driver::Open(open) = &mut self.driver else {
-            return 0;
+            return self.give_up_own(until_ns);
         };
         let mut count = 0;
         while open.queue.next_ns() < until_ns {

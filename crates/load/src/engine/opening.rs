@@ -190,7 +190,7 @@ impl Engine<'_> {
             self.count_failure(index, kind);
             match self.driver {
                 Driver::Closed(_) => self.pause(index),
-                Driver::Open(_) => self.put_idle(index),
+                Driver::Open(_) | Driver::OwnSchedules(_) => self.put_idle(index),
             }
             return;
         }

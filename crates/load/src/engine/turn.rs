@@ -132,6 +132,7 @@ impl Engine<'_> {
         match &self.driver {
             Driver::Closed(closed) => closed.next_ns(),
             Driver::Open(open) => open.next_ns(),
+            Driver::OwnSchedules(own) => own.next_ns(),
         }
     }
 
@@ -144,6 +145,7 @@ impl Engine<'_> {
         match self.driver {
             Driver::Closed(_) => self.begin_due(),
             Driver::Open(_) => self.send_due(),
+            Driver::OwnSchedules(_) => self.send_own(),
         }
     }
 

@@ -307,6 +307,7 @@ fn describe(plan: &Plan) -> RunRecord {
                 requests: due_ns.len() as u64,
             },
         },
+        own_schedules: plan.own_schedules,
         method: plan.mix.method().map(|method| method.as_str().to_owned()),
         http: match plan.http2.is_some() {
             true => Some("2".to_owned()),

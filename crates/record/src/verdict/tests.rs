@@ -20,6 +20,7 @@ fn sound() -> Evidence {
             sent: 9_990,
             not_accepted: 0,
             connections: 64,
+            own_schedules: false,
             held_back_share: Some(0.0),
             held_share: 0.05,
         }),
@@ -208,9 +209,13 @@ fn at_a_bound_is_within_it() {
 #[test]
 fn what_does_not_decide_is_a_note() {
     type Change = fn(&mut PlanEvidence);
-    let cases: [(&str, Change); 2] = [
+    let cases: [(&str, Change); 3] = [
         ("all 64 connections were waiting", |plan| {
             (plan.sent, plan.held_back_share) = (5_000, Some(1.0));
+        }),
+        ("the others waited for their own connections", |plan| {
+            (plan.sent, plan.held_back_share) = (5_000, Some(1.0));
+            plan.own_schedules = true;
         }),
         ("All 64 connections were taken for 34 %", |plan| {
             plan.held_share = 0.34;

@@ -185,6 +185,16 @@ fn a_crowd_without_plain_clients_is_the_headline() {
 }
 
 #[test]
+fn a_schedule_for_each_connection_is_part_of_the_heading() {
+    let mut record = records::open();
+    record.run.own_schedules = true;
+    let text = text(&[record], Style::Summary, Page::default());
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let heading = "Poisson arrivals, a schedule for each connection";
+    assert!(words.join(" ").contains(heading), "{text}");
+}
+
+#[test]
 fn players_alone_are_shown_as_what_they_are_and_how_often_they_stood_still() {
     let mut record = records::closed(1, 1);
     record.run.connections = 0;

@@ -1,7 +1,7 @@
 //! Which options of a load fit together. What does not is refused in one line that says what would be
 //! right.
 
-use super::values::HttpVersion;
+use super::values::{HttpVersion, ScheduleOf};
 use super::{LoadSpec, SERVER, foreseen, tls};
 use crate::rules::{self, Rule, exclude, first_of, unfit};
 use crate::{SpecError, Table, given};
@@ -23,6 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::Needs("burst", &["rate"], "--rate"),
     Rule::Needs("step-duration", &["steps"], "--steps"),
     Rule::Needs("arrivals", &["rate", "steps", "ramp"], CLOCK),
+    Rule::Needs("schedule", &["rate", "steps", "ramp"], CLOCK),
     Rule::Needs("burst-base", &["burst"], "--burst"),
     Rule::Needs("overflow", BY_CLOCK, CLOCK),
     Rule::Needs("retries", BY_CLOCK, CLOCK),
@@ -154,6 +155,31 @@ fn check_http2(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
     }
 }
 
+/// Options that connections with schedules of their own have no use for, each with the reason.
+const SHARED_ALONE: &[(&[&str], &str)] = &[
+    (
+        &["steps", "ramp", "burst"],
+        "with --schedule per-connection the rate does not change",
+    ),
+    (
+        &["overflow", "retries"],
+        "with --schedule per-connection each request has one attempt and waits for its connection",
+    ),
+    (
+        &["http2"],
+        "with --schedule per-connection clients speak HTTP/1.1",
+    ),
+];
+
+/// A schedule for each connection.
+fn check_schedule(spec: &LoadSpec, given: &Table) -> Result<(), SpecError> {
+    if spec.pace.schedule != Some(ScheduleOf::PerConnection) {
+        return Ok(());
+    }
+    let mut all = SHARED_ALONE.iter();
+    all.try_for_each(|(options, why)| exclude(options, why, given))
+}
+
 /// Results name what is watched: each has a name of its own.
 fn check_names(spec: &LoadSpec) -> Result<(), SpecError> {
     let watch = &spec.machine.watch;
@@ -181,6 +207,7 @@ impl LoadSpec {
         let given = given(self);
         rules::check(RULES, &given)?;
         check_http2(self, &given)?;
+        check_schedule(self, &given)?;
         check_plain(self, &given)?;
         check_known(self, &given)?;
         check_names(self)?;
@@ -219,7 +246,8 @@ mod tests {
         let names = crate::names::<LoadSpec>();
         let of_rules = RULES.iter().flat_map(|rule| rule.options());
         let lists = [OF_PLAIN, OF_HTTP1, EXPECTED, ASKED, tls::OF_TLS].concat();
-        for option in of_rules.chain(lists) {
+        let shared = SHARED_ALONE.iter().flat_map(|(options, _)| *options);
+        for option in of_rules.chain(lists).chain(shared.copied()) {
             assert!(names.contains(option), "{option}");
         }
     }

@@ -29,6 +29,7 @@ const EVERY: &[(&str, &str)] = &[
     ("latency-goal", "\"100ms\""),
     ("rate", "0.25"),
     ("arrivals", "\"constant\""),
+    ("schedule", "\"per-connection\""),
     ("steps", "\"100..2.5k/100\""),
     ("step-duration", "\"1m\""),
     ("ramp", "\"0..1k\""),

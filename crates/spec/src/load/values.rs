@@ -234,6 +234,16 @@ choice! {
 }
 
 choice! {
+    /// Whose schedule the requests of an open loop have.
+    ScheduleOf {
+        /// All connections have one: what is due takes any that is free.
+        Shared "shared",
+        /// Each connection has its own: what is due on one waits for it alone.
+        PerConnection "per-connection",
+    }
+}
+
+choice! {
     /// What happens to a request that is due while no connection is free.
     Overflow {
         /// It waits; its latency counts from when it was due.
@@ -293,6 +303,7 @@ fn named<T: Choice>(text: &str) -> Result<T, ValueError> {
 }
 
 as_text!(Arrivals, named, |it, f| f.write_str(it.name()));
+as_text!(ScheduleOf, named, |it, f| f.write_str(it.name()));
 as_text!(Overflow, named, |it, f| f.write_str(it.name()));
 as_text!(KeyExchange, named, |it, f| f.write_str(it.name()));
 as_text!(Cipher, named, |it, f| f.write_str(it.name()));

@@ -186,7 +186,7 @@ impl Engine<'_> {
         }
         match self.driver {
             Driver::Closed(_) => self.next_of_client(index),
-            Driver::Open(_) => self.list_link(number),
+            Driver::Open(_) | Driver::OwnSchedules(_) => self.list_link(number),
         }
     }
 
@@ -231,7 +231,7 @@ impl Engine<'_> {
         let has_served = is_used || kind == ErrorKind::Timeout;
         match self.driver {
             Driver::Closed(_) => self.next_after_failure(index, has_served),
-            Driver::Open(_) => self.list_link(number),
+            Driver::Open(_) | Driver::OwnSchedules(_) => self.list_link(number),
         }
     }
 

@@ -89,6 +89,7 @@ impl Merger {
                 0 => self.run.connections,
                 _ => self.in_flight_max(index),
             },
+            own_schedules: self.run.own_schedules,
             held_back_share: self.held_back_share(index, group, phases),
             held_share: self.held_share(index),
         })

@@ -81,9 +81,13 @@ fn an_open_loop_allocates_nothing_per_request() {
         overflow: Overflow::Queue,
     };
     plan.phases = vec![phase(0, segment.len_ns)];
-    let (few, _) = allocated(&plan);
-    plan.requests_max = Some(3_000);
-    let (many, requests) = allocated(&plan);
-    assert_eq!(requests, 3_000);
-    assert!(many < few + 100, "{few} for 100 requests, {many} for 3000");
+    for own_schedules in [false, true] {
+        plan.own_schedules = own_schedules;
+        plan.requests_max = Some(100);
+        let (few, _) = allocated(&plan);
+        plan.requests_max = Some(3_000);
+        let (many, requests) = allocated(&plan);
+        assert_eq!(requests, 3_000);
+        assert!(many < few + 100, "{few} for 100 requests, {many} for 3000");
+    }
 }

@@ -210,6 +210,42 @@ fn what_waited_beyond_the_deadline_is_not_sent() {
 }
 
 #[test]
+fn a_connection_that_hangs_delays_what_its_own_schedule_has() {
+    // 17 are due on it at least 30 ms before it is opened again, however quick the client is.
+    let own = waited_while_one_hangs(true);
+    assert!(own >= 7, "{own}");
+    // With one schedule for all, the other connections take them. A machine that keeps the client from its
+    // CPU makes others late as well, though not in each run.
+    let mut seen = Vec::new();
+    let is_good = (0..5).any(|_| {
+        let shared = waited_while_one_hangs(false);
+        seen.push(shared);
+        shared < 7
+    });
+    assert!(is_good, "those that waited: {seen:?}");
+}
+
+/// How many of 120 requests waited for longer than 20 ms, if one of four connections, on each of which
+/// one is due every 10 ms, hangs until its first request times out after 200 ms.
+fn waited_while_one_hangs(own_schedules: bool) -> u64 {
+    let server = Server::start(|connection, _| match connection {
+        0 => Act::Hang,
+        _ => Act::Send(answer(200, "hello")),
+    });
+    let hour = 3600 * SECOND;
+    let mut plan = open(closed(server.address, 4, 0), 400.0, hour, Overflow::Queue);
+    (plan.own_schedules, plan.requests_max) = (own_schedules, Some(120));
+    plan.timeout_ns = 200 * MS;
+    let outcome = run(&plan);
+    let tally = outcome.tally();
+    assert_eq!((tally.offered, tally.sent), (120, 120));
+    assert_eq!(tally.good + tally.errors_total(), 120, "{tally:?}");
+    assert!(tally.errors_of(ErrorKind::Timeout) >= 1, "{tally:?}");
+    let latency = outcome.histogram(|interval| &interval.latency);
+    latency.len() - latency.count_between(0, 20_000)
+}
+
+#[test]
 fn all_that_is_allowed_is_sent_and_then_it_ends() {
     let server = Server::answering("hello");
     let mut plan = open(

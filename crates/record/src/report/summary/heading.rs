@@ -59,7 +59,11 @@ fn clients(record: &TrialRecord) -> String {
         None => {
             let connections = count(u64::from(record.run.connections));
             let (http2, load) = (http2(record.run.streams), load(&record.run.load));
-            format!("{connections} connections{http2}, {load}")
+            let own = match record.run.own_schedules {
+                true => ", a schedule for each connection",
+                false => "",
+            };
+            format!("{connections} connections{http2}, {load}{own}")
         }
     }
 }
