@@ -1,9 +1,10 @@
 //! The open loop with a schedule for each connection, as wrk2 has it: what is due on one waits for it
 //! alone, whatever the others do.
 //!
-//! Connection `i` of the whole run has share `i` of the schedule. So constant arrivals of all
-//! connections together are evenly spaced, and those of each are as well; Poisson arrivals of each
-//! are independent of the others.
+//! Each connection has a share of the schedule, and threads take turns with them: of two threads, the
+//! connections of the first have shares 0, 2, 4 and so on. So constant arrivals of all connections
+//! together are evenly spaced, those of each are as well, and no thread has more to send at one moment
+//! than at another. Poisson arrivals of each connection are independent of the others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -57,10 +58,9 @@ impl OwnSchedules {
         share: Share,
         count: usize,
     ) -> Self {
-        let first = share.first(u64::from(plan.connections)) as u32;
         let starts = (0..count as u32).map(|index| {
             let own = Share {
-                index: first + index,
+                index: index * share.of + share.index,
                 of: plan.connections,
             };
             let pacer = Pacer::new(schedule, arrivals, own, plan.seed);
@@ -288,6 +288,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Prepared;
 
     const MS: u64 = 1_000_000;
     const START_NS: u64 = 1_000 * MS;
@@ -356,6 +357,42 @@ mod tests {
             .collect();
         assert_eq!(taken, right);
         assert!(schedules.is_exhausted() && schedules.next_ns() == u64::MAX);
+    }
+
+    /// The requests of a thread, one of two, by their numbers: each 20 ms one is due.
+    fn of_thread(thread: u32, connections: u32) -> Vec<u64> {
+        let server = ([127, 0, 0, 1], 80).into();
+        let mut plan = Plan::new(server, Prepared::get("a", "/"), Vec::new());
+        plan.connections = connections;
+        let schedule = Schedule::constant(50.0, Duration::from_secs(1)).unwrap();
+        let share = Share {
+            index: thread,
+            of: 2,
+        };
+        let count = share.count(u64::from(connections)) as u32;
+        let evenly = Arrivals::Constant;
+        let mut schedules = OwnSchedules::new(&plan, &schedule, evenly, share, count as usize);
+        for index in 0..count {
+            schedules.put(index, 0);
+        }
+        schedules.start(0);
+        let mut taken = Vec::new();
+        while let Some(due) = schedules.take(1000 * MS) {
+            taken.push(due.due_ns / (20 * MS));
+            schedules.put(due.connection, 0);
+        }
+        taken
+    }
+
+    #[test]
+    fn threads_take_turns() {
+        for thread in 0..2 {
+            let every_other: Vec<u64> = (u64::from(thread)..50).step_by(2).collect();
+            assert_eq!(of_thread(thread, 4), every_other);
+        }
+        let mut all = [of_thread(0, 5), of_thread(1, 5)].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..50).collect::<Vec<u64>>());
     }
 
     #[test]
