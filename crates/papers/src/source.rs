@@ -183,7 +183,7 @@ mod tests {
         });
         let facts = source(&run).facts;
         for part in [
-            ". Other servers: Apache/2.4.57, nginx/1.22.1. Databases: mariadbd 11.8.3-MariaDB. CPU ",
+            ". Other servers: Apache/2.4.57, nginx/1.22.1. Databases: mariadbd 11.8.3-MariaDB. CPU",
             " CPU quota of the server: 0.4 CPUs, in periods of 5 ms. ",
             " Network: loopback. Link: delay=75ms. Left out, not installed: lighttpd. 3 trials ",
         ] {

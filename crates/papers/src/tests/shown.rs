@@ -22,10 +22,7 @@ const UNSHOWN: &[Unshown] = &[
     Unshown {
         paper: "P1",
         series: "obstruction",
-        levels: &[
-            ("rate_per_s", "1500"),
-            ("model", "single reactor, threads"),
-        ],
+        levels: &[("rate_per_s", "1500"), ("model", "single reactor, threads")],
         why: "the claim at this rate is about the other two models",
     },
     Unshown {
