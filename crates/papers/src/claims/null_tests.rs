@@ -239,8 +239,8 @@ const P3: [(&str, Wrong); 19] = [
     ("At a rate between", EITHER),
     ("At such a rate", REPRODUCED),
     ("Several event loops complete", NEITHER),
-    ("One event loop serves more", NEITHER),
-    ("1000 threads serve more", NEITHER),
+    ("One event loop serves more", REPRODUCED),
+    ("1000 threads serve more", REPRODUCED),
 ];
 const P4: [(&str, Wrong); 10] = [
     ("It serves nearly five", REPRODUCED),
