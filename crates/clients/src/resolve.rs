@@ -94,6 +94,21 @@ fn refuse_unvisited(
     .with_value(connections))
 }
 
+/// Refuses several servers with a schedule for each connection: a connection goes to one server, so the
+/// weights of requests would not be kept.
+fn refuse_several(spec: &LoadSpec, servers: &[SocketAddr]) -> Result<(), SpecError> {
+    match servers.len() {
+        0 | 1 => Ok(()),
+        _ if !own_schedules(spec) => Ok(()),
+        several => Err(SpecError::new(
+            "schedule",
+            format!("the URLs have {several} servers"),
+            "shared, or URLs of one server",
+        )
+        .with_value("per-connection")),
+    }
+}
+
 /// The source addresses that are named.
 fn sources(machine: &MachineSpec) -> &[IpAddr] {
     machine.sources.as_ref().map_or(&[], |list| &list.0)
@@ -121,6 +136,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
     };
     refuse_unvisited(&servers, counts.plain, 1)?;
     refuse_other_families(sources, &servers)?;
+    refuse_several(spec, &servers)?;
     let http2 = http2::plan(spec, &mix, &destinations, counts)?;
     let division = divide(&demand(spec, counts, &servers), limits)?;
     refuse_unvisited(&servers, counts.plain, division.processes)?;
@@ -392,5 +408,14 @@ mod tests {
             assert!(message.starts_with("--http2-share 25%"), "{message}");
             assert!(message.contains(part), "{message}");
         }
+    }
+
+    #[test]
+    fn connections_with_schedules_of_their_own_have_one_server() {
+        let own = "--rate 100 --schedule per-connection";
+        planned(own);
+        let spec = typed(&format!("http://127.0.0.1:10/ {own}"));
+        let message = resolve(&spec, &MACHINE).unwrap_err().to_string();
+        assert!(message.contains("the URLs have 2 servers"), "{message}");
     }
 }
