@@ -83,7 +83,7 @@ fn a_second_look_shows_what_has_changed() {
     assert_eq!(used, ["loops", "workers", "cpus"]);
     assert!((uses[1].1 - 0.5).abs() < 0.01, "{uses:?}");
     let load = newest.load.as_ref().unwrap();
-    assert_eq!(stations.list()[load.limit].name, "workers");
+    assert_eq!(stations.list()[load.limit.unwrap()].name, "workers");
     assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
     assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
     assert!(load.interval.is_some());
@@ -223,7 +223,7 @@ fn time_in_which_workers_wait_for_a_cpu_is_not_that_of_workers() {
     }
     let newest = sampler.newest().unwrap();
     let load = newest.load.as_ref().unwrap();
-    assert_eq!(stations.list()[load.limit].name, "cpus");
+    assert_eq!(stations.list()[load.limit.unwrap()].name, "cpus");
     assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
     assert!((newest.use_of[1].1 - 0.45).abs() < 0.01, "{load:?}");
 }
