@@ -113,6 +113,24 @@ fn while_nothing_is_served_the_load_is_what_is_refused() {
     assert!(at(refresh(0, 211, 160_000), 1.53));
 }
 
+/// As by an app that waits within itself: loops and workers could carry more.
+#[test]
+fn where_requests_are_late_the_capacity_is_what_was_served() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, seconds) in [(2, 10), (0, 12)] {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), seconds);
+            reading.snapshot.total.refused_late = 100 * seconds;
+            reading
+        });
+    }
+    let newest = sampler.newest().unwrap();
+    let load = newest.load.as_ref().unwrap();
+    assert!((load.ratio - 2.0).abs() < 0.01, "{load:?}");
+    let json = crate::live::load_json(newest, &stations);
+    assert_eq!(json["limit"], "waits", "{json}");
+}
+
 #[test]
 fn the_server_s_own_pages_are_the_load_that_they_cost() {
     let (mut sampler, stations) = (Sampler::default(), stations());

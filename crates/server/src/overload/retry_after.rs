@@ -96,7 +96,8 @@ mod tests {
                 seen[after_s as usize] += 1;
             }
             assert_eq!((seen[0], seen[bound_s + 1]), (0, 0), "{seen:?}");
-            assert!(seen[1..=bound_s].iter().all(|count| *count >= 10), "{seen:?}");
+            let is_spread = seen[1..=bound_s].iter().all(|count| *count >= 10);
+            assert!(is_spread, "{seen:?}");
         }
     }
 }
