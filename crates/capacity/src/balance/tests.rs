@@ -145,7 +145,7 @@ fn adaptive_balance_is_better_under_skew_over_150_scenarios_by_hand() {
     skewed::assert_goals(150);
 }
 
-/// The next one at the same time: each has a CPU.
+/// It runs at the same time as the next test: each has a CPU.
 #[test]
 #[ignore = "by hand: some 20 minutes with --profile fast"]
 fn a_tenth_that_makes_nine_tenths_over_1000_seeds_by_hand() {
