@@ -19,6 +19,10 @@
 //! While nothing is served, requests are taken to need what those before did, and as many of them to be
 //! under way as the busy time is enough for; the station with the highest ratio counts.
 //!
+//! Requests may also wait at no station: within an app, for a lock or a database. Such a wait shows by what is
+//! refused for it: where more requests are refused as late than the goal allows, the server can carry no more than
+//! it served meanwhile.
+//!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
 
@@ -29,6 +33,12 @@ const BLOCKS_MAX: usize = 10;
 
 /// Stations with more servers queue only where they are all but full.
 const ERLANG_SERVERS_MAX: f64 = 256.0;
+
+/// Fewer late requests say nothing of the capacity: a pause of the machine can be the reason.
+const LATE_MIN: f64 = 10.0;
+
+/// A station is the limit if what was served while requests were refused is so much of what it can carry.
+const EXPLAINED_MIN: f64 = 0.8;
 
 /// A place where requests wait for one of some equal servers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +61,8 @@ pub struct Window {
     pub others: f64,
     /// Requests that were refused for want of capacity.
     pub refused: f64,
+    /// Of these, the ones that would have come too late for the goal.
+    pub late: f64,
     /// Server-seconds for which each station was busy.
     pub busy_s: Vec<f64>,
     /// Server-seconds that each station had.
@@ -92,8 +104,8 @@ pub struct LoadRatio {
     pub interval: Option<Interval>,
     /// The rate that can be carried, in requests a second.
     pub capacity_per_s: f64,
-    /// The station that limits it.
-    pub limit: usize,
+    /// The station that limits it; `None`: a wait at none of them.
+    pub limit: Option<usize>,
     /// Server-seconds that a request takes of each station.
     pub demands_s: Vec<f64>,
     /// The share of each station, as large as it was, that was busy.
@@ -110,11 +122,24 @@ pub fn estimate(
     known_s: Option<&[f64]>,
 ) -> Option<LoadRatio> {
     let all = sum(stations.len(), windows);
-    let mut estimate = of_window(stations, &all, goal, known_s)?;
-    estimate.interval = interval(stations, windows, goal, &estimate);
+    let carried_per_s = carried_per_s(windows, goal);
+    let estimate = of_window(stations, &all, goal, known_s)?;
+    let mut estimate = estimate.at_most(carried_per_s, &all);
+    estimate.interval = interval(stations, windows, goal, &estimate, carried_per_s);
     Some(estimate)
 }
 
+/// What was answered a second in those windows in which more requests were late than the goal allows. `None` unless
+/// that holds for all windows together, too.
+fn carried_per_s(windows: &[Window], goal: Goal) -> Option<f64> {
+    let is_over = |it: &Window| it.late > (1.0 - goal.share) * (it.served + it.late);
+    let all = sum(0, windows);
+    let over = sum(0, windows.iter().filter(|window| is_over(window)));
+    let is_known = all.late >= LATE_MIN && is_over(&all) && over.served > 0.0;
+    is_known.then_some((over.served + over.others) / over.seconds)
+}
+
+/// By the stations alone.
 fn of_window(
     stations: &[Station],
     window: &Window,
@@ -145,7 +170,7 @@ fn of_window(
         ratio: loads.fold(0.0, f64::max),
         interval: None,
         capacity_per_s,
-        limit,
+        limit: Some(limit),
         demands_s,
         utilisations: used
             .map(|(busy, had)| busy / had.max(f64::MIN_POSITIVE))
@@ -160,6 +185,7 @@ fn interval(
     windows: &[Window],
     goal: Goal,
     whole: &LoadRatio,
+    carried_whole_per_s: Option<f64>,
 ) -> Option<Interval> {
     let count = windows.len().min(BLOCKS_MAX);
     if count < 2 {
@@ -169,8 +195,10 @@ fn interval(
     let pseudo_values: Option<Vec<f64>> = (0..count)
         .map(|block| {
             let others = [&windows[..bound(block)], &windows[bound(block + 1)..]].concat();
+            let carried_per_s = carried_per_s(&others, goal).or(carried_whole_per_s);
             let others = sum(stations.len(), &others);
             let without = of_window(stations, &others, goal, Some(&whole.demands_s))?;
+            let without = without.at_most(carried_per_s, &others);
             Some(count as f64 * whole.ratio - (count - 1) as f64 * without.ratio)
         })
         .collect();
@@ -181,7 +209,7 @@ fn interval(
     })
 }
 
-fn sum(stations: usize, windows: &[Window]) -> Window {
+fn sum<'a>(stations: usize, windows: impl IntoIterator<Item = &'a Window>) -> Window {
     let mut all = Window {
         busy_s: vec![0.0; stations],
         server_s: vec![0.0; stations],
@@ -192,12 +220,29 @@ fn sum(stations: usize, windows: &[Window]) -> Window {
         all.served += window.served;
         all.others += window.others;
         all.refused += window.refused;
+        all.late += window.late;
         let sums = (all.busy_s.iter_mut()).chain(&mut all.server_s);
         for (to, from) in sums.zip(window.busy_s.iter().chain(&window.server_s)) {
             *to += from;
         }
     }
     all
+}
+
+impl LoadRatio {
+    /// The same if no more can be carried than this.
+    fn at_most(mut self, carried_per_s: Option<f64>, window: &Window) -> Self {
+        let Some(carried_per_s) = carried_per_s.filter(|it| *it < self.capacity_per_s) else {
+            return self;
+        };
+        if carried_per_s < EXPLAINED_MIN * self.capacity_per_s {
+            self.limit = None;
+        }
+        let load_per_s = (window.served + window.others + window.refused) / window.seconds;
+        self.ratio = self.ratio.max(load_per_s / carried_per_s);
+        self.capacity_per_s = carried_per_s;
+        self
+    }
 }
 
 impl Station {

@@ -63,6 +63,9 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     })
 }
 
+/// What limits a server if no station does: waits within an app, which its stations do not show.
+const WAITS: &str = "waits";
+
 /// The load ratio; `null` without one.
 pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
     let Some(load) = &sample.load else {
@@ -73,12 +76,13 @@ pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
         let pairs = list.iter().zip(values);
         object(pairs.map(|(it, value)| (it.name, (*value).into())))
     };
+    let limit = load.limit.map_or(WAITS, |index| list[index].name);
     json!({
         "ratio": load.ratio,
         "low": load.interval.map(|interval| interval.low),
         "high": load.interval.map(|interval| interval.high),
         "capacity_per_s": load.capacity_per_s,
-        "limit": list.get(load.limit).map(|it| it.name),
+        "limit": limit,
         "demand_s": of(&load.demands_s),
         "utilisation": of(&load.utilisations),
     })

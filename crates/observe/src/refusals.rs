@@ -61,6 +61,11 @@ impl Refusals {
         ]
     }
 
+    /// Too late for the goal, and not for what their client has.
+    pub(crate) fn late(&self) -> u64 {
+        self.late
+    }
+
     /// How many requests that comes to, one for each connection that was refused. Those that were closed had theirs.
     pub(crate) fn requests(&self) -> u64 {
         let all: u64 = self.named().iter().map(|(_, count)| count).sum();
@@ -118,6 +123,6 @@ mod tests {
         let expected = [("late", 25), ("queue full", 20), ("connections", 0)];
         assert_eq!(found.named()[..3], expected);
         assert_eq!(found.named()[3], ("over share", 25));
-        assert_eq!(found.requests(), 70);
+        assert_eq!((found.requests(), found.late()), (70, 25));
     }
 }

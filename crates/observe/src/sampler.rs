@@ -139,6 +139,7 @@ impl Sampler {
             served: latencies.count() as f64,
             others: counts.own_pages as f64,
             refused: refusals.requests() as f64,
+            late: refusals.late() as f64,
             busy_s,
             server_s,
         };

@@ -86,6 +86,32 @@ fn a_papers_servers_keep_their_weaknesses() {
     }
 }
 
+/// By default they would find their sizes themselves. One level asks for that.
+#[test]
+fn a_papers_workers_and_threads_are_as_many_as_its_plan_says() {
+    for paper in &PAPERS {
+        for grid in [Grid::default(), full()] {
+            let plan = plan(paper, &grid);
+            for cell in Cells::of(&plan, &[0, 1], &[]).unwrap().cells {
+                let ServerSpec::Loadline(set) = &cell.serve else {
+                    continue;
+                };
+                let sizes = &set.architecture;
+                let is_fixed = match sizes.architecture.0.to_string().as_str() {
+                    "sequential" | "thread-per-connection" => true,
+                    "thread-pool" => sizes.threads.given().is_some(),
+                    _ => sizes.workers.given().is_some(),
+                };
+                let mut levels = cell.levels.values();
+                let grows = levels.any(|level| level.to_string().ends_with("workers as needed"));
+                let series = &plan.series[cell.series].name;
+                let place = format!("{} {series} {:?}", paper.name, cell.levels);
+                assert_eq!(is_fixed, !grows, "{place}");
+            }
+        }
+    }
+}
+
 #[test]
 fn other_plans_of_the_repository_are_plans() {
     for (name, text) in [

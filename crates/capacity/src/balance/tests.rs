@@ -6,6 +6,7 @@ mod skewed;
 mod world;
 
 use super::*;
+use world::Skew;
 
 /// Loops that were busy for these shares of an interval; costs by loop, of connections 10, 11, ...
 /// of the first, 20, 21, ... of the second.
@@ -142,4 +143,17 @@ fn adaptive_balance_is_better_under_skew_and_no_worse_without() {
 #[ignore = "by hand: a quarter of an hour with --profile fast"]
 fn adaptive_balance_is_better_under_skew_over_150_scenarios_by_hand() {
     skewed::assert_goals(150);
+}
+
+/// It runs at the same time as the next test: each has a CPU.
+#[test]
+#[ignore = "by hand: some 20 minutes with --profile fast"]
+fn a_tenth_that_makes_nine_tenths_over_1000_seeds_by_hand() {
+    skewed::assert_goal(Skew::Tenth, 1_000);
+}
+
+#[test]
+#[ignore = "by hand: some 20 minutes with --profile fast"]
+fn bursts_of_a_tenth_over_1000_seeds_by_hand() {
+    skewed::assert_goal(Skew::Bursts, 1_000);
 }

@@ -160,6 +160,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
         served: 100.0,
         others: 0.0,
         refused: 100.0,
+        late: 0.0,
         busy_s: vec![1.0, 1.0],
         server_s: vec![2.0, 2.0], // the first can get twice as large
     };
@@ -168,7 +169,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
         share: 0.99,
     };
     let found = estimate(&stations, std::slice::from_ref(&window), none, None).unwrap();
-    assert_eq!(found.limit, 1);
+    assert_eq!(found.limit, Some(1));
     assert_eq!(found.demands_s, [0.01, 0.01]);
     assert_eq!(found.utilisations, [0.5, 0.5]);
     assert!((found.capacity_per_s - 200.0).abs() < 1.0, "{found:?}");
@@ -185,6 +186,7 @@ fn overloaded() -> Window {
         served: 100.0,
         others: 0.0,
         refused: 100.0,
+        late: 0.0,
         busy_s: vec![2.0],
         server_s: vec![2.0],
     }
@@ -270,7 +272,7 @@ fn a_station_that_is_hardly_used_is_no_load_for_a_narrow_one() {
     };
     let windows = vec![window; 4];
     let found = estimate(&stations, &windows, GOAL, Some(&[0.05, 0.0001])).unwrap();
-    assert_eq!(found.limit, 0);
+    assert_eq!(found.limit, Some(0));
     assert!((0.001..0.01).contains(&found.ratio), "{found:?}");
 }
 
@@ -302,4 +304,105 @@ fn one_window_with_requests_among_others_has_an_interval() {
     let found = estimate(&[station(2, 1.0)], &windows, GOAL, None).unwrap();
     let interval = found.interval.unwrap();
     assert!(interval.contains(found.ratio), "{found:?}");
+}
+
+/// A second of an app with a capacity of 200 requests, in which so many were served and refused as late. The loop,
+/// its only station, could carry some 2,000.
+fn second_of_app(served: f64, late: f64) -> Window {
+    Window {
+        seconds: 1.0,
+        served,
+        refused: late,
+        late,
+        busy_s: vec![served * 0.0005],
+        server_s: vec![1.0],
+        ..Window::default()
+    }
+}
+
+fn estimate_of_app(seconds: &[Window]) -> LoadRatio {
+    estimate(&[station(1, 1.0)], seconds, GOAL, None).unwrap()
+}
+
+/// The ratio was 0.2 there.
+#[test]
+fn where_requests_are_late_the_capacity_is_at_most_what_was_served() {
+    let all = vec![second_of_app(200.0, 200.0); WINDOWS];
+    let found = estimate_of_app(&all);
+    assert!((found.capacity_per_s - 200.0).abs() < 1e-9, "{found:?}");
+    assert!((found.ratio - 2.0).abs() < 1e-9, "{found:?}");
+    assert_eq!(found.limit, None);
+    assert!(found.interval.is_some_and(|it| it.low > 1.9), "{found:?}");
+    // One reading is enough.
+    let found = estimate_of_app(&all[..1]);
+    assert!((found.ratio - 2.0).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn after_an_overload_the_capacity_is_what_was_served_in_it() {
+    let overload = vec![second_of_app(200.0, 200.0); WINDOWS / 2];
+    let after = vec![second_of_app(50.0, 0.0); WINDOWS / 2];
+    let found = estimate_of_app(&[overload, after].concat());
+    assert!((found.capacity_per_s - 200.0).abs() < 1e-9, "{found:?}");
+    assert!((found.ratio - 1.125).abs() < 1e-9, "{found:?}");
+    let interval = found.interval.unwrap();
+    assert!(interval.contains(found.ratio), "{found:?}");
+}
+
+/// What was served in the second of the burst counts: by the mean of all seconds the ratio would be above 1.
+#[test]
+fn a_burst_that_is_carried_on_average_is_no_overload() {
+    let mut all = vec![second_of_app(20.0, 0.0); WINDOWS];
+    all[7] = second_of_app(120.0, 180.0);
+    let found = estimate_of_app(&all);
+    assert!((0.1..0.5).contains(&found.ratio), "{found:?}");
+}
+
+#[test]
+fn a_few_late_requests_do_not_bound_the_capacity() {
+    let mut few = vec![second_of_app(2.0, 0.0); WINDOWS];
+    few[3] = second_of_app(1.0, LATE_MIN - 1.0);
+    // Fewer than the goal allows, however many they are.
+    let mut rare = vec![second_of_app(200.0, 0.0); WINDOWS];
+    rare[3] = second_of_app(150.0, 50.0);
+    for seconds in [few, rare] {
+        let found = estimate_of_app(&seconds);
+        assert!(found.capacity_per_s > 1_000.0, "{found:?}");
+        assert!(found.ratio < 0.2, "{found:?}");
+        assert_eq!(found.limit, Some(0));
+    }
+}
+
+/// Two workers that were busy for nine tenths of the time.
+#[test]
+fn a_busy_station_stays_the_limit_where_requests_are_late() {
+    let over = Window {
+        served: 190.0,
+        refused: 190.0,
+        late: 190.0,
+        busy_s: vec![1.8],
+        ..overloaded()
+    };
+    let long = Goal {
+        latency_s: 1.0,
+        ..GOAL
+    };
+    let windows = vec![over; 4];
+    let found = estimate(&[station(2, 1.0)], &windows, long, None).unwrap();
+    assert_eq!(found.limit, Some(0));
+    assert!((found.capacity_per_s - 190.0).abs() < 1e-9, "{found:?}");
+    assert!((found.ratio - 2.0).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn late_requests_where_nothing_is_served_say_nothing_of_the_capacity() {
+    let nothing = Window {
+        served: 0.0,
+        refused: 300.0,
+        late: 300.0,
+        ..overloaded()
+    };
+    let windows = vec![nothing; 4];
+    let found = estimate(&[station(2, 1.0)], &windows, GOAL, Some(&[0.02])).unwrap();
+    assert!((3.0..10.0).contains(&found.ratio), "{found:?}");
 }

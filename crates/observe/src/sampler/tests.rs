@@ -83,7 +83,7 @@ fn a_second_look_shows_what_has_changed() {
     assert_eq!(used, ["loops", "workers", "cpus"]);
     assert!((uses[1].1 - 0.5).abs() < 0.01, "{uses:?}");
     let load = newest.load.as_ref().unwrap();
-    assert_eq!(stations.list()[load.limit].name, "workers");
+    assert_eq!(stations.list()[load.limit.unwrap()].name, "workers");
     assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
     assert!((load.ratio - 0.51).abs() < 0.02, "{load:?}");
     assert!(load.interval.is_some());
@@ -111,6 +111,24 @@ fn while_nothing_is_served_the_load_is_what_is_refused() {
     assert!(at(refresh(200, 11, 160_000), 2.04), "400 a second");
     // It serves 100 a second again; for the last 600 s these were 300.
     assert!(at(refresh(0, 211, 160_000), 1.53));
+}
+
+/// As by an app that waits within itself: loops and workers could carry more.
+#[test]
+fn where_requests_are_late_the_capacity_is_what_was_served() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, seconds) in [(2, 10), (0, 12)] {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), seconds);
+            reading.snapshot.total.refused_late = 100 * seconds;
+            reading
+        });
+    }
+    let newest = sampler.newest().unwrap();
+    let load = newest.load.as_ref().unwrap();
+    assert!((load.ratio - 2.0).abs() < 0.01, "{load:?}");
+    let json = crate::live::load_json(newest, &stations);
+    assert_eq!(json["limit"], "waits", "{json}");
 }
 
 #[test]
@@ -223,7 +241,7 @@ fn time_in_which_workers_wait_for_a_cpu_is_not_that_of_workers() {
     }
     let newest = sampler.newest().unwrap();
     let load = newest.load.as_ref().unwrap();
-    assert_eq!(stations.list()[load.limit].name, "cpus");
+    assert_eq!(stations.list()[load.limit.unwrap()].name, "cpus");
     assert!((load.demands_s[1] - 0.01).abs() < 1e-6, "{load:?}");
     assert!((newest.use_of[1].1 - 0.45).abs() < 0.01, "{load:?}");
 }

@@ -144,7 +144,9 @@ impl OnThread<'_> {
                     let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
                     thread.stats.note_wait(before_us + turn_us);
                 }
-                if waited_us == 0 || !self.has_left(in_progress.is_long(waited_us)) {
+                // Under `sequential` a request waits in the backlog alone, which counts as for a CPU.
+                let is_long = in_progress.is_long(waited_us.max(waited.for_cpu_us));
+                if (waited_us == 0 && !is_long) || !self.has_left(is_long) {
                     *self.permit = Some(permit);
                     return Ok(());
                 }

@@ -163,10 +163,10 @@ fn say_skipped(why: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Each architecture under another attack.
+/// Each attack on one of the architectures, in turn.
 #[test]
 fn the_kernel_kills_no_server_in_a_group_with_a_limit() {
-    for ((architecture, limit_mib), attack) in GROUPS.into_iter().zip(attacks()) {
+    for ((architecture, limit_mib), attack) in GROUPS.into_iter().cycle().zip(attacks()) {
         if let Err(why) = survive(architecture, limit_mib, &attack) {
             return say_skipped(&why);
         }

@@ -199,3 +199,25 @@ fn what_has_waited_in_the_backlog_beyond_the_goal_is_refused() {
     eventually(|| late.get("/gate").status == 200);
     assert!(server.handle.snapshot().total.refused_late >= 1);
 }
+
+/// It was carried out, and those behind it waited.
+#[test]
+fn a_request_whose_client_has_left_the_backlog_is_not_carried_out() {
+    let goal = Duration::from_secs(4);
+    let server = start(ServerOptions {
+        latency_goal: Some(goal),
+        ..options(Architecture::Sequential)
+    });
+    let mut first = at_the_gate(&server, 1);
+    let (mut leaving, mut staying) = (server.connect(), server.connect());
+    leaving.ask("/gate");
+    staying.ask("/gate");
+    drop(leaving);
+    let asked = Instant::now();
+    eventually(|| asked.elapsed() > goal / 8); // a tenth is long
+    server.handler.gate.open();
+    assert_eq!(first.answer().unwrap().status, 200);
+    drop(first);
+    assert_eq!(staying.answer().unwrap().status, 200);
+    assert_eq!(server.handle.snapshot().total.abandoned, 1);
+}
