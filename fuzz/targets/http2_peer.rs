@@ -104,7 +104,7 @@ impl Comparable {
     }
 }
 
-/// Whether both have sent as much as the connection's window has had room for, not of the same streams. Whose
+/// Whether both have used up the connection's window, with content of different streams or other shares of it. Whose
 /// content comes first is for the server to say (RFC 9113 section 5.3; RFC 9218 section 10).
 fn is_shared_otherwise(ours: &Seen, theirs: &Seen) -> bool {
     let both = [ours, theirs];
