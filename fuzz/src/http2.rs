@@ -17,6 +17,15 @@ use loadline_proto::{Limits, SessionConfig};
 
 /// Streams that both serve at one time.
 const STREAMS_MAX: u32 = 8;
+/// The longest content of a response. That of all streams is less than a session keeps waiting before it begins
+/// no further request (`Limits::waiting_bytes_max`).
+const CONTENT_BYTES_MAX: usize = 70_000;
+
+/// Each response has the beginning of it.
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let bytes = (0..CONTENT_BYTES_MAX).map(|at| (at % 251) as u8);
+    bytes.collect()
+});
 
 static CONFIG: LazyLock<Arc<SessionConfig>> = LazyLock::new(|| {
     let limits = Limits {
@@ -28,3 +37,12 @@ static CONFIG: LazyLock<Arc<SessionConfig>> = LazyLock::new(|| {
         ..SessionConfig::default()
     })
 });
+
+/// The content of a response to a request with this path, which says how long it is.
+fn content_of(path: &[u8]) -> &'static [u8] {
+    let digits = path
+        .strip_prefix(b"/")
+        .and_then(|digits| str::from_utf8(digits).ok());
+    let len: usize = digits.and_then(|it| it.parse().ok()).unwrap_or(0);
+    &CONTENT[..len.min(CONTENT_BYTES_MAX)]
+}

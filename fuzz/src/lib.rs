@@ -3,9 +3,12 @@
 
 pub mod content;
 pub mod driver;
+pub mod frames;
 #[cfg(feature = "peers")]
 pub mod http2;
 pub mod replay;
+pub mod task;
+pub mod windows;
 pub mod wire;
 
 use std::borrow::Cow;

@@ -4,7 +4,7 @@
 //! An operation has four bytes: see `http2::operations`.
 #![no_main]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::fuzz_target;
 use loadline_fuzz::http2::{Fate, Operation, Operations, Ours, Seen, Theirs, What};
@@ -40,7 +40,9 @@ fuzz_target!(|bytes: &[u8]| {
             continue;
         }
         let is_open = open.contains(&operation.stream);
-        if is_known(&operation, is_open, &ours.seen, &theirs.seen) {
+        if is_shared_otherwise(&ours.seen, &theirs.seen)
+            || is_known(&operation, is_open, &ours.seen, &theirs.seen)
+        {
             return; // from here on they are not in the same state
         }
         let Operation {
@@ -58,6 +60,7 @@ fuzz_target!(|bytes: &[u8]| {
 #[derive(Debug, PartialEq, Eq)]
 struct Comparable {
     streams: Vec<(u32, Class)>,
+    content: BTreeMap<u32, usize>,
     end: Option<Class>,
     acknowledgements: [usize; 2],
 }
@@ -94,10 +97,20 @@ impl Comparable {
         let streams = seen.streams.iter();
         Self {
             streams: streams.map(|(id, fate)| (*id, Class::of(*fate))).collect(),
+            content: seen.content.clone(),
             end: seen.go_away.map(Class::of_code),
             acknowledgements: seen.acknowledgements,
         }
     }
+}
+
+/// Whether both have used up the connection's window, with content of different streams or other shares of it. Whose
+/// content comes first is for the server to say (RFC 9113 section 5.3; RFC 9218 section 10).
+fn is_shared_otherwise(ours: &Seen, theirs: &Seen) -> bool {
+    let both = [ours, theirs];
+    let is_used_up = both.iter().all(|seen| seen.windows.connection() == 0);
+    let goes_on = both.iter().all(|seen| seen.go_away.is_none());
+    is_used_up && goes_on && ours.content != theirs.content
 }
 
 /// Differences that may be, each with where RFC 9113 says so.
@@ -107,6 +120,8 @@ fn is_known(operation: &Operation, is_open: bool, ours: &Seen, theirs: &Seen) ->
     let classes = fates.map(|fate| fate.map(|it| Class::of(*it)));
     let is_reset = classes.map(|class| class == Some(Class::Error));
     match operation.what {
+        // Section 5.5: theirs does not know it. Ours ends the connection if it is not as RFC 9218 has it.
+        What::PriorityUpdate => ends == [Some(Class::Error), None],
         // Section 8.1.1: not all look for all that is malformed. Section 5.1.2: one stream too many is refused,
         // whatever its request is like.
         What::Request(_) if ends == [None; 2] => {

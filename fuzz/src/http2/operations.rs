@@ -25,6 +25,8 @@ pub enum What {
     Ping,
     /// PRIORITY.
     Priority,
+    /// PRIORITY_UPDATE, a type that is unknown to `h2`.
+    PriorityUpdate,
     /// GOAWAY.
     GoAway,
     /// A frame of a type that clients do not send, or that there is not.
@@ -57,6 +59,11 @@ const SCHEME: Field = (":scheme", "http");
 const AUTHORITY: Field = (":authority", "a");
 const PATH: Field = (":path", "/");
 const GET: [Field; 4] = [METHOD, SCHEME, AUTHORITY, PATH];
+
+/// Take the place of `PATH`: each says how long the response is.
+const PATHS: [&str; 8] = [
+    "/", "/1", "/1000", "/16384", "/16385", "/65535", "/65536", "/70000",
+];
 
 /// Fields of requests: a good one, with a field more, and others.
 const MORE: [Field; 18] = [
@@ -114,16 +121,18 @@ impl<'i> Operations<'i> {
         }
     }
 
-    /// Each has four bytes: what, which of them, its stream, and flags.
+    /// Each has four bytes: what, which of them, its stream, and flags. A request has the length of its response
+    /// in place of the stream.
     fn operation(&mut self, [what, which, stream, flag]: [u8; 4]) -> Operation {
         let which = usize::from(which);
+        let path = PATHS[usize::from(stream) % PATHS.len()];
         let stream = match stream {
             192.. => u32::from(stream % 16), // any, perhaps none
             _ => self.last_stream.saturating_sub(u32::from(stream % 8) * 2), // one of the last eight
         };
         let payload = |len: usize| vec![b'x'; len];
-        match what % 12 {
-            0..3 => self.request(which, flag),
+        match what % 13 {
+            0..3 => self.request(which, path, flag),
             3..5 => self.frame(
                 What::Data,
                 Kind::Data,
@@ -149,7 +158,7 @@ impl<'i> Operations<'i> {
                 let len = payload.len() - usize::from(which % 16 == 15);
                 self.frame(What::Priority, Kind::Priority, 0, stream, &payload[..len])
             }
-            _ => {
+            11 => {
                 let kinds = [Kind::Unknown, Kind::Continuation, Kind::PushPromise];
                 match kinds.get(which % 4) {
                     Some(kind) => {
@@ -158,15 +167,19 @@ impl<'i> Operations<'i> {
                     None => self.frame(What::GoAway, Kind::GoAway, 0, 0, &[0; 8]),
                 }
             }
+            _ => self.priority_update(which, stream),
         }
     }
 
-    fn request(&mut self, which: usize, flag: u8) -> Operation {
+    fn request(&mut self, which: usize, path: &'static str, flag: u8) -> Operation {
         let which = which % (MORE.len() + REQUESTS.len());
-        let fields = match MORE.get(which) {
+        let mut fields = match MORE.get(which) {
             Some(field) => [&GET[..], &[*field]].concat(),
             None => REQUESTS[which - MORE.len()].to_vec(),
         };
+        for field in fields.iter_mut().filter(|field| **field == PATH) {
+            field.1 = path;
+        }
         self.last_stream += match self.last_stream {
             0 => 1,
             _ if flag & 0x40 != 0 => 4,
@@ -222,6 +235,27 @@ impl<'i> Operations<'i> {
             operation.bytes.extend(more.bytes);
         }
         operation
+    }
+
+    /// For a request that has come, or for the next one (RFC 9218 section 7.1).
+    fn priority_update(&mut self, which: usize, stream: u32) -> Operation {
+        let of = match which & 0x40 {
+            0 => stream,
+            _ => (self.last_stream + 2) | 1,
+        };
+        let value = ["u=0", "u=7, i", "i", "", "u=8", "u"][which % 6];
+        let mut payload = [&of.to_be_bytes()[..], value.as_bytes()].concat();
+        if which % 16 == 15 {
+            payload.truncate(3);
+        }
+        let place = if which > 250 { stream } else { 0 };
+        self.frame(
+            What::PriorityUpdate,
+            Kind::PriorityUpdate,
+            0,
+            place,
+            &payload,
+        )
     }
 
     fn settings(&mut self, which: usize) -> Operation {

@@ -1,4 +1,5 @@
-//! Our session: it collects the content of each request, and says how much there was.
+//! Our session: it collects the content of each request, says how much there was, and sends as much as the
+//! request asks for.
 
 use loadline_base::{Chunk, Millis};
 use loadline_proto::{
@@ -6,7 +7,7 @@ use loadline_proto::{
     Session,
 };
 
-use super::{CONFIG, Seen};
+use super::{CONFIG, Seen, content_of};
 
 /// More than any request here has.
 const CONTENT_MAX: u64 = 1 << 20;
@@ -45,7 +46,8 @@ fn handle(exchange: &mut Exchange) -> Outcome {
         RequestBody::Empty => 0,
     };
     exchange.response.field("X-Len", len.to_string());
-    exchange.response.body = Body::Bytes(Vec::new());
+    let content = content_of(exchange.request.path());
+    exchange.response.body = Body::Bytes(content.to_vec());
     Outcome::Ready
 }
 
@@ -69,6 +71,7 @@ impl Ours {
     /// # Panics
     /// It orders what it should not.
     pub fn receive(&mut self, bytes: &[u8]) {
+        self.seen.windows.received(bytes);
         if let Some(session) = &mut self.session {
             session.received(&mut bytes.to_vec(), cx!(self));
         }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use loadline_proto::hpack::Decoder;
-use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, flags, number};
+use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, flags, number, unwrapped};
+
+use super::CONTENT;
+use crate::windows::Windows;
 
 /// What became of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +30,10 @@ pub struct Seen {
     block: Vec<u8>,
     /// Heads of responses.
     pub heads: BTreeMap<u32, Fate>,
+    /// Content that has come, in bytes.
+    pub content: BTreeMap<u32, usize>,
+    /// What is left of the client's windows.
+    pub windows: Windows,
     /// Those that have ended: by the first end that was received.
     pub streams: BTreeMap<u32, Fate>,
     /// Why the connection ends.
@@ -39,7 +46,7 @@ impl Seen {
     /// Reads more bytes.
     ///
     /// # Panics
-    /// A frame is none.
+    /// A frame is none, or has other content than its request asks for, or more than the windows have room for.
     pub fn read(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
         let unread = std::mem::take(&mut self.unread);
@@ -57,7 +64,9 @@ impl Seen {
     }
 
     fn frame(&mut self, head: FrameHead, payload: &[u8]) {
+        self.windows.sent(head);
         match head.kind {
+            Kind::Data if head.len > 0 => self.data(head, payload),
             Kind::Headers | Kind::Continuation => {
                 self.block.extend_from_slice(payload);
                 if head.has(flags::END_HEADERS) {
@@ -73,6 +82,17 @@ impl Seen {
         let may_end = matches!(head.kind, Kind::Data | Kind::Headers);
         if may_end && head.has(flags::END_STREAM) {
             self.end(head.stream, None);
+        }
+    }
+
+    fn data(&mut self, head: FrameHead, payload: &[u8]) {
+        let piece = unwrapped(head, payload).expect("padding that may be");
+        let before = self.content.entry(head.stream).or_default();
+        let range = *before..*before + piece.len();
+        *before = range.end;
+        // Errors have content of their own.
+        if let Some(Fate::Response { status: 200, .. }) = self.heads.get(&head.stream) {
+            assert!(CONTENT.get(range) == Some(piece), "other content");
         }
     }
 

@@ -13,7 +13,7 @@ use h2::server::{Builder, Connection, Handshake, SendResponse};
 use http::Response;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{CONFIG, STREAMS_MAX, Seen};
+use super::{CONFIG, STREAMS_MAX, Seen, content_of};
 
 /// Rounds until nothing moves any more.
 const ROUNDS: usize = 20;
@@ -38,6 +38,8 @@ struct Call {
     respond: SendResponse<Bytes>,
     body: RecvStream,
     len: u64,
+    /// Of the response.
+    content: &'static [u8],
 }
 
 /// A connection that was accepted.
@@ -72,6 +74,7 @@ impl Default for Theirs {
 impl Theirs {
     /// The client sends bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
+        self.seen.windows.received(bytes);
         self.wire.pipes().input.extend(bytes);
         for _ in 0..ROUNDS {
             self.step();
@@ -97,6 +100,7 @@ impl Theirs {
             Poll::Pending => {}
             Poll::Ready(Some(Ok((request, respond)))) => self.calls.push(Call {
                 respond,
+                content: content_of(request.uri().path().as_bytes()),
                 body: request.into_body(),
                 len: 0,
             }),
@@ -127,7 +131,14 @@ impl Call {
         }
         let response = Response::builder().header("x-len", self.len);
         if let Ok(response) = response.body(()) {
-            let _ = self.respond.send_response(response, true);
+            let is_end = self.content.is_empty();
+            let sent = self.respond.send_response(response, is_end);
+            if let Ok(mut stream) = sent
+                && !is_end
+            {
+                // What the windows have no room for waits in there.
+                let _ = stream.send_data(Bytes::from_static(self.content), true);
+            }
         }
         true
     }
