@@ -63,7 +63,7 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     })
 }
 
-/// What limits a server if no station does: waits within an app, which its stations do not show.
+/// What limits a server if no station does: mostly waits within an app, which its stations do not show.
 const WAITS: &str = "waits";
 
 /// The load ratio; `null` without one.
