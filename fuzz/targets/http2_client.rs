@@ -14,7 +14,9 @@ use loadline_fuzz::frames::frames;
 use loadline_fuzz::windows::Windows;
 use loadline_proto::hpack::Decoder;
 use loadline_proto::http2::frame::{FrameHead, HEAD_BYTES, Kind, PREFACE};
-use loadline_proto::{ClientEvent, Http2Client, Http2Fields, Limits, RequestBlocks, StreamObserver};
+use loadline_proto::{
+    ClientEvent, Http2Client, Http2Fields, Limits, RequestBlocks, StreamObserver,
+};
 
 const CUT: u8 = 0x3f;
 /// The rest is sent as it is.

@@ -109,6 +109,17 @@ fn refuse_several(spec: &LoadSpec, servers: &[SocketAddr]) -> Result<(), SpecErr
     }
 }
 
+/// Refuses servers that do not go with these clients.
+fn refuse_servers(
+    spec: &LoadSpec,
+    servers: &[SocketAddr],
+    connections: u32,
+) -> Result<(), SpecError> {
+    refuse_unvisited(servers, connections, 1)?;
+    refuse_other_families(sources(&spec.machine), servers)?;
+    refuse_several(spec, servers)
+}
+
 /// The source addresses that are named.
 fn sources(machine: &MachineSpec) -> &[IpAddr] {
     machine.sources.as_ref().map_or(&[], |list| &list.0)
@@ -120,8 +131,7 @@ fn sources(machine: &MachineSpec) -> &[IpAddr] {
 /// Says which option does not fit, which file cannot be read or which host is not known.
 pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> {
     spec.check()?;
-    let sources = sources(&spec.machine);
-    refuse_foreign_sources(sources)?;
+    refuse_foreign_sources(sources(&spec.machine))?;
     let counts = user_groups::count(spec)?;
     let Sent {
         mix,
@@ -134,9 +144,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         Some(timing) => replay_pace(spec, timing),
         None => pace(spec)?,
     };
-    refuse_unvisited(&servers, counts.plain, 1)?;
-    refuse_other_families(sources, &servers)?;
-    refuse_several(spec, &servers)?;
+    refuse_servers(spec, &servers, counts.plain)?;
     let http2 = http2::plan(spec, &mix, &destinations, counts)?;
     let division = divide(&demand(spec, counts, &servers), limits)?;
     refuse_unvisited(&servers, counts.plain, division.processes)?;
