@@ -13,7 +13,7 @@
 //!
 //! | rule | says | from |
 //! |---|---|---|
-//! | CPUs | no more threads than keep the CPUs busy: `CPUs x (1 + blocked / computing)` and some to spare; computing is what their jobs take of the CPUs, on them and on other threads (event loops) | the threads' time, by wall clock and CPU clock; the process's CPU clock |
+//! | CPUs | no more threads than keep the CPUs busy: `CPUs x (1 + blocked / computing)` and some to spare; computing is what their jobs take of the CPUs, on them and on other threads (event loops). Threads that keep connections may be more where jobs compute briefly: `CPUs x (1 + 5 ms / CPU time of a job)` | the threads' time, by wall clock and CPU clock; the process's CPU clock |
 //! | jobs | no more threads than there were jobs at one time | the peak of jobs on threads and in the queue |
 //! | waits | if jobs do not wait for threads, no more threads; if threads had no job for long, fewer | Little's law, the peak of busy threads |
 //! | climbing | if jobs wait: as many threads as make more throughput or shorter responses (`climb`) | throughput, waits |
@@ -99,8 +99,12 @@ pub struct Measured {
     pub interval_us: u64,
     /// Threads at its end.
     pub size: usize,
-    /// CPUs that the pool's threads may use.
+    /// CPUs that the pool's threads may use; infinite where they also wait for what uses none of them: the
+    /// clients whose connections they keep, a database.
     pub cpus: f64,
+    /// CPUs that the pool's jobs and all else of the process share; infinite where jobs use no CPU here. The
+    /// same as `cpus`, unless threads keep connections.
+    pub shared_cpus: f64,
     /// Jobs done.
     pub jobs: u64,
     /// How long the jobs that began waited in the queue.
@@ -245,9 +249,9 @@ impl Sizer {
         } else {
             self.level.add(measured);
             self.note_recent(measured);
-            self.choose(measured.cpus)
+            self.choose(measured)
         };
-        let decision = self.describe(size, reason, measured.cpus);
+        let decision = self.describe(size, reason, measured);
         if size != self.size || reason == Reason::Found {
             self.change(size, measured.interval_us);
         }
@@ -270,17 +274,18 @@ impl Sizer {
         }
     }
 
-    fn choose(&mut self, cpus: f64) -> (usize, Reason) {
+    fn choose(&mut self, measured: &Measured) -> (usize, Reason) {
         let recent = self.recent();
-        if let Some(fewer) = self.too_many(&recent, cpus) {
+        let (cpus, shared_cpus) = (measured.cpus, measured.shared_cpus);
+        let useful = recent.useful(cpus, shared_cpus);
+        if let Some(fewer) = self.too_many(&recent, useful, shared_cpus) {
             self.climb = None;
             self.forget();
             self.shifted_at_us = self.at_us;
             return (fewer, Reason::Cpus);
         }
-        let useful = recent.threads_for(cpus).ceil() as usize;
         // More threads than there were jobs would have nothing to do.
-        let useful = useful.min(recent.present_max.max(self.level.present_max));
+        let useful = (useful.ceil() as usize).min(recent.present_max.max(self.level.present_max));
         let limits = (
             self.bounds.min,
             useful.clamp(self.bounds.min, self.bounds.max),
@@ -398,8 +403,7 @@ impl Sizer {
     }
 
     /// The size to come down to, where threads wait for CPUs or use half of them.
-    fn too_many(&self, recent: &Sample, cpus: f64) -> Option<usize> {
-        let useful = recent.threads_for(cpus);
+    fn too_many(&self, recent: &Sample, useful: f64, cpus: f64) -> Option<usize> {
         let needs_cpus = recent.ready_us > 0.1 * recent.cpu_us || recent.cpus_used() > 0.5 * cpus;
         if recent.jobs < JOBS_MIN || !needs_cpus || self.size as f64 <= TOO_MANY * useful {
             return None;
@@ -475,7 +479,7 @@ impl Sizer {
         self.peak_began_us = self.at_us;
     }
 
-    fn describe(&self, size: usize, reason: Reason, cpus: f64) -> Decision {
+    fn describe(&self, size: usize, reason: Reason, measured: &Measured) -> Decision {
         let level = &self.level;
         Decision {
             at_us: self.at_us as u64,
@@ -488,7 +492,7 @@ impl Sizer {
             wait_p99_us: level.waits.quantile_us(0.99),
             busy: level.busy(),
             cpus_used: level.cpus_used(),
-            useful: level.threads_for(cpus),
+            useful: level.useful(measured.cpus, measured.shared_cpus),
         }
     }
 }

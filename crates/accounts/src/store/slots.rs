@@ -234,6 +234,7 @@ impl PoolTally {
             interval_us: now_us.saturating_sub(read.read_us).max(1),
             size,
             cpus: f64::INFINITY,
+            shared_cpus: f64::INFINITY,
             jobs: read.done,
             waits: read.waits,
             busy_us: read.busy_us,

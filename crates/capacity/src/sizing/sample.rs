@@ -19,6 +19,9 @@ const COMPUTING_MAX: f64 = 8.0;
 /// and how many more than one they are where a job costs a loop as much as it computes. Jobs of 100 us
 /// cost loops a sixth of that, and did most on six for each CPU (docs/decisions/0066).
 const COMPUTING_MORE: f64 = 40.0;
+/// Threads that keep connections save the way over a loop and a queue; but the more of them compute at once, the
+/// longer each job takes. So there may be CPUs x (1 + this / CPU time of a job).
+const KEPT_US: f64 = 5_000.0;
 /// CPUs are used up with so much of their time: some is always lost between threads.
 const SATURATED: f64 = 0.85;
 /// So many more threads than keep saturated CPUs busy are worth a trial with fewer.
@@ -156,13 +159,28 @@ impl Sample {
     /// The same, and some to spare: threads that block do so at random. Of those that compute briefly
     /// several for each CPU, since each change to an event loop and back takes time, and it has more to
     /// do at once where it waits for its turn.
-    pub(super) fn threads_for(&self, cpus: f64) -> f64 {
-        let busy = self.threads_busy(cpus);
+    fn threads_for(&self, cpus: f64) -> f64 {
         let more = COMPUTING_MORE * self.others_cpu_us / self.cpu_us.max(1.0);
         let least = cpus * (1.0 + more).min(COMPUTING_MAX);
+        self.threads_and_spare(cpus).max(least)
+    }
+
+    /// The most threads that the CPUs can use. Those that keep connections have no CPUs of their own (`cpus` is
+    /// infinite): they are bounded by what all share.
+    pub(super) fn useful(&self, cpus: f64, shared_cpus: f64) -> f64 {
+        if cpus <= shared_cpus {
+            return self.threads_for(cpus);
+        }
+        let cpu_us = self.cpu_us / self.jobs.max(1) as f64;
+        let least = shared_cpus * (1.0 + KEPT_US / cpu_us.max(1.0));
+        self.threads_and_spare(shared_cpus).max(least)
+    }
+
+    fn threads_and_spare(&self, cpus: f64) -> f64 {
+        let busy = self.threads_busy(cpus);
         match self.blocked_share() {
-            share if share < BLOCKED_MIN => busy.max(least),
-            share => (busy + SPARE * busy.sqrt() * share).max(least),
+            share if share < BLOCKED_MIN => busy,
+            share => busy + SPARE * busy.sqrt() * share,
         }
     }
 

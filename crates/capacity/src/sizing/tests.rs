@@ -3,6 +3,7 @@
 //! The thousands: `cargo test --profile fast -p loadline-capacity --lib thousands -- --ignored --nocapture`.
 
 mod kinds;
+mod overload;
 mod picture;
 mod table;
 mod trial;
@@ -35,7 +36,7 @@ const CONNECTIONS: Pool = Pool {
     },
     per_cpu: 2,
     seen: |measured| {
-        measured.cpus = f64::INFINITY;
+        (measured.cpus, measured.shared_cpus) = (f64::INFINITY, f64::INFINITY);
         (measured.cpu_us, measured.others_cpu_us, measured.ready_us) = (0, 0, 0);
     },
 };
@@ -288,6 +289,7 @@ fn stuck(size: usize, jobs: usize) -> Measured {
         interval_us: 100_000,
         size,
         cpus: 2.0,
+        shared_cpus: 2.0,
         jobs: 0,
         waits: Waits::default(),
         busy_us: 100_000 * size.min(jobs) as u64,
@@ -394,6 +396,7 @@ fn threads_are_no_more_than_the_jobs_of_one_time() {
         // Whatever their number, threads that are woken wait for the CPU; more of them seem to help.
         sizer.decide(&Measured {
             cpus: f64::INFINITY,
+            shared_cpus: f64::INFINITY,
             jobs: 100,
             waits: waits(100, 50_000 / size as u64),
             busy_us: 100_000,

@@ -53,6 +53,7 @@ impl Resizer {
                 true => f64::INFINITY, // what they wait for uses no CPU of theirs: their clients
                 false => cpus,
             },
+            shared_cpus: cpus,
             last: Work::default(),
             last_us: site.clock.now_us(),
         };
@@ -197,6 +198,7 @@ struct Resized {
     workers: Arc<Workers>,
     sizer: Sizer,
     cpus: f64,
+    shared_cpus: f64,
     last: Work,
     last_us: u64,
 }
@@ -234,6 +236,7 @@ impl Resized {
             interval_us: scaled(interval_us),
             size: self.workers.count(),
             cpus: self.cpus,
+            shared_cpus: self.shared_cpus,
             jobs: since.jobs,
             waits: since.waits(times, self.workers.keeps_connections()),
             busy_us: scaled(since.busy_us),

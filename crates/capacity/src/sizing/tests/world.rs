@@ -262,6 +262,7 @@ impl World {
             interval_us: (self.now_us - tally.since_us) as u64,
             size: self.size,
             cpus: self.machine.cpus as f64,
+            shared_cpus: self.machine.cpus as f64,
             jobs: tally.jobs,
             waits: tally.waits,
             busy_us: tally.busy_us as u64,

@@ -1,0 +1,153 @@
+//! Pools where more is asked than the CPUs can do: loops share these, and refuse what would come too late.
+
+use super::*;
+
+/// What is asked of a server and what it takes, as means: each request the same.
+#[derive(Clone, Copy)]
+struct Overload {
+    cpus: f64,
+    /// What a request takes of a thread,
+    compute_us: f64,
+    /// and of a loop, whether it is refused or not.
+    loop_us: f64,
+    asked_per_s: f64,
+    /// How long those wait that are not refused.
+    wait_us: u64,
+    keeps_connections: bool,
+}
+
+impl Overload {
+    /// An interval with so many threads, all of which and the loop share the CPUs evenly.
+    fn measured(&self, size: usize) -> Measured {
+        let asked_cpus = self.asked_per_s * self.loop_us / 1e6;
+        let loop_cpus = asked_cpus.min(self.cpus / (size as f64 + 1.0)).min(1.0);
+        let read_per_s = loop_cpus * 1e6 / self.loop_us;
+        let jobs_per_s = (self.cpus - loop_cpus) * 1e6 / self.compute_us;
+        // Threads that have no job leave the CPUs to the loop.
+        let balanced_per_s = self.cpus * 1e6 / (self.loop_us + self.compute_us);
+        let (read_per_s, jobs_per_s) = match jobs_per_s > read_per_s {
+            true => (balanced_per_s, balanced_per_s),
+            false => (read_per_s, jobs_per_s),
+        };
+        let in_interval = |per_s: f64| (per_s / 10.0) as u64;
+        let jobs = in_interval(jobs_per_s);
+        let cpu_us = in_interval(jobs_per_s * self.compute_us);
+        let busy_us = 100_000 * size as u64;
+        let queue_depth = (jobs_per_s * self.wait_us as f64 / 1e6) as usize;
+        Measured {
+            cpus: match self.keeps_connections {
+                true => f64::INFINITY,
+                false => self.cpus,
+            },
+            shared_cpus: self.cpus,
+            jobs,
+            waits: waits(jobs, self.wait_us),
+            busy_us,
+            cpu_us,
+            others_cpu_us: in_interval(read_per_s * self.loop_us),
+            ready_us: busy_us.saturating_sub(cpu_us),
+            busy_max: size,
+            present_max: size + queue_depth,
+            queue_depth,
+            ..stuck(size, 0)
+        }
+    }
+}
+
+/// On one CPU, which can do 100 a second.
+fn ten_ms(asked_per_s: f64) -> Overload {
+    Overload {
+        cpus: 1.0,
+        compute_us: 10_000.0,
+        loop_us: 30.0,
+        asked_per_s,
+        wait_us: 400_000,
+        keeps_connections: true,
+    }
+}
+
+const KEPT: Bounds = Bounds { min: 2, max: 256 };
+
+/// The largest size in so many intervals.
+fn most(sizer: &mut Sizer, intervals: usize, of: impl Fn(usize) -> Measured) -> usize {
+    let sizes = (0..intervals).map(|_| follow(sizer, 1, &of));
+    sizes.max().unwrap_or(0)
+}
+
+/// They went to more than a hundred, since what threads wait for that keep connections bounds them by no CPU.
+#[test]
+fn threads_that_keep_connections_stay_few_where_requests_compute() {
+    for asked_per_s in [200.0, 1_000.0] {
+        let overload = ten_ms(asked_per_s);
+        let mut sizer = Sizer::new(KEPT, 2);
+        let size = most(&mut sizer, 100, |size| overload.measured(size));
+        assert!(size <= 4, "{size} for {asked_per_s}/s");
+    }
+}
+
+#[test]
+fn threads_that_keep_connections_stay_few_in_a_burst() {
+    let overload = ten_ms(1_000.0);
+    let mut sizer = Sizer::new(KEPT, 2);
+    for _ in 0..3 {
+        follow(&mut sizer, 15, |size| Measured {
+            cpus: f64::INFINITY,
+            shared_cpus: 1.0,
+            ..nothing(size)
+        });
+        let size = most(&mut sizer, 20, |size| overload.measured(size));
+        assert!(size <= 4, "{size}");
+    }
+}
+
+#[test]
+fn threads_that_keep_connections_become_few_when_requests_come_to_compute() {
+    let overload = ten_ms(1_000.0);
+    let mut sizer = Sizer::new(KEPT, 64);
+    let size = follow(&mut sizer, 20, |size| overload.measured(size));
+    assert!(size <= 4, "{size}");
+}
+
+/// Sizes of a pool that keeps connections, and the responses of ten seconds; `shared_cpus` infinite: whatever the
+/// CPUs can use.
+fn kept(load: &Asked, shared_cpus: f64) -> (Vec<usize>, usize) {
+    let mut sizer = Sizer::new(KEPT, 2);
+    let mut world = World::new(MACHINE, load.clone(), sizer.size(), 7);
+    let mut sizes = Vec::new();
+    for interval in 1..=100_u32 {
+        world.run_until(f64::from(interval) * INTERVAL_MS as f64 * 1000.0);
+        let decision = sizer.decide(&Measured {
+            cpus: f64::INFINITY,
+            shared_cpus,
+            ..world.measure()
+        });
+        world.set_size(decision.size);
+        sizes.push(decision.size);
+    }
+    (sizes, world.take_responses_us().len())
+}
+
+#[test]
+fn threads_that_keep_connections_are_as_many_as_requests_that_sleep() {
+    for sleep_us in [10_000.0, 100_000.0] {
+        let load = asked(Phase::Sleep(sleep_us), closed(40));
+        let (sizes, _) = kept(&load, 2.0);
+        assert_eq!(sizes, kept(&load, f64::INFINITY).0, "{sleep_us}");
+        assert!(sizes[99] >= 40, "{}", sizes[99]);
+    }
+}
+
+#[test]
+fn threads_that_keep_connections_are_enough_where_some_requests_sleep() {
+    let mut load = asked(Phase::Compute(1000.0), closed(200));
+    load.kinds.push(Kind {
+        phases: [Phase::Sleep(10_000.0), Phase::Nothing, Phase::Nothing],
+        ..load.kinds[0].clone()
+    });
+    let (sizes, responses) = kept(&load, 2.0);
+    let (_, unbounded) = kept(&load, f64::INFINITY);
+    let share = responses as f64 / unbounded as f64;
+    assert!(share > 0.9, "{share}");
+    let most = sizes.iter().max();
+    assert!(most < Some(&64), "{most:?}");
+}
