@@ -107,6 +107,9 @@ pub struct Measured {
     pub shared_cpus: f64,
     /// Jobs done.
     pub jobs: u64,
+    /// Responses of the whole server, as this pool's part, refusals and those that took no job included; 0 where
+    /// they are unknown.
+    pub answers: u64,
     /// How long the jobs that began waited in the queue.
     pub waits: Waits,
     /// Time that threads had a job, summed, jobs under way included.

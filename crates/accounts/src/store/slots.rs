@@ -236,6 +236,7 @@ impl PoolTally {
             cpus: f64::INFINITY,
             shared_cpus: f64::INFINITY,
             jobs: read.done,
+            answers: 0,
             waits: read.waits,
             busy_us: read.busy_us,
             cpu_us: 0,

@@ -33,6 +33,7 @@ pub(super) struct Sample {
     pub(super) intervals: u32,
     pub(super) time_us: f64,
     pub(super) jobs: u64,
+    pub(super) answers: u64,
     /// Sum of the squares of the jobs of each interval.
     pub(super) jobs_squared: f64,
     pub(super) waits: Waits,
@@ -63,6 +64,7 @@ impl Sample {
         self.intervals += 1;
         self.time_us += measured.interval_us as f64;
         self.jobs += measured.jobs;
+        self.answers += measured.answers;
         self.jobs_squared += (measured.jobs as f64).powi(2);
         self.waits.merge(&measured.waits);
         self.busy_us += measured.busy_us as f64;
@@ -80,6 +82,7 @@ impl Sample {
         self.intervals += other.intervals;
         self.time_us += other.time_us;
         self.jobs += other.jobs;
+        self.answers += other.answers;
         self.jobs_squared += other.jobs_squared;
         self.waits.merge(&other.waits);
         self.busy_us += other.busy_us;
@@ -160,9 +163,18 @@ impl Sample {
     /// several for each CPU, since each change to an event loop and back takes time, and it has more to
     /// do at once where it waits for its turn.
     fn threads_for(&self, cpus: f64) -> f64 {
-        let more = COMPUTING_MORE * self.others_cpu_us / self.cpu_us.max(1.0);
+        let more = COMPUTING_MORE * self.loops_for_jobs_us() / self.cpu_us.max(1.0);
         let least = cpus * (1.0 + more).min(COMPUTING_MAX);
         self.threads_and_spare(cpus).max(least)
+    }
+
+    /// CPU time that jobs cost other threads, which also refuse requests, or answer them without a job: a
+    /// response costs them about as much with a job as without one.
+    fn loops_for_jobs_us(&self) -> f64 {
+        match self.answers > self.jobs {
+            true => self.others_cpu_us * self.jobs as f64 / self.answers as f64,
+            false => self.others_cpu_us,
+        }
     }
 
     /// The most threads that the CPUs can use. Those that keep connections have no CPUs of their own (`cpus` is

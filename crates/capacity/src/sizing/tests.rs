@@ -291,6 +291,7 @@ fn stuck(size: usize, jobs: usize) -> Measured {
         cpus: 2.0,
         shared_cpus: 2.0,
         jobs: 0,
+        answers: 0,
         waits: Waits::default(),
         busy_us: 100_000 * size.min(jobs) as u64,
         cpu_us: 0,

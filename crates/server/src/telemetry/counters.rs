@@ -201,6 +201,13 @@ impl Registry {
         threads.free.push((role, stats));
     }
 
+    /// Responses that were begun, all threads together.
+    pub(crate) fn answers(&self) -> u64 {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = threads.all.iter();
+        all.map(|(_, stats)| stats.core.requests()).sum()
+    }
+
     /// How long requests and jobs took, all threads together.
     pub(crate) fn timings(&self) -> Timings {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -499,6 +506,7 @@ mod tests {
         worker.queue_depth.sub(4);
         let snapshot = registry.snapshot(0);
         assert_eq!(snapshot.total.requests(), 7);
+        assert_eq!(registry.answers(), 7);
         assert_eq!(snapshot.total.closed_for(CloseReason::Idle), 1);
         assert_eq!(snapshot.total.connections, 1);
         let numbers = (snapshot.total.steals, snapshot.total.queue_depth);

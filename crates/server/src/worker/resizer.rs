@@ -60,6 +60,7 @@ impl Resizer {
         let mut pools = Pools {
             all: pools.iter().map(resized).collect(),
             last_process_us: as_us(process_cpu()),
+            last_answers: site.registry.answers(),
         };
         let stop = Arc::new(Waker::new()?);
         let early = Arc::new(EarlyLook::new()?);
@@ -150,6 +151,8 @@ struct Pools {
     all: Vec<Resized>,
     /// CPU time of the process.
     last_process_us: u64,
+    /// Responses of the server.
+    last_answers: u64,
 }
 
 impl Pools {
@@ -157,7 +160,7 @@ impl Pools {
     fn decide<H: Handler>(&mut self, site: &Arc<Site<H>>, times: f64) -> bool {
         let mut is_busy = false;
         let mut useful = 0;
-        let measured = self.measure(site.clock.now_us(), times);
+        let measured = self.measure(site, times);
         for (pool, measured) in self.all.iter_mut().zip(&measured) {
             is_busy |= pool.decide(site, measured);
             useful += pool.sizer.useful_max();
@@ -167,7 +170,8 @@ impl Pools {
     }
 
     /// All of them, before any decision: the workers of one are no other threads of the next.
-    fn measure(&mut self, now_us: u64, times: f64) -> Vec<Measured> {
+    fn measure<H: Handler>(&mut self, site: &Site<H>, times: f64) -> Vec<Measured> {
+        let now_us = site.clock.now_us();
         let pools = self.all.iter_mut();
         let mut measured: Vec<Measured> = pools.map(|pool| pool.measure(now_us, times)).collect();
         let process_us = as_us(process_cpu());
@@ -175,8 +179,11 @@ impl Pools {
         self.last_process_us = process_us;
         let own_us: Vec<u64> = measured.iter().map(|one| one.cpu_us).collect();
         let others_us = others_us(scaled(since_us, times), &own_us);
+        let answers = site.registry.answers();
+        let since = answers.saturating_sub(std::mem::replace(&mut self.last_answers, answers));
         for one in &mut measured {
             one.others_cpu_us = others_us;
+            one.answers = since / own_us.len().max(1) as u64;
         }
         measured
     }
@@ -238,6 +245,7 @@ impl Resized {
             cpus: self.cpus,
             shared_cpus: self.shared_cpus,
             jobs: since.jobs,
+            answers: 0, // as the others' CPU time
             waits: since.waits(times, self.workers.keeps_connections()),
             busy_us: scaled(since.busy_us),
             cpu_us: scaled(since.cpu_us),

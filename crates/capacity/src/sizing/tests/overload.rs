@@ -41,6 +41,7 @@ impl Overload {
             },
             shared_cpus: self.cpus,
             jobs,
+            answers: in_interval(read_per_s),
             waits: waits(jobs, self.wait_us),
             busy_us,
             cpu_us,
@@ -106,6 +107,28 @@ fn threads_that_keep_connections_become_few_when_requests_come_to_compute() {
     let mut sizer = Sizer::new(KEPT, 64);
     let size = follow(&mut sizer, 20, |size| overload.measured(size));
     assert!(size <= 4, "{size}");
+}
+
+/// It counted as one: under overload there were eight threads for each CPU.
+#[test]
+fn what_refusals_cost_loops_is_no_cost_of_jobs() {
+    let useful = |answers| {
+        let mut sample = Sample::default();
+        sample.add(&Measured {
+            jobs: 1_000,
+            answers,
+            busy_us: 100_000,
+            cpu_us: 90_000,
+            others_cpu_us: 9_000,
+            ready_us: 10_000,
+            ..stuck(1, 1)
+        });
+        sample.useful(1.0, 1.0)
+    };
+    assert_eq!(useful(1_000), 5.0);
+    assert_eq!(useful(500), 5.0, "some jobs are no responses");
+    assert_eq!(useful(0), 5.0, "it is not known");
+    assert_eq!(useful(4_000), 2.0);
 }
 
 /// Sizes of a pool that keeps connections, and the responses of ten seconds; `shared_cpus` infinite: whatever the

@@ -264,6 +264,7 @@ impl World {
             cpus: self.machine.cpus as f64,
             shared_cpus: self.machine.cpus as f64,
             jobs: tally.jobs,
+            answers: tally.jobs,
             waits: tally.waits,
             busy_us: tally.busy_us as u64,
             cpu_us: tally.cpu_us as u64,
