@@ -19,7 +19,9 @@
 //! | climbing | if jobs wait: as many threads as make more throughput or shorter responses (`climb`) | throughput, waits |
 //!
 //! Where the CPUs have no time left and no job waits, clients wait before an event loop instead. Then
-//! fewer threads may do more, since a job that waits costs no waking of a thread: one trial shows it.
+//! fewer threads may do more, since a job that waits costs no waking of a thread: one trial shows it. Where loops
+//! hardly get a CPU beside the threads, and clients may wait long for them, no larger size is better, and the size
+//! comes down to the threads that keep the CPUs busy (`loops`).
 //!
 //! The first alone would let a pool before a slow database grow without end, since waiting for the
 //! database looks like sleep. The last alone would try sizes on a machine whose CPUs are taken.
@@ -30,6 +32,7 @@
 
 mod climb;
 mod load;
+mod loops;
 mod sample;
 mod waits;
 
@@ -80,6 +83,8 @@ const PEAKS: usize = 10;
 const STUCK_US: f64 = 3e6;
 /// Nor does it after so long, if jobs are too few to know their kind by.
 const UNTOLD_US: f64 = 60e6;
+/// So many intervals in a row in which loops hardly had a CPU: there are to be fewer threads.
+const STARVED_MIN: u32 = 5;
 /// No change of size needs longer to show.
 const LAG_MAX_US: f64 = 500_000.0;
 
@@ -121,6 +126,14 @@ pub struct Measured {
     pub others_cpu_us: u64,
     /// Time that threads were ready to run without a CPU (`schedstat`); 0 where it is unknown.
     pub ready_us: u64,
+    /// Event loops of the server whose times are known; 0 where none are.
+    pub loops: usize,
+    /// CPU time of these.
+    pub loops_cpu_us: u64,
+    /// Time that they were ready to run without a CPU.
+    pub loops_ready_us: u64,
+    /// Connections of the whole server at the end, as this pool's part; 0 where they are unknown.
+    pub connections: u64,
     /// The most threads that had a job at one time.
     pub busy_max: usize,
     /// The most jobs that there were at one time, on threads and in the queue.
@@ -141,7 +154,7 @@ pub enum Reason {
     Try,
     /// The search ended with this size.
     Found,
-    /// More threads than the CPUs can use.
+    /// More threads than the CPUs can use, or than leave event loops enough of them.
     Cpus,
     /// Threads had no job for long.
     Unused,
@@ -200,6 +213,8 @@ pub struct Sizer {
     shifted_at_us: f64,
     /// How long jobs have waited without one that ended.
     stuck_us: f64,
+    /// Intervals in a row in which event loops hardly had a CPU.
+    starved: u32,
     /// When the last search ended.
     found_us: f64,
     /// For how long there was no job.
@@ -232,6 +247,7 @@ impl Sizer {
             load: None,
             shifted_at_us: 0.0,
             stuck_us: 0.0,
+            starved: 0,
             found_us: 0.0,
             idle_us: 0.0,
             burst_until_us: 0.0,
@@ -246,6 +262,10 @@ impl Sizer {
         self.stuck_us = match measured.jobs == 0 && measured.queue_depth > 0 {
             true => self.stuck_us + measured.interval_us as f64,
             false => 0.0,
+        };
+        self.starved = match loops::are_starved(measured) {
+            true => self.starved + 1,
+            false => 0,
         };
         let (size, reason) = if self.at_us <= self.settled_at_us {
             (self.size, Reason::Settle)
@@ -285,6 +305,13 @@ impl Sizer {
             self.climb = None;
             self.forget();
             self.shifted_at_us = self.at_us;
+            return (fewer, Reason::Cpus);
+        }
+        if let Some(fewer) = self.starves_loops(&recent, cpus) {
+            self.climb = None;
+            // With more threads a search would find the same. The load is known by what it is with fewer.
+            (self.waits, self.load) = (true, None);
+            self.found_us = self.at_us;
             return (fewer, Reason::Cpus);
         }
         // More threads than there were jobs would have nothing to do.
@@ -415,6 +442,13 @@ impl Sizer {
         (fewer < self.size).then_some(fewer)
     }
 
+    /// The size to come down to, where event loops hardly have a CPU beside the threads.
+    fn starves_loops(&self, recent: &Sample, cpus: f64) -> Option<usize> {
+        let needed = recent.threads_busy(cpus).ceil() as usize;
+        let fewer = needed.clamp(self.bounds.min, self.bounds.max);
+        (self.starved >= STARVED_MIN && fewer < self.size).then_some(fewer)
+    }
+
     fn recent(&self) -> Sample {
         let mut sum = Sample::default();
         for one in &self.recent {
@@ -477,7 +511,7 @@ impl Sizer {
         self.size = size;
         self.level = Sample::default();
         self.recent.clear();
-        self.pressed = 0;
+        (self.pressed, self.starved) = (0, 0);
         self.peaks = VecDeque::from([0]);
         self.peak_began_us = self.at_us;
     }

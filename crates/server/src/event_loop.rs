@@ -241,6 +241,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     /// Serves until everything is finished after a drain, or cut.
     fn run(mut self) -> io::Result<()> {
+        self.thread.stats.runs_here();
         loop {
             if self.turn()? {
                 return Ok(());

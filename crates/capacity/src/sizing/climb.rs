@@ -69,6 +69,8 @@ struct Point {
     long_us: f64,
     pressure: Pressure,
     busy: f64,
+    /// Event loops hardly have a CPU: they read and refuse less, so that more jobs are done.
+    starves_loops: bool,
     /// Clearly fewer threads that are enough for the CPUs, which have no time left.
     needed: Option<usize>,
 }
@@ -169,6 +171,7 @@ impl Climb {
             || self.factor < FACTOR
             || size >= UNPROVED_MAX && sample.jobs > 0
             || sample.pressure() < Pressure::Strong
+            || sample.starves_loops()
         {
             return None;
         }
@@ -277,6 +280,9 @@ impl Climb {
         let error = point.error.hypot(best.error);
         let loss = LOSS + error.min(LOSS_MAX - LOSS);
         if point.size > best.size {
+            if point.starves_loops {
+                return false;
+            }
             let faster = ratio(point.jobs_per_s, best.jobs_per_s);
             let longer = ratio(point.long_us, best.long_us);
             let gain = GAIN * (ratio(point.size as f64, best.size as f64) - 1.0);
@@ -305,6 +311,7 @@ impl Point {
             long_us: sample.waits.quantile_us(0.99) + sample.service_us(),
             pressure: sample.pressure(),
             busy: sample.busy(),
+            starves_loops: sample.starves_loops(),
             needed: sample.needed_of(size, cpus),
         }
     }

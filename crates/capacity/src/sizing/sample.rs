@@ -1,5 +1,6 @@
 //! What was measured over one interval or several, and what it says.
 
+use super::loops::are_starved;
 use super::{Measured, Waits};
 
 /// Waits below this are the waking of a thread, which no size changes.
@@ -43,6 +44,8 @@ pub(super) struct Sample {
     pub(super) ready_us: f64,
     /// Intervals in which jobs waited and none began.
     pub(super) stuck: u32,
+    /// Intervals in which event loops hardly had a CPU.
+    starved: u32,
     /// Jobs in the queue at the end.
     pub(super) queue_depth: usize,
     /// The most jobs at one time.
@@ -74,6 +77,7 @@ impl Sample {
         if measured.queue_depth > 0 && measured.waits.count() == 0 {
             self.stuck += 1;
         }
+        self.starved += u32::from(are_starved(measured));
         self.queue_depth = measured.queue_depth;
         self.present_max = self.present_max.max(measured.present_max);
     }
@@ -90,6 +94,7 @@ impl Sample {
         self.others_cpu_us += other.others_cpu_us;
         self.ready_us += other.ready_us;
         self.stuck += other.stuck;
+        self.starved += other.starved;
         self.queue_depth = other.queue_depth;
         self.present_max = self.present_max.max(other.present_max);
     }
@@ -137,6 +142,11 @@ impl Sample {
         }
     }
 
+    /// Whether event loops hardly had a CPU, most of the time.
+    pub(super) fn starves_loops(&self) -> bool {
+        self.starved * 2 > self.intervals
+    }
+
     /// Whether the CPUs have no time left.
     fn is_saturated(&self, cpus: f64) -> bool {
         self.cpu_us + self.others_cpu_us > SATURATED * cpus * self.time_us
@@ -152,7 +162,7 @@ impl Sample {
     /// Threads that use all CPUs, if each computes and blocks as the present ones do, and jobs cost other
     /// threads as much as they do; more of them would only wait for each other. A thread that waits for
     /// a CPU does not block.
-    fn threads_busy(&self, cpus: f64) -> f64 {
+    pub(super) fn threads_busy(&self, cpus: f64) -> f64 {
         match self.blocked_share() {
             share if share < BLOCKED_MIN => cpus,
             _ => cpus * (1.0 + self.blocked_us() / (self.cpu_us + self.others_cpu_us).max(1.0)),

@@ -201,11 +201,20 @@ impl Registry {
         threads.free.push((role, stats));
     }
 
-    /// Responses that were begun, all threads together.
-    pub(crate) fn answers(&self) -> u64 {
+    /// Responses that were begun, and connections that there are, all threads together.
+    pub(crate) fn answers_and_connections(&self) -> (u64, u64) {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = threads.all.iter();
-        all.map(|(_, stats)| stats.core.requests()).sum()
+        threads.all.iter().fold((0, 0_u64), |sum, (_, stats)| {
+            let connections = sum.1.wrapping_add(stats.connections.value());
+            (sum.0 + stats.core.requests(), connections)
+        })
+    }
+
+    /// The threads of a role that have begun.
+    pub(crate) fn usages(&self, role: Role) -> Vec<ThreadUsage> {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = threads.all.iter().filter(|(of, _)| *of == role);
+        all.filter_map(|(_, stats)| *stats.lock_usage()).collect()
     }
 
     /// How long requests and jobs took, all threads together.
@@ -432,7 +441,7 @@ pub struct ThreadSnapshot {
     pub index: usize,
     /// Whether a thread has these counts now; `false`: the one that had them has ended.
     pub is_in_use: bool,
-    /// Where to read what a worker or thread has used of the CPUs; `None`: it has not begun, or has ended.
+    /// Where to read what a worker, thread or loop has used of the CPUs; `None`: it has not begun, or has ended.
     pub usage: Option<ThreadUsage>,
     /// Its counts.
     pub counts: Counts,
@@ -506,7 +515,7 @@ mod tests {
         worker.queue_depth.sub(4);
         let snapshot = registry.snapshot(0);
         assert_eq!(snapshot.total.requests(), 7);
-        assert_eq!(registry.answers(), 7);
+        assert_eq!(registry.answers_and_connections(), (7, 1));
         assert_eq!(snapshot.total.closed_for(CloseReason::Idle), 1);
         assert_eq!(snapshot.total.connections, 1);
         let numbers = (snapshot.total.steals, snapshot.total.queue_depth);

@@ -8,9 +8,9 @@ use loadline_capacity::sizing::{Waits, bucket};
 use loadline_proto::latency::HistogramCounts;
 use loadline_sys::usage::ThreadUsage;
 
-use crate::telemetry::counters::ThreadStats;
+use crate::telemetry::counters::{Registry, Role, ThreadStats};
 
-/// How long threads waited for a CPU is a file of each; so many are read, and stand for all.
+/// How long threads waited for a CPU is a file of each; so many are read, and stand for all (of workers, of loops).
 const DELAYS_READ_MAX: usize = 16;
 
 /// The workers of one pool that are at work.
@@ -186,6 +186,42 @@ impl Work {
     }
 }
 
+/// What event loops have used of the CPUs since they began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LoopUse {
+    /// Those that were read, where the system tells both times.
+    pub(crate) loops: usize,
+    pub(crate) cpu_us: u64,
+    /// In which they waited for a CPU.
+    pub(crate) ready_us: u64,
+}
+
+impl LoopUse {
+    pub(crate) fn read(registry: &Registry) -> Self {
+        let mut sum = Self::default();
+        for usage in registry.usages(Role::Loop).iter().take(DELAYS_READ_MAX) {
+            if let (Some(cpu), Some(delay_ns)) = (usage.cpu(), usage.run_delay_ns()) {
+                sum.loops += 1;
+                sum.cpu_us += as_us(cpu);
+                sum.ready_us += delay_ns / 1000;
+            }
+        }
+        sum
+    }
+
+    /// What was used after an earlier moment; of no loop if others were read then.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        if self.loops != earlier.loops {
+            return Self::default();
+        }
+        Self {
+            loops: self.loops,
+            cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us),
+            ready_us: self.ready_us.saturating_sub(earlier.ready_us),
+        }
+    }
+}
+
 fn run_delay_us(usage: ThreadUsage) -> u64 {
     usage.run_delay_ns().unwrap_or(0) / 1000
 }
@@ -219,6 +255,21 @@ mod tests {
         assert_eq!(meter.read(30_000).jobs, 4);
         assert_eq!(meter.read(40_000).since(&later).jobs, 1);
         drop(again);
+    }
+
+    #[test]
+    fn what_loops_use_is_that_of_loops_alone() {
+        let registry = Registry::default();
+        registry.thread_stats(Role::Worker).runs_here();
+        assert_eq!(LoopUse::read(&registry), LoopUse::default());
+        registry.thread_stats(Role::Loop).runs_here();
+        let first = LoopUse::read(&registry);
+        let is_told = ThreadUsage::of_this_thread().run_delay_ns().is_some();
+        assert_eq!(first.loops, usize::from(is_told));
+        assert_eq!(first.since(LoopUse::default()), LoopUse::default());
+        let second = LoopUse::read(&registry);
+        assert!(second.cpu_us >= first.cpu_us);
+        assert_eq!(second.since(first).loops, first.loops);
     }
 
     #[test]

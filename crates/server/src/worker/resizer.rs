@@ -18,7 +18,7 @@ use loadline_sys::{Waker, wait_readable};
 use crate::site::Site;
 use crate::telemetry::log;
 use crate::worker::early_look::EarlyLook;
-use crate::worker::meter::{Work, as_us};
+use crate::worker::meter::{LoopUse, Work, as_us};
 use crate::worker::pool::Workers;
 
 /// Intervals without a job after which the pools are looked at rarely.
@@ -60,7 +60,8 @@ impl Resizer {
         let mut pools = Pools {
             all: pools.iter().map(resized).collect(),
             last_process_us: as_us(process_cpu()),
-            last_answers: site.registry.answers(),
+            last_answers: site.registry.answers_and_connections().0,
+            last_loops: LoopUse::read(&site.registry),
         };
         let stop = Arc::new(Waker::new()?);
         let early = Arc::new(EarlyLook::new()?);
@@ -153,6 +154,7 @@ struct Pools {
     last_process_us: u64,
     /// Responses of the server.
     last_answers: u64,
+    last_loops: LoopUse,
 }
 
 impl Pools {
@@ -179,11 +181,17 @@ impl Pools {
         self.last_process_us = process_us;
         let own_us: Vec<u64> = measured.iter().map(|one| one.cpu_us).collect();
         let others_us = others_us(scaled(since_us, times), &own_us);
-        let answers = site.registry.answers();
+        let (answers, connections) = site.registry.answers_and_connections();
         let since = answers.saturating_sub(std::mem::replace(&mut self.last_answers, answers));
+        let loops_now = LoopUse::read(&site.registry);
+        let loops = loops_now.since(std::mem::replace(&mut self.last_loops, loops_now));
+        let pools = own_us.len().max(1) as u64;
         for one in &mut measured {
             one.others_cpu_us = others_us;
-            one.answers = since / own_us.len().max(1) as u64;
+            (one.answers, one.connections) = (since / pools, connections / pools);
+            one.loops = loops.loops;
+            one.loops_cpu_us = scaled(loops.cpu_us, times);
+            one.loops_ready_us = scaled(loops.ready_us, times);
         }
         measured
     }
@@ -245,12 +253,16 @@ impl Resized {
             cpus: self.cpus,
             shared_cpus: self.shared_cpus,
             jobs: since.jobs,
-            answers: 0, // as the others' CPU time
+            answers: 0, // as all that other threads did
             waits: since.waits(times, self.workers.keeps_connections()),
             busy_us: scaled(since.busy_us),
             cpu_us: scaled(since.cpu_us),
             others_cpu_us: 0, // known once all pools are measured
             ready_us: scaled(since.ready_us),
+            loops: 0,
+            loops_cpu_us: 0,
+            loops_ready_us: 0,
+            connections: 0,
             busy_max: peaks.busy,
             present_max: peaks.present,
             queue_depth: self.workers.depth(),

@@ -1,4 +1,4 @@
-//! Whose use of CPUs can be read: that of threads that carry requests out.
+//! Whose use of CPUs can be read: that of threads that carry requests out, and of loops.
 
 use loadline_proto::Limits;
 use loadline_server::{Role, ThreadSnapshot};
@@ -27,6 +27,10 @@ fn the_cpu_time_of_a_thread_that_has_carried_out_a_request_can_be_read(model: Mo
     for thread in worked {
         let cpu = thread.usage.and_then(|usage| usage.cpu());
         assert!(cpu.is_some(), "{thread}");
+    }
+    let loops = threads.iter().filter(|it| it.role == Role::Loop);
+    for thread in loops.filter(|it| it.counts.connections > 0) {
+        assert!(thread.usage.is_some(), "{thread}");
     }
     drop(client);
     server.end();

@@ -13,6 +13,7 @@ struct Overload {
     asked_per_s: f64,
     /// How long those wait that are not refused.
     wait_us: u64,
+    connections: u64,
     keeps_connections: bool,
 }
 
@@ -28,6 +29,11 @@ impl Overload {
         let (read_per_s, jobs_per_s) = match jobs_per_s > read_per_s {
             true => (balanced_per_s, balanced_per_s),
             false => (read_per_s, jobs_per_s),
+        };
+        let loop_runs = read_per_s * self.loop_us / 1e6;
+        let loop_waits = match asked_cpus > loop_cpus {
+            true => 1.0 - loop_runs, // it has more to do at any time
+            false => (loop_runs * size as f64 / self.cpus).min(1.0 - loop_runs),
         };
         let in_interval = |per_s: f64| (per_s / 10.0) as u64;
         let jobs = in_interval(jobs_per_s);
@@ -47,6 +53,10 @@ impl Overload {
             cpu_us,
             others_cpu_us: in_interval(read_per_s * self.loop_us),
             ready_us: busy_us.saturating_sub(cpu_us),
+            loops: 1,
+            loops_cpu_us: in_interval(read_per_s * self.loop_us),
+            loops_ready_us: in_interval(loop_waits * 1e6),
+            connections: self.connections,
             busy_max: size,
             present_max: size + queue_depth,
             queue_depth,
@@ -63,6 +73,7 @@ fn ten_ms(asked_per_s: f64) -> Overload {
         loop_us: 30.0,
         asked_per_s,
         wait_us: 400_000,
+        connections: 10_000,
         keeps_connections: true,
     }
 }
@@ -129,6 +140,42 @@ fn what_refusals_cost_loops_is_no_cost_of_jobs() {
     assert_eq!(useful(500), 5.0, "some jobs are no responses");
     assert_eq!(useful(0), 5.0, "it is not known");
     assert_eq!(useful(4_000), 2.0);
+}
+
+/// Twice what a CPU can do, of short requests that workers carry out.
+const SHORT: Overload = Overload {
+    cpus: 1.0,
+    compute_us: 200.0,
+    loop_us: 30.0,
+    asked_per_s: 8_700.0,
+    wait_us: 20_000,
+    connections: 10_000,
+    keeps_connections: false,
+};
+
+/// With eight of them the loop had a ninth of the CPU. It read and refused less, so that more requests were carried
+/// out, but each of ten thousand clients waited for more than two seconds.
+#[test]
+fn workers_that_leave_a_loop_hardly_a_cpu_become_few() {
+    for begins_with in [1, 2, 8, 20] {
+        let mut sizer = Sizer::new(BOUNDS, begins_with);
+        let size = follow(&mut sizer, 30, |size| SHORT.measured(size));
+        assert!(size <= 3, "{size} after {begins_with}");
+        let size = most(&mut sizer, 200, |size| SHORT.measured(size));
+        assert!(size <= 3, "{size} later, after {begins_with}");
+    }
+}
+
+/// They never wait long for the loop.
+#[test]
+fn before_few_clients_workers_may_have_the_cpu_first() {
+    let few = Overload {
+        connections: 64,
+        ..SHORT
+    };
+    let mut sizer = Sizer::new(BOUNDS, 8);
+    let size = follow(&mut sizer, 30, |size| few.measured(size));
+    assert!(size > 3, "{size}");
 }
 
 /// Sizes of a pool that keeps connections, and the responses of ten seconds; `shared_cpus` infinite: whatever the
