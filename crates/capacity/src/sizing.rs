@@ -21,7 +21,7 @@
 //! Where the CPUs have no time left and no job waits, clients wait before an event loop instead. Then
 //! fewer threads may do more, since a job that waits costs no waking of a thread: one trial shows it. Where loops
 //! hardly get a CPU beside the threads, and clients may wait long for them, no larger size is better, and the size
-//! comes down to the threads that keep the CPUs busy (`loops`).
+//! comes down to one thread for each CPU, and what threads that block need beside that (`loops`).
 //!
 //! The first alone would let a pool before a slow database grow without end, since waiting for the
 //! database looks like sleep. The last alone would try sizes on a machine whose CPUs are taken.
@@ -83,7 +83,7 @@ const PEAKS: usize = 10;
 const STUCK_US: f64 = 3e6;
 /// Nor does it after so long, if jobs are too few to know their kind by.
 const UNTOLD_US: f64 = 60e6;
-/// So many intervals in a row in which loops hardly had a CPU: there are to be fewer threads.
+/// So many intervals show whether loops hardly have a CPU, so that there are to be fewer threads.
 const STARVED_MIN: u32 = 5;
 /// No change of size needs longer to show.
 const LAG_MAX_US: f64 = 500_000.0;
@@ -213,8 +213,6 @@ pub struct Sizer {
     shifted_at_us: f64,
     /// How long jobs have waited without one that ended.
     stuck_us: f64,
-    /// Intervals in a row in which event loops hardly had a CPU.
-    starved: u32,
     /// When the last search ended.
     found_us: f64,
     /// For how long there was no job.
@@ -247,7 +245,6 @@ impl Sizer {
             load: None,
             shifted_at_us: 0.0,
             stuck_us: 0.0,
-            starved: 0,
             found_us: 0.0,
             idle_us: 0.0,
             burst_until_us: 0.0,
@@ -262,10 +259,6 @@ impl Sizer {
         self.stuck_us = match measured.jobs == 0 && measured.queue_depth > 0 {
             true => self.stuck_us + measured.interval_us as f64,
             false => 0.0,
-        };
-        self.starved = match loops::are_starved(measured) {
-            true => self.starved + 1,
-            false => 0,
         };
         let (size, reason) = if self.at_us <= self.settled_at_us {
             (self.size, Reason::Settle)
@@ -444,9 +437,10 @@ impl Sizer {
 
     /// The size to come down to, where event loops hardly have a CPU beside the threads.
     fn starves_loops(&self, recent: &Sample, cpus: f64) -> Option<usize> {
-        let needed = recent.threads_busy(cpus).ceil() as usize;
+        let is_known = recent.intervals >= STARVED_MIN;
+        let needed = recent.threads_and_spare(cpus).ceil() as usize;
         let fewer = needed.clamp(self.bounds.min, self.bounds.max);
-        (self.starved >= STARVED_MIN && fewer < self.size).then_some(fewer)
+        (is_known && recent.starves_loops() && fewer < self.size).then_some(fewer)
     }
 
     fn recent(&self) -> Sample {
@@ -511,7 +505,7 @@ impl Sizer {
         self.size = size;
         self.level = Sample::default();
         self.recent.clear();
-        (self.pressed, self.starved) = (0, 0);
+        self.pressed = 0;
         self.peaks = VecDeque::from([0]);
         self.peak_began_us = self.at_us;
     }

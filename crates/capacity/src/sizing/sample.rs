@@ -34,7 +34,7 @@ pub(super) struct Sample {
     pub(super) intervals: u32,
     pub(super) time_us: f64,
     pub(super) jobs: u64,
-    pub(super) answers: u64,
+    answers: u64,
     /// Sum of the squares of the jobs of each interval.
     pub(super) jobs_squared: f64,
     pub(super) waits: Waits,
@@ -162,16 +162,15 @@ impl Sample {
     /// Threads that use all CPUs, if each computes and blocks as the present ones do, and jobs cost other
     /// threads as much as they do; more of them would only wait for each other. A thread that waits for
     /// a CPU does not block.
-    pub(super) fn threads_busy(&self, cpus: f64) -> f64 {
+    fn threads_busy(&self, cpus: f64) -> f64 {
         match self.blocked_share() {
             share if share < BLOCKED_MIN => cpus,
             _ => cpus * (1.0 + self.blocked_us() / (self.cpu_us + self.others_cpu_us).max(1.0)),
         }
     }
 
-    /// The same, and some to spare: threads that block do so at random. Of those that compute briefly
-    /// several for each CPU, since each change to an event loop and back takes time, and it has more to
-    /// do at once where it waits for its turn.
+    /// The same, and some to spare. Of threads that compute briefly several for each CPU, since each change to
+    /// an event loop and back takes time, and it has more to do at once where it waits for its turn.
     fn threads_for(&self, cpus: f64) -> f64 {
         let more = COMPUTING_MORE * self.loops_for_jobs_us() / self.cpu_us.max(1.0);
         let least = cpus * (1.0 + more).min(COMPUTING_MAX);
@@ -198,7 +197,8 @@ impl Sample {
         self.threads_and_spare(shared_cpus).max(least)
     }
 
-    fn threads_and_spare(&self, cpus: f64) -> f64 {
+    /// Threads that use all CPUs, and some to spare: those that block do so at random.
+    pub(super) fn threads_and_spare(&self, cpus: f64) -> f64 {
         let busy = self.threads_busy(cpus);
         match self.blocked_share() {
             share if share < BLOCKED_MIN => busy,

@@ -82,7 +82,7 @@ const KEPT: Bounds = Bounds { min: 2, max: 256 };
 
 /// The largest size in so many intervals.
 fn most(sizer: &mut Sizer, intervals: usize, of: impl Fn(usize) -> Measured) -> usize {
-    let sizes = (0..intervals).map(|_| follow(sizer, 1, &of));
+    let sizes = (0..intervals).map(|_| sizer.decide(&of(sizer.size())).size);
     sizes.max().unwrap_or(0)
 }
 
@@ -176,6 +176,35 @@ fn before_few_clients_workers_may_have_the_cpu_first() {
     let mut sizer = Sizer::new(BOUNDS, 8);
     let size = follow(&mut sizer, 30, |size| few.measured(size));
     assert!(size > 3, "{size}");
+}
+
+/// An interval on one CPU in which 23 threads block at any time, and the loop has an eighth of the CPU.
+fn blocking(size: usize) -> Measured {
+    let busy_us = 100_000 * size as u64;
+    Measured {
+        cpus: 1.0,
+        shared_cpus: 1.0,
+        jobs: 400,
+        answers: 400,
+        waits: waits(400, 20_000),
+        busy_us,
+        cpu_us: 80_000,
+        others_cpu_us: 12_000,
+        ready_us: busy_us.saturating_sub(2_380_000),
+        loops: 1,
+        loops_cpu_us: 12_000,
+        loops_ready_us: 88_000,
+        connections: 10_000,
+        ..stuck(size, 500)
+    }
+}
+
+/// Those that block do so at random, and for how long is not known exactly: with none to spare, CPUs could idle.
+#[test]
+fn workers_that_block_keep_some_to_spare_where_a_loop_hardly_has_a_cpu() {
+    let mut sizer = Sizer::new(BOUNDS, 60);
+    let size = follow(&mut sizer, 20, blocking);
+    assert!((35..50).contains(&size), "26 keep the CPU busy: {size}");
 }
 
 /// Sizes of a pool that keeps connections, and the responses of ten seconds; `shared_cpus` infinite: whatever the
