@@ -338,6 +338,8 @@ impl State {
         if let Some(charge) = permit.charge {
             self.waiting.not_done(charge);
         }
+        let lane = self.of_mut(permit.flow.lane);
+        lane.control_mut(permit.is_single).delay.not_begun();
         self.release(permit, None, now_us);
     }
 
