@@ -266,7 +266,7 @@ impl LaneControl {
         for other in lane.others() {
             let jobs = ahead.beside[other as usize];
             let lane = &self.lanes[other as usize];
-            beside.add(other, lane.mean_us(), jobs, lane.is_lasting());
+            beside.add(other, jobs, lane);
             if ahead.runs[other as usize] {
                 beside.takes_up_to(lane.mean_us());
             }

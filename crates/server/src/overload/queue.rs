@@ -29,8 +29,8 @@ pub(crate) struct Beside {
     work_us: [u64; LANES],
     /// How long jobs of these, and others that run, keep a worker at most.
     service_us: u64,
-    /// The overload of one of these lasts.
-    is_lasting: bool,
+    /// How long jobs of these may wait, if some do.
+    accepted_us: Option<u64>,
     /// How long the job's connection was kept before, by its handshake and until the request was read.
     before_us: u64,
     /// What each job of this lane brings to the others once it is done: a handshake its request, in the mean.
@@ -69,17 +69,19 @@ impl Beside {
         self.service_us = self.service_us.max(mean_us);
     }
 
-    /// So many jobs of another lane, which take so long in the mean. Of a lane that `stays_full` as many come
-    /// as are done.
-    pub(super) fn add(&mut self, lane: Lane, mean_us: u64, jobs: usize, stays_full: bool) {
-        self.work_us[lane as usize] = match stays_full && jobs > 0 {
+    /// So many jobs of another lane. While its overload lasts as many come as are done.
+    pub(super) fn add(&mut self, lane: Lane, jobs: usize, control: &QueueControl) {
+        if jobs == 0 {
+            return;
+        }
+        let (mean_us, accepted_us) = (control.mean_us(), control.delay.accepted_us());
+        self.work_us[lane as usize] = match control.delay.is_lasting() {
             true => u64::MAX,
             false => mean_us.saturating_mul(jobs as u64),
         };
-        self.is_lasting |= stays_full && jobs > 0;
-        if jobs > 0 {
-            self.service_us = self.service_us.max(mean_us);
-        }
+        self.service_us = self.service_us.max(mean_us);
+        let least_us = self.accepted_us.unwrap_or(accepted_us);
+        self.accepted_us = Some(least_us.min(accepted_us));
     }
 }
 
@@ -153,6 +155,7 @@ impl QueueControl {
     }
 
     /// Whether more comes than can be done, and has come for some time.
+    #[cfg(test)]
     pub(super) fn is_lasting(&self) -> bool {
         self.delay.is_lasting()
     }
@@ -180,6 +183,7 @@ impl QueueControl {
         let service_us = self.mean_us();
         // The last one keeps nobody from being in time.
         if depth == 0 || wait_us <= self.longest_wait_us(service_us, beside) {
+            self.delay.begun(now_us);
             return Ok(());
         }
         Err(self.refuse(now_us, service_us / self.workers))
@@ -241,16 +245,17 @@ impl QueueControl {
         longest_us.saturating_sub(beside.before_us)
     }
 
-    /// Under lasting overload less, but two jobs for each worker at least, so that none has to wait
-    /// for the next one. A handshake's overload is that of the request that comes after it.
+    /// In overload less, but two jobs for each worker at least, so that none has to wait for the next
+    /// one. A handshake's overload is that of the request that comes after it.
     fn wait_max_us(&self, service_us: u64, beside: Beside) -> u64 {
         let longest_us = self.longest_wait_us(service_us, beside);
-        let is_before_overload = beside.lane == Lane::Handshakes && beside.is_lasting;
+        let own_us = self.delay.accepted_us();
+        let accepted_us = match beside.lane {
+            Lane::Handshakes => beside.accepted_us.unwrap_or(own_us).min(own_us),
+            Lane::Files | Lane::Apps => own_us,
+        };
         let two_us = 2 * service_us.saturating_add(beside.follow_up_us);
-        match self.delay.is_lasting() || is_before_overload {
-            true => longest_us.min(self.delay.lasting_us().max(two_us)),
-            false => longest_us,
-        }
+        longest_us.min(accepted_us.max(two_us))
     }
 }
 
@@ -312,7 +317,7 @@ mod tests {
         lane: Lane::Files,
         work_us: [0; LANES],
         service_us: 0,
-        is_lasting: false,
+        accepted_us: None,
         before_us: 0,
         follow_up_us: 0,
     };

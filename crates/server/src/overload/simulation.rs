@@ -3,6 +3,8 @@
 //! `cargo test -p loadline-server --lib overload::simulation -- --ignored --nocapture` prints the
 //! whole table.
 
+mod bursts;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -62,6 +64,8 @@ struct Seen {
     times_us: Vec<u64>,
     /// Good ones by the second in which they ended.
     by_second: Vec<u64>,
+    /// The longest time of these.
+    longest_us: Vec<u64>,
     refused_by_second: Vec<u64>,
 }
 
@@ -176,7 +180,9 @@ impl Simulation {
                         self.seen.good += 1;
                         self.seen.late += u64::from(now_us - pushed_us > GOAL_US);
                         self.seen.times_us.push(now_us - pushed_us);
-                        count(&mut self.seen.by_second, now_us);
+                        *of_second(&mut self.seen.by_second, now_us) += 1;
+                        let longest_us = of_second(&mut self.seen.longest_us, now_us);
+                        *longest_us = (*longest_us).max(now_us - pushed_us);
                     }
                     self.start(now_us);
                 }
@@ -222,7 +228,7 @@ impl Simulation {
     }
 
     fn refuse(&mut self, now_us: u64, request: Request, after_s: u32) {
-        count(&mut self.seen.refused_by_second, now_us);
+        *of_second(&mut self.seen.refused_by_second, now_us) += 1;
         if request.retries < self.retries_max {
             let wait_us = (f64::from(after_s) * 1e6 * (0.5 + self.random() / 2.0)) as u64;
             let retries = request.retries + 1;
@@ -273,12 +279,12 @@ impl Simulation {
     }
 }
 
-fn count(by_second: &mut Vec<u64>, now_us: u64) {
+fn of_second(by_second: &mut Vec<u64>, now_us: u64) -> &mut u64 {
     let second = (now_us / 1_000_000) as usize;
     if by_second.len() <= second {
         by_second.resize(second + 1, 0);
     }
-    by_second[second] += 1;
+    &mut by_second[second]
 }
 
 impl Seen {

@@ -218,6 +218,7 @@ impl TurnControl {
             self.answered -= counted.answered;
             self.begun -= 1;
             self.waited_us -= counted.waited_us;
+            self.delay.not_begun();
         }
     }
 
@@ -260,7 +261,7 @@ impl TurnControl {
         } else if kept_us > self.delay.accepted_us() {
             return Err(self.refuse(now_us));
         }
-        self.answers(age_us);
+        self.answers(now_us, age_us);
         Ok(())
     }
 
@@ -310,11 +311,8 @@ impl TurnControl {
         let (goal_us, answer_us) = (self.delay.goal_us(), self.answer_us as u64);
         let answered_us = answer_us.saturating_add(goal_us / RESERVE_DIVISOR);
         let longest_us = goal_us.saturating_sub(answered_us).max(goal_us / 2);
-        if !self.delay.is_lasting() {
-            return wait_us <= longest_us;
-        }
-        let lasting_us = self.delay.lasting_us().saturating_sub(answered_us);
-        wait_us <= longest_us.min(lasting_us.max(answer_us.saturating_mul(2)))
+        let accepted_us = self.delay.accepted_us().saturating_sub(answered_us);
+        wait_us <= longest_us.min(accepted_us.max(answer_us.saturating_mul(2)))
     }
 
     /// Whether the loop computes handshakes itself, and this turn has lasted for longer than this.
@@ -355,7 +353,8 @@ impl TurnControl {
     }
 
     /// What is answered behind a refusal is not in the time that is learned from.
-    fn answers(&mut self, waited_us: u64) {
+    fn answers(&mut self, now_us: u64, waited_us: u64) {
+        self.delay.begun(now_us);
         let answered = u32::from(self.refused_us.is_none());
         self.answered += answered;
         self.begun += 1;

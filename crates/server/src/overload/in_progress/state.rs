@@ -338,6 +338,8 @@ impl State {
         if let Some(charge) = permit.charge {
             self.waiting.not_done(charge);
         }
+        let lane = self.of_mut(permit.flow.lane);
+        lane.control_mut(permit.is_single).delay.not_begun();
         self.release(permit, None, now_us);
     }
 
@@ -527,7 +529,9 @@ impl State {
     }
 
     fn permit(&mut self, flow: FlowKey, is_single: bool, now_us: u64) -> Permit {
-        self.of_mut(flow.lane).count += 1;
+        let lane = self.of_mut(flow.lane);
+        lane.count += 1;
+        lane.control_mut(is_single).delay.begun(now_us);
         let count = self.count();
         let at_once = self.at_once.as_ref();
         Permit {

@@ -58,6 +58,20 @@ fn requests_whose_clients_have_left_say_nothing_of_others() {
     assert!((90..=110).contains(&begun), "{begun}");
 }
 
+/// They counted as carried out, so that fewer seemed to be refused than were.
+#[test]
+fn requests_whose_clients_have_left_make_an_overload_no_smaller() {
+    let in_progress = InProgress::new(GOAL, None);
+    for now_us in (0..=250_000).step_by(10_000) {
+        for _ in 0..4 {
+            let permit = begin(&in_progress, CLIENT, 0, now_us).unwrap();
+            in_progress.give_back(now_us, &permit);
+        }
+        assert!(begin(&in_progress, CLIENT, 1_000_001, now_us).is_err());
+    }
+    assert!(in_progress.lock().of(Lane::Files).all.delay.is_lasting());
+}
+
 #[test]
 fn handshakes_that_take_half_of_the_cpus_leave_room_for_half_of_the_requests() {
     let begun = |took_us| {

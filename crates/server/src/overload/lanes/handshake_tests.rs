@@ -61,6 +61,24 @@ fn handshakes_of_a_burst_are_done_before_the_requests_behind_them() {
     assert!(offer(225).is_err());
 }
 
+/// It would be computed in vain.
+#[test]
+fn a_handshake_may_wait_no_longer_than_the_requests_that_wait() {
+    let mut control = after_some_jobs();
+    (0..64).for_each(|index| control.of(Lane::Handshakes).done(index * 5_000, 200));
+    for now_us in (500_000..=750_000).step_by(10_000) {
+        assert!(control.offer(now_us, Lane::Apps, ahead(1_000, 0)).is_err());
+        for _ in 0..4 {
+            assert_eq!(control.of(Lane::Apps).take(now_us, 800_000, 5), Ok(()));
+        }
+        assert_eq!(control.of(Lane::Handshakes).take(now_us, 0, 0), Ok(()));
+    }
+    // 0.1 ms each, and 150 ms for three apps. A tenth of 250 ms is less than the goal by now.
+    let mut offer = |jobs| control.offer(750_000, Lane::Handshakes, ahead(jobs, 3));
+    assert_eq!(offer(8_150), Ok(()));
+    assert!(offer(8_220).is_err());
+}
+
 /// It was taken for one: a server that had just started refused up to one in seven of a burst of handshakes.
 #[test]
 fn while_another_lane_has_its_turn_there_is_no_stall() {

@@ -220,6 +220,23 @@ fn new_connections_that_are_in_time_change_nothing_for_others() {
     );
 }
 
+/// After a burst that was a little too large, all was refused that had waited for longer than a tenth of the goal.
+#[test]
+fn a_few_refusals_leave_a_loop_most_of_its_goal() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    let is_answered = |turn: &mut TurnControl, now_us: u64, age_us: u64| {
+        turn.judge_by(Some(now_us - age_us));
+        turn.check_read(now_us, NONE).is_ok()
+    };
+    for now_us in (5_000_000..=5_250_000).step_by(10_000) {
+        assert!(!is_answered(&mut turn, now_us, 1_500_000));
+        (0..4).for_each(|_| assert!(is_answered(&mut turn, now_us, 900_000)));
+    }
+    // A tenth of 250 ms less, and the reserve.
+    assert!(is_answered(&mut turn, 5_300_000, 966_000));
+    assert!(!is_answered(&mut turn, 5_300_000, 968_000));
+}
+
 #[test]
 fn under_lasting_overload_turns_become_short() {
     let mut turn = TurnControl::new(Duration::from_secs(1));
