@@ -160,9 +160,20 @@ pub(crate) trait Driver: Watch + Send + Sized {
     /// Events that are still to be reported.
     fn left(&self) -> usize;
 
-    /// Whether the last wait may have left events for the next one; for certain once all were reported.
+    /// Whether the last wait may have left events for the next one.
     fn is_full(&self) -> bool {
         false
+    }
+
+    /// Connections with something to be read that the last wait brought, as long as nothing of it was reported.
+    fn inputs(&self) -> usize {
+        self.left()
+    }
+
+    /// After how many waits the last one brought input of the same connection again, the fewest; known once all
+    /// was reported. `None`: of none, or not known.
+    fn waits_between(&self) -> Option<u32> {
+        None
     }
 
     /// Whether events that were not asked for stay for the next wait.

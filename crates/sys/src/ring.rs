@@ -227,8 +227,17 @@ pub struct Ring {
     put_back: bool,
     /// Sockets whose receive has ended and is to be armed again, once buffers are back.
     rearm: Vec<SocketId>,
-    /// Of what the last wait brought, something had no buffer to be received in.
-    is_starved: bool,
+    /// Buffers had run out: the kernel is to get more.
+    wants_buffers: bool,
+    /// The last wait may have left input for the next one.
+    is_full: bool,
+    /// Sockets of which the last wait brought bytes.
+    inputs: usize,
+    /// Waits that took what had happened, wrapping.
+    waits: u16,
+    /// The fewest of them between two receives of a socket, the later one brought by the last; `u16::MAX`: no
+    /// socket has two.
+    waits_between: u16,
     /// Entries that found no room in the queue although what was there had been submitted.
     unqueued: VecDeque<Entry>,
     listeners: Vec<Watched>,
@@ -289,7 +298,11 @@ impl Ring {
             lent: None,
             put_back: false,
             rearm: Vec::new(),
-            is_starved: false,
+            wants_buffers: false,
+            is_full: false,
+            inputs: 0,
+            waits: 0,
+            waits_between: u16::MAX,
             unqueued: VecDeque::new(),
             listeners: Vec::new(),
             watched: Vec::new(),
@@ -394,7 +407,7 @@ impl Ring {
             self.give_back(buffer);
         }
         let put_back = std::mem::take(&mut self.put_back);
-        if self.is_starved {
+        if std::mem::take(&mut self.wants_buffers) {
             self.buffers.grow();
         } else if put_back {
             self.buffers.publish();
@@ -482,7 +495,11 @@ fn set_up(options: &RingOptions, features: &mut Features) -> io::Result<IoUring>
             .setup_r_disabled()
             .setup_clamp();
         if features.defer_taskrun {
-            builder.setup_single_issuer().setup_defer_taskrun();
+            // The flag says that completions were left for the next wait.
+            builder
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .setup_taskrun_flag();
         }
         if features.no_sqarray {
             builder.setup_no_sqarray();

@@ -38,9 +38,13 @@ pub(crate) struct TurnControl {
     is_full: bool,
     /// When its events came, about.
     came: Millis,
-    /// Where turns take less than there is: since when events are counted that were taken, and how many.
+    /// Where turns take less than there is: since when events are counted that were taken, how many, and by how
+    /// many waits.
     counted_since_us: u64,
     counted: usize,
+    waits: u32,
+    /// One of the connections that were counted had its turn again.
+    has_come_again: bool,
     /// Requests answered in this turn.
     answered: u32,
     /// When it refused the first one.
@@ -75,11 +79,11 @@ pub(crate) struct TurnBegin {
     pub(crate) now_us: u64,
     /// When the turn before had ended.
     pub(crate) ended_us: u64,
-    /// The loop has waited for an event, so that nothing is older than that.
+    /// The loop has waited for an event, or might have, so that nothing is older than that.
     pub(crate) has_waited: bool,
     /// There may be more events than were taken.
     pub(crate) is_full: bool,
-    /// Events that were taken.
+    /// Events that were taken: one of a connection at most.
     pub(crate) events: usize,
     /// Connections of the loop: no more events wait in the kernel at one time.
     pub(crate) connections: usize,
@@ -99,6 +103,8 @@ impl TurnControl {
             came: Millis(0),
             counted_since_us: 0,
             counted: 0,
+            waits: 0,
+            has_come_again: false,
             answered: 0,
             refused_us: None,
             answer_us: 0.0,
@@ -147,19 +153,22 @@ impl TurnControl {
     fn take(&mut self, turn: TurnBegin) {
         let now_us = turn.now_us;
         let is_last_whole = turn.has_waited || !self.is_full;
+        let has_come_again = std::mem::take(&mut self.has_come_again);
+        let is_round = has_come_again || self.counted >= turn.connections;
         if turn.has_waited {
             self.oldest_us = now_us;
         } else if !self.is_full {
             self.oldest_us = self.taken_us;
-        } else if self.counted >= turn.connections {
+        } else if is_round {
             // The kernel's queue is first in, first out: what was in it then has been taken.
             self.oldest_us = self.counted_since_us;
         }
-        if is_last_whole || self.counted >= turn.connections {
+        if is_last_whole || is_round {
             self.counted_since_us = now_us;
-            self.counted = 0;
+            (self.counted, self.waits) = (0, 0);
         }
         self.counted += turn.events;
+        self.waits = self.waits.saturating_add(1);
         self.taken_us = now_us;
         self.is_full = turn.is_full;
         self.came = Millis(self.events_came_us() / 1000);
@@ -175,6 +184,11 @@ impl TurnControl {
             let weight = if self.answer_us == 0.0 { 1.0 } else { WEIGHT };
             self.answer_us += weight * (answer_us - self.answer_us);
         }
+    }
+
+    /// Of the events of this turn, one is of a connection that had one so many waits before.
+    pub(crate) fn came_again(&mut self, waits: u32) {
+        self.has_come_again |= waits < self.waits;
     }
 
     /// There were more events than were taken.

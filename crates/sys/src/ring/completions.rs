@@ -1,6 +1,7 @@
 //! From what lies in the completion queue to what is reported.
 
 use std::io;
+use std::num::NonZeroU16;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::cqueue;
@@ -86,15 +87,28 @@ impl Ring {
         debug_assert_eq!(self.reported, self.taken.len());
         self.taken.clear();
         self.reported = 0;
-        self.is_starved = false;
+        self.inputs = 0;
+        self.waits = self.waits.wrapping_add(1);
+        self.waits_between = u16::MAX;
+        let entries = self.uring.submission();
+        self.is_full = entries.taskrun() || entries.cq_overflow();
+        drop(entries);
         let queue = self.uring.completion();
         self.taken.extend(queue.map(|entry| Taken {
             user_data: entry.user_data(),
             result: entry.result(),
             flags: entry.flags(),
         }));
-        let mut are_loud = false;
+        let (mut are_loud, mut last) = (false, None);
         for taken in &self.taken {
+            if kind_of(taken.user_data) == OperationKind::Receive {
+                if taken.is_errno(libc::ENOBUFS) {
+                    self.wants_buffers = true;
+                } else if taken.result > 0 && last != Some(taken.user_data) {
+                    last = Some(taken.user_data); // several in a row are of one socket
+                    self.inputs += 1;
+                }
+            }
             if kind_of(taken.user_data) == OperationKind::QuietSend
                 && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
                 && matches!(socket.sending, Sending::Quiet(..))
@@ -104,6 +118,7 @@ impl Ring {
                 are_loud = true;
             }
         }
+        self.is_full |= self.wants_buffers;
         if are_loud {
             let is_other = |taken: &Taken| kind_of(taken.user_data) != OperationKind::QuietSend;
             self.taken.sort_by_key(is_other); // first of all, as `send` says
@@ -270,7 +285,18 @@ impl Ring {
             socket.in_flight -= 1;
             socket.receiving = Operation::Idle;
         }
-        socket.has_spoken |= taken.result > 0;
+        if taken.result > 0 {
+            socket.has_spoken = true;
+            if let Some(before) = socket.received_at {
+                let waits = self.waits.wrapping_sub(before.get());
+                if waits > 0 {
+                    self.waits_between = self.waits_between.min(waits);
+                }
+            }
+            socket.received_at = NonZeroU16::new(self.waits).filter(|_| multishot_goes_on);
+        } else if !taken.is_errno(libc::ENOBUFS) {
+            socket.received_at = None;
+        }
         let (closing, wanted, ended) = (socket.closing, socket.wanted, socket.ended);
         if closing || ended {
             if let Some(buffer) = buffer {
@@ -297,7 +323,6 @@ impl Ring {
         }
         let passing = [libc::ENOBUFS, libc::ECANCELED, libc::EINTR, libc::EAGAIN];
         if passing.iter().any(|errno| taken.is_errno(*errno)) {
-            self.is_starved |= taken.is_errno(libc::ENOBUFS);
             if wanted {
                 self.rearm.push(id); // when the buffers of this turn are back
             }

@@ -66,11 +66,24 @@ impl Ring {
         self.taken.len() - self.reported + self.quiet_submitted
     }
 
-    /// Whether sockets have input that the last `wait` did not bring, since buffers had run out. Known
-    /// once all was reported.
+    /// Whether the last `wait` may have left input for the next one: buffers had run out, or there was more than
+    /// the kernel completes in one (some twenty receives since Linux 6.14).
     #[must_use]
-    pub fn is_starved(&self) -> bool {
-        self.is_starved
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Of how many sockets the last `wait` brought bytes.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// After how many waits one of these sockets had bytes again, the fewest; known once all was reported. What
+    /// was left behind that earlier wait has been brought since: the kernel's queue is first in, first out.
+    #[must_use]
+    pub fn waits_between(&self) -> Option<u32> {
+        (self.waits_between < u16::MAX).then_some(self.waits_between.into())
     }
 
     /// Whether there are no sockets.

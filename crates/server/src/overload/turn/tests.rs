@@ -306,6 +306,28 @@ fn turns_that_are_full_for_long_do_not_make_what_they_bring_older() {
     assert!(refused > 0);
 }
 
+/// As many events as there are connections say that all have had their turn; where most are idle, that takes long.
+#[test]
+fn connections_that_are_idle_do_not_make_events_older() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    let full = |now_us| TurnBegin {
+        events: 20,
+        ..at(now_us, false, true)
+    };
+    turn.begin(at(0, true, true));
+    for now_us in (200..3_000_000).step_by(200) {
+        turn.begin(full(now_us));
+        turn.came_again(1);
+    }
+    assert_eq!(turn.check_read(3_000_000, NONE), Ok(()));
+    // An earlier turn of the same connection, before those that are counted, says nothing.
+    for now_us in (3_000_000..4_200_000).step_by(200) {
+        turn.begin(full(now_us));
+        turn.came_again(10_000);
+    }
+    assert!(turn.check_read(4_200_000, NONE).is_err());
+}
+
 #[test]
 fn a_pause_does_not_make_an_overload_of_many_cheap_requests() {
     let mut turn = TurnControl::new(Duration::from_secs(1));

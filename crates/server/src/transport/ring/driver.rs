@@ -131,7 +131,15 @@ impl Driver for RingDriver {
     }
 
     fn is_full(&self) -> bool {
-        self.ring.is_starved()
+        self.ring.is_full()
+    }
+
+    fn inputs(&self) -> usize {
+        self.ring.inputs()
+    }
+
+    fn waits_between(&self) -> Option<u32> {
+        self.ring.waits_between()
     }
 
     const KEEPS_EVENTS: bool = true;
