@@ -153,7 +153,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     began_us: u64,
     taken_us: u64,
     ended_us: u64,
-    /// Nothing was left by the last turn and nothing came during it, or it was short.
+    /// Nothing was left by the last turn and nothing came during it, or it was short and the loop has waited since.
     has_waited: bool,
     /// The last turn has left events for this one.
     is_cut_short: bool,
@@ -278,8 +278,10 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if looks_first {
             self.driver.wait(Some(0))?;
         }
-        self.has_waited = !looks_first || self.driver.left() == 0;
-        if self.has_waited {
+        let finds_none = !looks_first || self.driver.left() == 0;
+        let is_first = self.ended_us == 0; // nothing is older than the loop
+        self.has_waited = finds_none && (looks_first || is_first || timeout_ms != Some(0));
+        if finds_none {
             self.driver.wait(timeout_ms)?;
         }
         self.dispatcher.mailbox.wake_up();
