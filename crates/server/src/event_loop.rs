@@ -280,7 +280,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         }
         let finds_none = !looks_first || self.driver.left() == 0;
         let is_first = self.ended_us == 0; // nothing is older than the loop
-        self.has_waited = finds_none && (looks_first || is_first || timeout_ms != Some(0));
+        // Of a backlog the kernel says how old it is: it would make all older for as long as it lasts.
+        let is_look = timeout_ms == Some(0) && !self.has_backlog;
+        self.has_waited = finds_none && (looks_first || is_first || !is_look);
         if finds_none {
             self.driver.wait(timeout_ms)?;
         }
@@ -333,9 +335,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 is_full: self.driver.is_full(),
                 events: self.driver.inputs(),
                 connections: self.slots.len(),
+                has_mark: !self.is_cut_short && self.driver.take_mark(),
                 is_rest: self.is_cut_short,
             };
             turn.begin(begin);
+            if turn.marks() {
+                self.driver.mark();
+            }
         }
         began_us
     }
@@ -407,9 +413,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.thread.offer_full_log();
         }
         self.is_cut_short = false;
-        if let (Some(turn), Some(waits)) = (&mut self.thread.turn, self.driver.waits_between()) {
-            turn.came_again(waits);
-        }
         is_accept_ready
     }
 

@@ -170,10 +170,12 @@ pub(crate) trait Driver: Watch + Send + Sized {
         self.left()
     }
 
-    /// After how many waits the last one brought input of the same connection again, the fewest; known once all
-    /// was reported. `None`: of none, or not known.
-    fn waits_between(&self) -> Option<u32> {
-        None
+    /// Puts a mark behind what waits in the kernel from the next wait on, if the driver has marks.
+    fn mark(&mut self) {}
+
+    /// Whether the mark has come back since this was asked: what was before it has been brought.
+    fn take_mark(&mut self) -> bool {
+        false
     }
 
     /// Whether events that were not asked for stay for the next wait.

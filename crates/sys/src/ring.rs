@@ -182,6 +182,7 @@ enum OperationKind {
     ReadAhead,
     HangUp,
     Watch,
+    Mark,
     /// Whose outcome does not matter: cancelling, closing.
     Chore,
 }
@@ -233,11 +234,8 @@ pub struct Ring {
     is_full: bool,
     /// Sockets of which the last wait brought bytes.
     inputs: usize,
-    /// Waits that took what had happened, wrapping.
-    waits: u16,
-    /// The fewest of them between two receives of a socket, the later one brought by the last; `u16::MAX`: no
-    /// socket has two.
-    waits_between: u16,
+    /// The mark has come back.
+    has_mark: bool,
     /// Entries that found no room in the queue although what was there had been submitted.
     unqueued: VecDeque<Entry>,
     listeners: Vec<Watched>,
@@ -301,8 +299,7 @@ impl Ring {
             wants_buffers: false,
             is_full: false,
             inputs: 0,
-            waits: 0,
-            waits_between: u16::MAX,
+            has_mark: false,
             unqueued: VecDeque::new(),
             listeners: Vec::new(),
             watched: Vec::new(),
@@ -471,7 +468,8 @@ impl Ring {
     /// `false`: the queue is full.
     fn queue(&mut self, entry: &Entry) -> bool {
         // SAFETY: what the entry points to lives until its last completion: output in the slot of
-        // its socket, which is not used again before, or the sink; nothing else is pointed to.
+        // its socket, which is not used again before, the sink, or a static; nothing else is
+        // pointed to.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 }

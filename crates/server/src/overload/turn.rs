@@ -16,6 +16,9 @@ const ALL_DIVISOR: u64 = 2;
 /// 10 ms.
 const RESERVE_DIVISOR: u64 = 128;
 
+/// The part of the goal from which on it matters how old the events are that the kernel has left.
+const MARK_DIVISOR: u64 = 64;
+
 /// Answers that take longer than this are long: a look at the kernel takes less than a microsecond.
 const LONG_ANSWER_US: f64 = 50.0;
 
@@ -38,13 +41,13 @@ pub(crate) struct TurnControl {
     is_full: bool,
     /// When its events came, about.
     came: Millis,
-    /// Where turns take less than there is: since when events are counted that were taken, how many, and by how
-    /// many waits.
+    /// Where turns take less than there is: since when events are counted that were taken, and how many.
     counted_since_us: u64,
     counted: usize,
-    waits: u32,
-    /// One of the connections that were counted had its turn again.
-    has_come_again: bool,
+    /// When a mark was put behind what waited in the kernel, if it has not come back.
+    marked_us: Option<u64>,
+    /// What the kernel has left came after this, by the last mark that has come back.
+    passed_us: u64,
     /// Requests answered in this turn.
     answered: u32,
     /// When it refused the first one.
@@ -87,6 +90,8 @@ pub(crate) struct TurnBegin {
     pub(crate) events: usize,
     /// Connections of the loop: no more events wait in the kernel at one time.
     pub(crate) connections: usize,
+    /// The mark has come back with these events.
+    pub(crate) has_mark: bool,
     /// It goes on with events that the turn before has left.
     pub(crate) is_rest: bool,
 }
@@ -103,8 +108,8 @@ impl TurnControl {
             came: Millis(0),
             counted_since_us: 0,
             counted: 0,
-            waits: 0,
-            has_come_again: false,
+            marked_us: None,
+            passed_us: 0,
             answered: 0,
             refused_us: None,
             answer_us: 0.0,
@@ -153,22 +158,26 @@ impl TurnControl {
     fn take(&mut self, turn: TurnBegin) {
         let now_us = turn.now_us;
         let is_last_whole = turn.has_waited || !self.is_full;
-        let has_come_again = std::mem::take(&mut self.has_come_again);
-        let is_round = has_come_again || self.counted >= turn.connections;
+        let is_round = self.counted >= turn.connections;
         if turn.has_waited {
             self.oldest_us = now_us;
         } else if !self.is_full {
             self.oldest_us = self.taken_us;
-        } else if is_round {
+        } else {
             // The kernel's queue is first in, first out: what was in it then has been taken.
-            self.oldest_us = self.counted_since_us;
+            let since_us = if is_round { self.counted_since_us } else { 0 };
+            self.oldest_us = self.oldest_us.max(since_us).max(self.passed_us);
         }
         if is_last_whole || is_round {
             self.counted_since_us = now_us;
-            (self.counted, self.waits) = (0, 0);
+            self.counted = 0;
         }
         self.counted += turn.events;
-        self.waits = self.waits.saturating_add(1);
+        if turn.has_mark
+            && let Some(marked_us) = self.marked_us.take()
+        {
+            self.passed_us = marked_us; // some of the events of this turn were before it
+        }
         self.taken_us = now_us;
         self.is_full = turn.is_full;
         self.came = Millis(self.events_came_us() / 1000);
@@ -186,9 +195,16 @@ impl TurnControl {
         }
     }
 
-    /// Of the events of this turn, one is of a connection that had one so many waits before.
-    pub(crate) fn came_again(&mut self, waits: u32) {
-        self.has_come_again |= waits < self.waits;
+    /// Whether to put a mark behind what the kernel has left: it may be old, and no mark is there. To count takes
+    /// long where most connections are idle, or busy with long responses.
+    pub(crate) fn marks(&mut self) -> bool {
+        let age_us = self.taken_us.saturating_sub(self.oldest_us);
+        let is_old = age_us > self.delay.goal_us() / MARK_DIVISOR;
+        let marks = self.is_full && is_old && self.marked_us.is_none();
+        if marks {
+            self.marked_us = Some(self.taken_us);
+        }
+        marks
     }
 
     /// There were more events than were taken.

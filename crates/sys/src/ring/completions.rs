@@ -1,7 +1,6 @@
 //! From what lies in the completion queue to what is reported.
 
 use std::io;
-use std::num::NonZeroU16;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::cqueue;
@@ -21,7 +20,7 @@ enum CompletionOutcome {
     },
 }
 
-const KINDS: [OperationKind; 9] = [
+const KINDS: [OperationKind; 10] = [
     OperationKind::Accept,
     OperationKind::Receive,
     OperationKind::QuietSend,
@@ -30,6 +29,7 @@ const KINDS: [OperationKind; 9] = [
     OperationKind::ReadAhead,
     OperationKind::HangUp,
     OperationKind::Watch,
+    OperationKind::Mark,
     OperationKind::Chore,
 ];
 
@@ -88,8 +88,6 @@ impl Ring {
         self.taken.clear();
         self.reported = 0;
         self.inputs = 0;
-        self.waits = self.waits.wrapping_add(1);
-        self.waits_between = u16::MAX;
         let entries = self.uring.submission();
         self.is_full = entries.taskrun() || entries.cq_overflow();
         drop(entries);
@@ -101,6 +99,7 @@ impl Ring {
         }));
         let (mut are_loud, mut last) = (false, None);
         for taken in &self.taken {
+            self.has_mark |= kind_of(taken.user_data) == OperationKind::Mark;
             if kind_of(taken.user_data) == OperationKind::Receive {
                 if taken.is_errno(libc::ENOBUFS) {
                     self.wants_buffers = true;
@@ -174,7 +173,7 @@ impl Ring {
                 }
                 CompletionOutcome::Other(Completion::Signal { id: index })
             }
-            OperationKind::Chore => CompletionOutcome::Nothing,
+            OperationKind::Mark | OperationKind::Chore => CompletionOutcome::Nothing,
         }
     }
 
@@ -285,18 +284,7 @@ impl Ring {
             socket.in_flight -= 1;
             socket.receiving = Operation::Idle;
         }
-        if taken.result > 0 {
-            socket.has_spoken = true;
-            if let Some(before) = socket.received_at {
-                let waits = self.waits.wrapping_sub(before.get());
-                if waits > 0 {
-                    self.waits_between = self.waits_between.min(waits);
-                }
-            }
-            socket.received_at = NonZeroU16::new(self.waits).filter(|_| multishot_goes_on);
-        } else if !taken.is_errno(libc::ENOBUFS) {
-            socket.received_at = None;
-        }
+        socket.has_spoken |= taken.result > 0;
         let (closing, wanted, ended) = (socket.closing, socket.wanted, socket.ended);
         if closing || ended {
             if let Some(buffer) = buffer {

@@ -14,6 +14,9 @@ use super::buffers;
 use super::sockets::{Operation, Sending};
 use super::{OperationKind, Ring, SEND_BYTES_MAX, SentReport, SocketId, Watched, user_data};
 
+/// When a mark goes into the queue: a timer that has run out does so like a socket that has become ready.
+static SOON: types::Timespec = types::Timespec::new().nsec(1);
+
 /// Orders: queued, and submitted by the next `wait`.
 impl Ring {
     /// Takes a socket over; completions name it `owner`. Nothing is received before `receive`.
@@ -79,11 +82,16 @@ impl Ring {
         self.inputs
     }
 
-    /// After how many waits one of these sockets had bytes again, the fewest; known once all was reported. What
-    /// was left behind that earlier wait has been brought since: the kernel's queue is first in, first out.
-    #[must_use]
-    pub fn waits_between(&self) -> Option<u32> {
-        (self.waits_between < u16::MAX).then_some(self.waits_between.into())
+    /// Puts a mark behind what waits in the kernel's queue at the next `wait`, which is first in, first out: once
+    /// it has come back, all that was before it has been brought.
+    pub fn mark(&mut self) {
+        let timeout = opcode::Timeout::new(&SOON).build();
+        self.push(timeout.user_data(user_data(OperationKind::Mark, 0)));
+    }
+
+    /// Whether the mark has come back since this was asked.
+    pub fn take_mark(&mut self) -> bool {
+        std::mem::take(&mut self.has_mark)
     }
 
     /// Whether there are no sockets.

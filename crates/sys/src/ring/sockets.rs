@@ -1,6 +1,5 @@
 //! Slots of sockets: what is in flight on each, and when a slot may be used again.
 
-use std::num::NonZeroU16;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -48,9 +47,6 @@ pub(super) struct Socket {
     pub(super) wanted: bool,
     /// Bytes have come.
     pub(super) has_spoken: bool,
-    /// The wait that brought bytes last, wrapping, if the next ones wait in the kernel's queue: its receive goes on,
-    /// or had no buffer.
-    pub(super) received_at: Option<NonZeroU16>,
     /// The end, or an error, was reported: nothing is received any more.
     pub(super) ended: bool,
     /// Its owner has let go of it: completions are not reported any more.

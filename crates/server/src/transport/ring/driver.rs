@@ -138,8 +138,12 @@ impl Driver for RingDriver {
         self.ring.inputs()
     }
 
-    fn waits_between(&self) -> Option<u32> {
-        self.ring.waits_between()
+    fn mark(&mut self) {
+        self.ring.mark();
+    }
+
+    fn take_mark(&mut self) -> bool {
+        self.ring.take_mark()
     }
 
     const KEEPS_EVENTS: bool = true;

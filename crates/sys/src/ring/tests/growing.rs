@@ -82,17 +82,32 @@ fn a_wait_says_that_buffers_have_run_out() {
 
 /// By this it is known that what waited before has been brought.
 #[test]
-fn a_socket_that_has_bytes_again_says_after_how_many_waits() {
+fn a_mark_comes_behind_what_was_there() {
     let Some(mut ring) = large_ring() else { return };
-    let (mut ours, id, _) = adopted(&mut ring);
-    ring.receive(id);
-    let mut between = Vec::new();
-    for _ in 0..3 {
-        ours.write_all(b"more").unwrap();
-        drive(&mut ring, |_, one| matches!(one, Seen::Received(..)));
-        between.push(ring.waits_between());
+    ring.buffers.grow();
+    ring.buffers.grow(); // one for each
+    let mut clients: Vec<_> = (0..100).map(|_| adopted(&mut ring)).collect();
+    for (_, id, _) in &clients {
+        ring.receive(*id);
     }
-    // The first one is received once; the second begins to go on.
-    let again = ring.features().multishot_receive.then_some(1_u32);
-    assert_eq!(between, [None, None, again]);
+    turn(&mut ring, 0);
+    for (ours, ..) in &mut clients {
+        ours.write_all(b"request").unwrap();
+    }
+    while !clients.iter().all(|(_, id, _)| ring.has_input(*id)) {
+        std::thread::yield_now();
+    }
+    for before in [clients.len(), 0] {
+        ring.mark();
+        let (mut brought, mut waits) = (0, 0);
+        while !ring.take_mark() {
+            assert!(waits < 1000, "no mark");
+            waits += 1;
+            ring.wait(Some(1_000_000_000)).unwrap();
+            brought += ring.inputs();
+            while ring.next_completion().is_some() {}
+        }
+        assert_eq!(brought, before);
+    }
+    assert!(!ring.take_mark(), "it was taken");
 }
