@@ -61,7 +61,7 @@ use shares::Victims;
 pub(crate) use threads::run;
 
 /// A turn of this length, in microseconds, may make what came meanwhile late: the loop then looks whether
-/// anything did before it waits.
+/// anything did before it waits, as it does where the turn has left some behind.
 const LONG_TURN_US: u64 = 5000;
 
 /// How long a turn reports events, in microseconds, if those that are left stay for the next one. What
@@ -153,7 +153,7 @@ pub(crate) struct EventLoop<H: Handler, D: Driver> {
     began_us: u64,
     taken_us: u64,
     ended_us: u64,
-    /// Nothing came during the last turn, or it was short.
+    /// Nothing was left by the last turn and nothing came during it, or it was short and the loop has waited since.
     has_waited: bool,
     /// The last turn has left events for this one.
     is_cut_short: bool,
@@ -275,11 +275,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     fn wait(&mut self) -> io::Result<()> {
         let timeout_ms = self.begin_wait();
         let was_long = self.ended_us > self.taken_us + LONG_TURN_US;
-        if was_long {
+        let looks_first = was_long || self.driver.is_full();
+        if looks_first {
             self.driver.wait(Some(0))?;
         }
-        self.has_waited = !was_long || self.driver.left() == 0;
-        if self.has_waited {
+        let finds_none = !looks_first || self.driver.left() == 0;
+        let is_first = self.ended_us == 0; // nothing is older than the loop
+        // Of a backlog the kernel says how old it is: it would make all older for as long as it lasts.
+        let is_look = timeout_ms == Some(0) && !self.has_backlog;
+        self.has_waited = finds_none && (looks_first || is_first || !is_look);
+        if finds_none {
             self.driver.wait(timeout_ms)?;
         }
         self.dispatcher.mailbox.wake_up();
@@ -329,11 +334,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 ended_us: self.ended_us,
                 has_waited: self.has_waited,
                 is_full: self.driver.is_full(),
-                events: self.driver.left(),
+                events: self.driver.inputs(),
                 connections: self.slots.len(),
+                has_mark: !self.is_cut_short && self.driver.take_mark(),
                 is_rest: self.is_cut_short,
             };
             turn.begin(begin);
+            if turn.marks() {
+                self.driver.mark();
+            }
         }
         began_us
     }
@@ -405,11 +414,6 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             self.thread.offer_full_log();
         }
         self.is_cut_short = false;
-        if let Some(turn) = &mut self.thread.turn
-            && self.driver.is_full()
-        {
-            turn.has_left_some();
-        }
         is_accept_ready
     }
 

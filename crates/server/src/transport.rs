@@ -160,8 +160,21 @@ pub(crate) trait Driver: Watch + Send + Sized {
     /// Events that are still to be reported.
     fn left(&self) -> usize;
 
-    /// Whether the last wait may have left events for the next one; for certain once all were reported.
+    /// Whether the last wait may have left events for the next one.
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Connections with something to be read that the last wait brought, as long as nothing of it was reported.
+    fn inputs(&self) -> usize {
+        self.left()
+    }
+
+    /// Puts a mark behind what waits in the kernel from the next wait on, if the driver has marks.
+    fn mark(&mut self) {}
+
+    /// Whether the mark has come back since this was asked: what was before it has been brought.
+    fn take_mark(&mut self) -> bool {
         false
     }
 

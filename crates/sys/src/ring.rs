@@ -182,6 +182,7 @@ enum OperationKind {
     ReadAhead,
     HangUp,
     Watch,
+    Mark,
     /// Whose outcome does not matter: cancelling, closing.
     Chore,
 }
@@ -227,8 +228,14 @@ pub struct Ring {
     put_back: bool,
     /// Sockets whose receive has ended and is to be armed again, once buffers are back.
     rearm: Vec<SocketId>,
-    /// Of what the last wait brought, something had no buffer to be received in.
-    is_starved: bool,
+    /// Buffers had run out: the kernel is to get more.
+    wants_buffers: bool,
+    /// The last wait may have left input for the next one.
+    is_full: bool,
+    /// Sockets of which the last wait brought bytes.
+    inputs: usize,
+    /// The mark has come back.
+    has_mark: bool,
     /// Entries that found no room in the queue although what was there had been submitted.
     unqueued: VecDeque<Entry>,
     listeners: Vec<Watched>,
@@ -289,7 +296,10 @@ impl Ring {
             lent: None,
             put_back: false,
             rearm: Vec::new(),
-            is_starved: false,
+            wants_buffers: false,
+            is_full: false,
+            inputs: 0,
+            has_mark: false,
             unqueued: VecDeque::new(),
             listeners: Vec::new(),
             watched: Vec::new(),
@@ -394,7 +404,7 @@ impl Ring {
             self.give_back(buffer);
         }
         let put_back = std::mem::take(&mut self.put_back);
-        if self.is_starved {
+        if std::mem::take(&mut self.wants_buffers) {
             self.buffers.grow();
         } else if put_back {
             self.buffers.publish();
@@ -458,7 +468,8 @@ impl Ring {
     /// `false`: the queue is full.
     fn queue(&mut self, entry: &Entry) -> bool {
         // SAFETY: what the entry points to lives until its last completion: output in the slot of
-        // its socket, which is not used again before, or the sink; nothing else is pointed to.
+        // its socket, which is not used again before, the sink, or a static; nothing else is
+        // pointed to.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 }
@@ -482,7 +493,11 @@ fn set_up(options: &RingOptions, features: &mut Features) -> io::Result<IoUring>
             .setup_r_disabled()
             .setup_clamp();
         if features.defer_taskrun {
-            builder.setup_single_issuer().setup_defer_taskrun();
+            // The flag says that completions were left for the next wait.
+            builder
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .setup_taskrun_flag();
         }
         if features.no_sqarray {
             builder.setup_no_sqarray();

@@ -68,7 +68,8 @@ metrics! {
     GoodPerS = "good_per_s", "Good requests", PerSecond, MORE;
     /// Good answers per second that came within the latency goal after their attempt was due.
     InGoalPerS = "in_goal_per_s", "Good requests within the latency goal", PerSecond, MORE;
-    /// The part of the good answers that did.
+    /// The part of the good answers that did: of requests that were due while it was measured, where the rate counts
+    /// what came meanwhile.
     InGoalShare = "in_goal_share", "Good requests within the latency goal", Share, MORE;
     /// Further attempts per second of requests that had failed.
     RetriesPerS = "retries_per_s", "Retries", PerSecond, NEITHER;

@@ -16,6 +16,9 @@ const ALL_DIVISOR: u64 = 2;
 /// 10 ms.
 const RESERVE_DIVISOR: u64 = 128;
 
+/// The part of the goal from which on it matters how old the events are that the kernel has left.
+const MARK_DIVISOR: u64 = 64;
+
 /// Answers that take longer than this are long: a look at the kernel takes less than a microsecond.
 const LONG_ANSWER_US: f64 = 50.0;
 
@@ -41,6 +44,10 @@ pub(crate) struct TurnControl {
     /// Where turns take less than there is: since when events are counted that were taken, and how many.
     counted_since_us: u64,
     counted: usize,
+    /// When a mark was put behind what waited in the kernel, if it has not come back.
+    marked_us: Option<u64>,
+    /// What the kernel has left came after this, by the last mark that has come back.
+    passed_us: u64,
     /// Requests answered in this turn.
     answered: u32,
     /// When it refused the first one.
@@ -75,14 +82,16 @@ pub(crate) struct TurnBegin {
     pub(crate) now_us: u64,
     /// When the turn before had ended.
     pub(crate) ended_us: u64,
-    /// The loop has waited for an event, so that nothing is older than that.
+    /// The loop has waited for an event, or might have, so that nothing is older than that.
     pub(crate) has_waited: bool,
     /// There may be more events than were taken.
     pub(crate) is_full: bool,
-    /// Events that were taken.
+    /// Events that were taken: one of a connection at most.
     pub(crate) events: usize,
     /// Connections of the loop: no more events wait in the kernel at one time.
     pub(crate) connections: usize,
+    /// The mark has come back with these events.
+    pub(crate) has_mark: bool,
     /// It goes on with events that the turn before has left.
     pub(crate) is_rest: bool,
 }
@@ -99,6 +108,8 @@ impl TurnControl {
             came: Millis(0),
             counted_since_us: 0,
             counted: 0,
+            marked_us: None,
+            passed_us: 0,
             answered: 0,
             refused_us: None,
             answer_us: 0.0,
@@ -147,19 +158,26 @@ impl TurnControl {
     fn take(&mut self, turn: TurnBegin) {
         let now_us = turn.now_us;
         let is_last_whole = turn.has_waited || !self.is_full;
+        let is_round = self.counted >= turn.connections;
         if turn.has_waited {
             self.oldest_us = now_us;
         } else if !self.is_full {
             self.oldest_us = self.taken_us;
-        } else if self.counted >= turn.connections {
+        } else {
             // The kernel's queue is first in, first out: what was in it then has been taken.
-            self.oldest_us = self.counted_since_us;
+            let since_us = if is_round { self.counted_since_us } else { 0 };
+            self.oldest_us = self.oldest_us.max(since_us).max(self.passed_us);
         }
-        if is_last_whole || self.counted >= turn.connections {
+        if is_last_whole || is_round {
             self.counted_since_us = now_us;
             self.counted = 0;
         }
         self.counted += turn.events;
+        if turn.has_mark
+            && let Some(marked_us) = self.marked_us.take()
+        {
+            self.passed_us = marked_us; // some of the events of this turn were before it
+        }
         self.taken_us = now_us;
         self.is_full = turn.is_full;
         self.came = Millis(self.events_came_us() / 1000);
@@ -175,6 +193,18 @@ impl TurnControl {
             let weight = if self.answer_us == 0.0 { 1.0 } else { WEIGHT };
             self.answer_us += weight * (answer_us - self.answer_us);
         }
+    }
+
+    /// Whether to put a mark behind what the kernel has left: it may be old, and no mark is there. To count takes
+    /// long where most connections are idle, or busy with long responses.
+    pub(crate) fn marks(&mut self) -> bool {
+        let age_us = self.taken_us.saturating_sub(self.oldest_us);
+        let is_old = age_us > self.delay.goal_us() / MARK_DIVISOR;
+        let marks = self.is_full && is_old && self.marked_us.is_none();
+        if marks {
+            self.marked_us = Some(self.taken_us);
+        }
+        marks
     }
 
     /// There were more events than were taken.

@@ -20,7 +20,7 @@ enum CompletionOutcome {
     },
 }
 
-const KINDS: [OperationKind; 9] = [
+const KINDS: [OperationKind; 10] = [
     OperationKind::Accept,
     OperationKind::Receive,
     OperationKind::QuietSend,
@@ -29,6 +29,7 @@ const KINDS: [OperationKind; 9] = [
     OperationKind::ReadAhead,
     OperationKind::HangUp,
     OperationKind::Watch,
+    OperationKind::Mark,
     OperationKind::Chore,
 ];
 
@@ -86,15 +87,27 @@ impl Ring {
         debug_assert_eq!(self.reported, self.taken.len());
         self.taken.clear();
         self.reported = 0;
-        self.is_starved = false;
+        self.inputs = 0;
+        let entries = self.uring.submission();
+        self.is_full = entries.taskrun() || entries.cq_overflow();
+        drop(entries);
         let queue = self.uring.completion();
         self.taken.extend(queue.map(|entry| Taken {
             user_data: entry.user_data(),
             result: entry.result(),
             flags: entry.flags(),
         }));
-        let mut are_loud = false;
+        let (mut are_loud, mut last) = (false, None);
         for taken in &self.taken {
+            self.has_mark |= kind_of(taken.user_data) == OperationKind::Mark;
+            if kind_of(taken.user_data) == OperationKind::Receive {
+                if taken.is_errno(libc::ENOBUFS) {
+                    self.wants_buffers = true;
+                } else if taken.result > 0 && last != Some(taken.user_data) {
+                    last = Some(taken.user_data); // several in a row are of one socket
+                    self.inputs += 1;
+                }
+            }
             if kind_of(taken.user_data) == OperationKind::QuietSend
                 && let Some((_, socket)) = self.sockets.at(taken.user_data as u32)
                 && matches!(socket.sending, Sending::Quiet(..))
@@ -104,6 +117,7 @@ impl Ring {
                 are_loud = true;
             }
         }
+        self.is_full |= self.wants_buffers;
         if are_loud {
             let is_other = |taken: &Taken| kind_of(taken.user_data) != OperationKind::QuietSend;
             self.taken.sort_by_key(is_other); // first of all, as `send` says
@@ -159,7 +173,7 @@ impl Ring {
                 }
                 CompletionOutcome::Other(Completion::Signal { id: index })
             }
-            OperationKind::Chore => CompletionOutcome::Nothing,
+            OperationKind::Mark | OperationKind::Chore => CompletionOutcome::Nothing,
         }
     }
 
@@ -297,7 +311,6 @@ impl Ring {
         }
         let passing = [libc::ENOBUFS, libc::ECANCELED, libc::EINTR, libc::EAGAIN];
         if passing.iter().any(|errno| taken.is_errno(*errno)) {
-            self.is_starved |= taken.is_errno(libc::ENOBUFS);
             if wanted {
                 self.rearm.push(id); // when the buffers of this turn are back
             }

@@ -14,6 +14,9 @@ use super::buffers;
 use super::sockets::{Operation, Sending};
 use super::{OperationKind, Ring, SEND_BYTES_MAX, SentReport, SocketId, Watched, user_data};
 
+/// When a mark goes into the queue: a timer that has run out does so like a socket that has become ready.
+static SOON: types::Timespec = types::Timespec::new().nsec(1);
+
 /// Orders: queued, and submitted by the next `wait`.
 impl Ring {
     /// Takes a socket over; completions name it `owner`. Nothing is received before `receive`.
@@ -66,11 +69,29 @@ impl Ring {
         self.taken.len() - self.reported + self.quiet_submitted
     }
 
-    /// Whether sockets have input that the last `wait` did not bring, since buffers had run out. Known
-    /// once all was reported.
+    /// Whether the last `wait` may have left input for the next one: buffers had run out, or there was more than
+    /// the kernel completes in one (some twenty receives since Linux 6.14).
     #[must_use]
-    pub fn is_starved(&self) -> bool {
-        self.is_starved
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Of how many sockets the last `wait` brought bytes.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Puts a mark behind what waits in the kernel's queue at the next `wait`, which is first in, first out: once
+    /// it has come back, all that was before it has been brought.
+    pub fn mark(&mut self) {
+        let timeout = opcode::Timeout::new(&SOON).build();
+        self.push(timeout.user_data(user_data(OperationKind::Mark, 0)));
+    }
+
+    /// Whether the mark has come back since this was asked.
+    pub fn take_mark(&mut self) -> bool {
+        std::mem::take(&mut self.has_mark)
     }
 
     /// Whether there are no sockets.

@@ -34,6 +34,7 @@ use crate::worker::pool::{WorkerThread, Workers};
 mod handed_on;
 mod held;
 mod jobs_out;
+mod left_behind;
 mod without_workers;
 
 /// A loop and its worker, which works on demand.

@@ -34,6 +34,7 @@ fn at(now_us: u64, has_waited: bool, is_full: bool) -> TurnBegin {
         is_full,
         events: 512,
         connections: 1_000_000,
+        has_mark: false,
         is_rest: false,
     }
 }
@@ -321,6 +322,56 @@ fn turns_that_are_full_for_long_do_not_make_what_they_bring_older() {
     // What takes so long that 10,000 of them cannot be answered in a second is refused.
     let (_, refused) = closed_loop(&mut turn, ended_us, 2_000, 200);
     assert!(refused > 0);
+}
+
+/// As many events as there are connections say that all have had their turn; where most are idle, or only send, that
+/// takes long.
+#[test]
+fn what_is_left_came_after_a_mark_that_has_come_back() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    let full = |now_us, has_mark| TurnBegin {
+        events: 1,
+        has_mark,
+        ..at(now_us, false, true)
+    };
+    turn.begin(at(0, true, true));
+    let mut marked_us: Option<u64> = None;
+    let mut marks = 0;
+    for now_us in (200..3_000_000).step_by(200) {
+        let has_mark = marked_us.is_some_and(|us| now_us >= us + 100_000);
+        if has_mark {
+            marked_us = None;
+        }
+        turn.begin(full(now_us, has_mark));
+        if turn.marks() {
+            assert_eq!(marked_us, None, "one at a time");
+            marked_us = Some(now_us);
+            marks += 1;
+        }
+    }
+    assert!((25..=30).contains(&marks), "{marks}");
+    assert!(turn.age_us(3_000_000) <= 201_000, "100 ms, or up to twice");
+    assert_eq!(turn.check_read(3_000_000, NONE), Ok(()));
+    for now_us in (3_000_000..4_200_000).step_by(200) {
+        turn.begin(full(now_us, false));
+    }
+    assert!(turn.check_read(4_200_000, NONE).is_err());
+}
+
+/// It costs something, and where little waits it says nothing.
+#[test]
+fn no_mark_is_put_where_nothing_is_old() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    for round in 0..100 {
+        let began_us = 10_000_000 + round * 20_000;
+        turn.begin(at(began_us, true, true));
+        assert!(!turn.marks());
+        turn.begin(at(began_us + 15_000, false, true));
+        assert!(!turn.marks());
+    }
+    turn.begin(at(12_000_000, true, false));
+    turn.begin(at(12_020_000, false, false));
+    assert!(!turn.marks(), "all was taken");
 }
 
 #[test]

@@ -131,7 +131,19 @@ impl Driver for RingDriver {
     }
 
     fn is_full(&self) -> bool {
-        self.ring.is_starved()
+        self.ring.is_full()
+    }
+
+    fn inputs(&self) -> usize {
+        self.ring.inputs()
+    }
+
+    fn mark(&mut self) {
+        self.ring.mark();
+    }
+
+    fn take_mark(&mut self) -> bool {
+        self.ring.take_mark()
     }
 
     const KEEPS_EVENTS: bool = true;
