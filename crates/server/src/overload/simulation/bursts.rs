@@ -26,7 +26,10 @@ fn a_burst_that_is_a_little_too_large_loses_no_more_than_if_no_overload_lasted()
             let predicted = with_burst(Rule::Predict, load, seed);
             lost_by_prediction += predicted.refused + predicted.late;
         }
-        assert!(lost <= lost_by_prediction, "{load}: {lost} {lost_by_prediction}");
+        assert!(
+            lost <= lost_by_prediction,
+            "{load}: {lost} {lost_by_prediction}"
+        );
     }
 }
 

@@ -22,7 +22,10 @@ fn a_look_without_a_timeout_is_no_wait() {
     event_loop.has_backlog = true;
     event_loop.queue(token);
     event_loop.wait().unwrap();
-    assert!(event_loop.has_waited, "how old a backlog is says the kernel");
+    assert!(
+        event_loop.has_waited,
+        "how old a backlog is says the kernel"
+    );
     event_loop.work().unwrap();
     event_loop.has_backlog = false;
     client.write_all(GET).unwrap();
