@@ -11,6 +11,8 @@
 //! The claims of a paper are a family, corrected for their number (`family.rs`), so that studies in which
 //! nothing has an effect hold any wrong verdict in one of twenty at most.
 //!
+//! Times of trials in which the client was late are discarded, but bound the server's (`late.rs`).
+//!
 //! Where the client of a closed loop was the limit, a claim has to come out the same for what was
 //! carried and for what the servers' CPU time left room for ([`loadline_lab::analysis::Measured::range`]).
 
@@ -19,6 +21,7 @@ mod envelope;
 mod evidence;
 mod family;
 mod finding;
+mod late;
 mod limit;
 #[cfg(test)]
 mod null_tests;

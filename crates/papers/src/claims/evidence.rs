@@ -7,7 +7,7 @@ use loadline_base::sorting::{to_map, to_set};
 use loadline_capacity::stats::{self, BestRatio, Interval, Range, Steps};
 use loadline_lab::analysis::{self, Cell, Measured, Metric, Run};
 use loadline_lab::journal::Level;
-use loadline_lab::plan::Plan;
+use loadline_lab::plan::{Plan, Series};
 use loadline_lab::report::Undecided;
 
 use super::select::Select;
@@ -108,11 +108,11 @@ impl<'r> Evidence<'r> {
         cells.filter(|cell| select.takes(cell))
     }
 
-    /// How long the trials of a series are measured.
-    pub(super) fn duration_s(&self, series: &str) -> Option<f64> {
-        let plan = self.layout.plan.as_ref()?;
-        let found = plan.series.iter().find(|one| one.name == series)?;
-        Some(found.duration_s)
+    /// The series of a name, as planned.
+    pub(super) fn series(&self, name: &str) -> impl Iterator<Item = &'r Series> {
+        let plan = self.layout.plan.iter();
+        let all = plan.flat_map(|plan| &plan.series);
+        all.filter(move |one| one.name == name)
     }
 
     /// Why nothing can be said about some cells: the limit that was met.

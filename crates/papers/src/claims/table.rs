@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::evidence::{Evidence, Untestable};
 use super::finding::{Bound, ClaimFinding, JudgedClaim, UNCLEAR, number};
+use super::late;
 use super::limit;
 use super::select::Select;
 use super::shape::Shape;
@@ -101,7 +102,8 @@ impl ClaimRow {
         let Some(long) = &self.long else {
             return Ok(finding);
         };
-        let duration_s = evidence.duration_s(&long.series).unwrap_or_default();
+        let mut series = evidence.series(&long.series);
+        let duration_s = series.next().map_or(0.0, |one| one.duration_s);
         if duration_s >= long.least_s {
             return Ok(finding);
         }
@@ -141,8 +143,25 @@ impl ClaimRow {
         findings.reduce(ClaimFinding::and).ok_or_else(nothing)
     }
 
-    /// The value against its bound.
+    /// The value against its bound; if too few times count, with those of late clients.
     fn compared(&self, value: &Value, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
+        let counted = self.counted(value, evidence);
+        let is_discarded = match &counted {
+            Ok(finding) => finding.undecided == Some(Undecided::Discarded),
+            Err(Untestable(_, undecided)) => *undecided == Undecided::Discarded,
+        };
+        let bound = self.bound.filter(|_| is_discarded);
+        let late = bound.and_then(|bound| late::bounded(value, (&self.what, bound), evidence));
+        let mut finding = late.map_or(counted, Ok)?;
+        finding.published.clone_from(&self.published);
+        for measure in &mut finding.measures {
+            measure.published.clone_from(&self.ticks);
+        }
+        Ok(finding)
+    }
+
+    /// The value against its bound, by the trials that count.
+    fn counted(&self, value: &Value, evidence: &Evidence<'_>) -> Result<ClaimFinding, Untestable> {
         let mut what = self.what.clone();
         let measured = value.measured(evidence, &mut what)?;
         let is_largest = matches!(value, Value::Largest { .. });
@@ -180,10 +199,6 @@ impl ClaimRow {
         {
             finding.why = format!("{} {why}", finding.why.trim_end_matches(UNCLEAR));
             finding.undecided = Some(Undecided::Discarded);
-        }
-        finding.published.clone_from(&self.published);
-        for measure in &mut finding.measures {
-            measure.published.clone_from(&self.ticks);
         }
         Ok(finding)
     }

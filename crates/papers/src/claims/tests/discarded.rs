@@ -1,7 +1,12 @@
 //! Claims about several conditions, of which one has no trials that count: they are not decided by the
-//! others.
+//! others. And times of late clients, which bound the server's.
 
 use super::*;
+use crate::claims::evidence::Layout;
+use crate::claims::finding::Bound;
+use crate::claims::late;
+use crate::claims::quantity::Quantity;
+use crate::claims::value::Value;
 
 const DIED: &str = "The server died.";
 
@@ -216,4 +221,159 @@ fn the_best_number_over_service_times() {
         it.levels["service_us"] == level("200") && it.levels["workers"] == level("30")
     });
     is_open(&made, claim);
+}
+
+const SERVED_FAST: &str = "Those whom 1000 threads serve";
+
+fn be_late(trial: &mut Measured) {
+    trial
+        .times_discarded
+        .push("The client was late.".to_owned());
+}
+
+/// Clients that were late in each trial, and most of whose requests failed.
+fn served_late(latency_us: f64) -> Made {
+    let mut made = Made::new("P3");
+    let levels = [("model", "1000 threads"), ("rate_per_s", "10000")];
+    let values = [
+        (Metric::ServiceP50Us, 30.0),
+        (Metric::P50Us, latency_us),
+        (ErrorShare, 0.6),
+    ];
+    made.cell("rates", (&levels, &values), 0.1).each(be_late);
+    made
+}
+
+fn is_open_for_late_clients(made: &Made, claim: &str) {
+    let claim = made.claim(claim);
+    assert_eq!(claim.verdict, NotTestable, "{claim:?}");
+    assert_eq!(claim.undecided, Some(Undecided::Discarded), "{claim:?}");
+    assert!(claim.why.ends_with("The client was late."), "{claim:?}");
+}
+
+#[test]
+fn late_clients_bound_the_times_of_a_server() {
+    let claim = served_late(40.0).claim(SERVED_FAST);
+    assert_eq!(claim.verdict, Reproduced, "{claim:?}");
+    // Of latency, since the server may be quicker for what is sent late.
+    assert!(claim.interval.unwrap().contains(40.0), "{claim:?}");
+    let said = [
+        ": median service time at 10000/s in us (at most: the client was late): ",
+        "In 5 of 5 trials the client was late, which makes times longer: the server's are at most these.",
+        "There latency is taken for service time",
+    ];
+    let is_said = said.iter().all(|words| claim.why.contains(*words));
+    assert!(is_said, "{claim:?}");
+    assert!(claim.published.starts_with("1760 us"), "{claim:?}");
+    // A trial that counts does so by its own times.
+    let mut made = served_late(40.0);
+    made.run.trials[0].times_discarded.clear();
+    let claim = made.claim(SERVED_FAST);
+    assert_eq!(claim.verdict, Reproduced, "{claim:?}");
+    assert!(claim.why.contains("In 4 of 5 trials"), "{claim:?}");
+}
+
+#[test]
+fn late_clients_prove_nothing_above_a_bound() {
+    for latency_us in [10_000.0, 50_000.0] {
+        is_open_for_late_clients(&served_late(latency_us), SERVED_FAST);
+    }
+}
+
+#[test]
+fn late_clients_of_two_blocks_are_too_few() {
+    let mut made = served_late(40.0);
+    made.run.trials.retain(|trial| trial.block < 2);
+    is_open_for_late_clients(&made, SERVED_FAST);
+}
+
+#[test]
+fn trials_that_are_short_bound_nothing() {
+    let mut made = served_late(40.0);
+    made.each(|trial| trial.is_short = true);
+    is_open_for_late_clients(&made, SERVED_FAST);
+}
+
+#[test]
+fn discarded_trials_bound_nothing() {
+    let mut made = served_late(40.0);
+    made.discard(DIED, |_| true);
+    is_open(&made, SERVED_FAST);
+}
+
+#[test]
+fn late_clients_do_not_prove_that_times_are_long() {
+    let mut made = Made::new("P3");
+    let levels = [("model", "one event loop"), ("rate_per_s", "200000")];
+    let values = [(MeanUs, 5e6), (ErrorShare, 0.0)];
+    made.cell("rates", (&levels, &values), 0.1).each(be_late);
+    is_open_for_late_clients(&made, "One event loop serves them");
+}
+
+/// The slowest may be among those that failed.
+#[test]
+fn a_mean_of_late_clients_is_taken_where_none_failed() {
+    let claim = "The latency of several event loops";
+    let made = |errors: &[f64]| {
+        let mut made = Made::new("P3");
+        let levels = [("model", "several event loops"), ("rate_per_s", "200000")];
+        let values = [(MeanUs, 2e3)];
+        made.cell("rates", (&levels, &values), 0.1).each(be_late);
+        for (trial, errors) in made.run.trials.iter_mut().zip(errors) {
+            trial.values.insert(ErrorShare, *errors);
+        }
+        made
+    };
+    assert_eq!(made(&[0.0; 5]).verdicts([claim]), [Reproduced]);
+    // In one trial they did, or it is not known.
+    is_open_for_late_clients(&made(&[0.0, 0.0, 0.0, 0.0, 0.001]), claim);
+    is_open_for_late_clients(&made(&[0.0; 4]), claim);
+}
+
+#[test]
+fn late_clients_decide_a_part_of_a_claim() {
+    let claim = "At a rate between";
+    let made = |of_one_us: f64| {
+        let mut made = Made::new("P3");
+        for (server, mean_us) in [("one-loop", of_one_us), ("several-loops", 800.0)] {
+            let values = [(MeanUs, mean_us), (ErrorShare, 0.0)];
+            let levels = [("server", server)];
+            made.cell("computing", (&levels, &values), 0.1);
+        }
+        made.each(be_late);
+        made.claim(claim)
+    };
+    let found = made(5e6);
+    assert_eq!(found.verdict, Reproduced, "{found:?}");
+    assert!(found.why.contains("In 5 of 5 trials"), "{found:?}");
+    assert_eq!(found.measures.len(), 2, "{found:?}");
+    assert_eq!(made(2e3).verdict, NotReproduced);
+}
+
+/// In a closed loop a late client asks for less.
+#[test]
+fn the_largest_time_of_late_clients_of_an_open_loop() {
+    for (paper, series, levels, is_open_loop) in [
+        ("P3", "rates", ("rate_per_s", "10000"), true),
+        ("P3", "computing", ("server", "one-loop"), true),
+        ("P1", "best", ("service_us", "0"), false),
+    ] {
+        let mut made = Made::new(paper);
+        let values = [(Metric::MaxUs, 5000.0), (ErrorShare, 0.0)];
+        made.cell(series, (&[levels], &values), 0.1).each(be_late);
+        let value = Value::Largest {
+            of: vec![series.to_owned()].into(),
+            quantity: Quantity::Metric(Metric::MaxUs),
+        };
+        let layout = Layout::new(&made.run);
+        let found = |most: f64| {
+            let asked = ("{count}", Bound::AtMost(most));
+            late::bounded(&value, asked, &layout.at(0.95))
+        };
+        let beginning = "5 (at most: the client was late): 5500 (";
+        let why = found(5600.0).map(|finding| finding.why);
+        let is_said = why.is_some_and(|why| why.starts_with(beginning));
+        assert_eq!(is_said, is_open_loop, "{series}");
+        assert!(found(5400.0).is_none(), "{series}");
+    }
 }
