@@ -33,12 +33,12 @@ pub(super) struct DelayControl {
     goal_us: u64,
     /// From the goal down to `lasting_us`.
     accepted_us: u64,
-    refusing: Option<Refusing>,
+    refusing: Option<Refusals>,
 }
 
 /// Refusals that were never a quarter of the goal apart.
 #[derive(Clone, Copy, Debug)]
-struct Refusing {
+struct Refusals {
     first_us: u64,
     last_us: u64,
     /// From half a quarter of the goal on, when a short burst is over: refusals, and work that began.
@@ -46,7 +46,7 @@ struct Refusing {
     begun: u64,
 }
 
-impl Refusing {
+impl Refusals {
     fn since(now_us: u64) -> Self {
         Self {
             first_us: now_us,
@@ -109,9 +109,9 @@ impl DelayControl {
     /// Work was refused.
     pub(super) fn refused(&mut self, now_us: u64) {
         let onset_us = self.onset_us();
-        let goes_on = |it: &Refusing| now_us.saturating_sub(it.last_us) <= onset_us;
+        let goes_on = |it: &Refusals| now_us.saturating_sub(it.last_us) <= onset_us;
         let last = self.refusing.filter(goes_on);
-        let mut refusing = last.unwrap_or_else(|| Refusing::since(now_us));
+        let mut refusing = last.unwrap_or_else(|| Refusals::since(now_us));
         refusing.last_us = now_us;
         let since_us = now_us.saturating_sub(refusing.first_us);
         refusing.refused += u64::from(since_us >= onset_us / 2);
@@ -121,7 +121,7 @@ impl DelayControl {
                 false => self.accepted_us.saturating_sub(since_us / FALL_DIVISOR),
             };
             self.accepted_us = fallen_us.max(self.lasting_us());
-            refusing = Refusing::since(now_us);
+            refusing = Refusals::since(now_us);
         }
         self.refusing = Some(refusing);
     }
@@ -157,7 +157,7 @@ impl DelayControl {
     /// that none may have been refused of late.
     pub(super) fn waited_in_no_order(&mut self, wait_us: u64, now_us: u64) {
         let onset_us = self.onset_us();
-        let is_over = |it: Refusing| now_us.saturating_sub(it.last_us) > onset_us;
+        let is_over = |it: Refusals| now_us.saturating_sub(it.last_us) > onset_us;
         if self.refusing.is_none_or(is_over) {
             self.waited(wait_us);
         }

@@ -8,7 +8,7 @@ use loadline_capacity::sizing::{Waits, bucket};
 use loadline_proto::latency::HistogramCounts;
 use loadline_sys::usage::ThreadUsage;
 
-use crate::telemetry::counters::{Registry, Role, ThreadStats};
+use crate::telemetry::counters::{Registry, Role, SharedCounter, ThreadStats};
 
 /// How long threads waited for a CPU is a file of each; so many are read, and stand for all (of workers, of loops).
 const DELAYS_READ_MAX: usize = 16;
@@ -120,7 +120,10 @@ impl Meter {
             jobs: match self.keeps_connections {
                 true => {
                     let answers = stats.core.answers[1..].iter().map(Counter::value);
-                    answers.sum::<u64>() + stats.steps.value()
+                    let refused = [&stats.refused_late, &stats.queue_full, &stats.abandoned];
+                    let refused: u64 = refused.map(SharedCounter::value).iter().sum();
+                    // A thread writes more refusals in a second than it does jobs.
+                    (answers.sum::<u64>() + stats.steps.value()).saturating_sub(refused)
                 }
                 false => stats.jobs.value(),
             },
@@ -258,14 +261,27 @@ mod tests {
     }
 
     #[test]
+    fn refusals_of_threads_that_keep_connections_are_no_jobs() {
+        let meter = Arc::new(Meter::new(true));
+        let stats = Arc::new(ThreadStats::default());
+        let _metered = meter.enter(&stats);
+        stats.core.answers[1].add(10);
+        stats.core.answers[4].add(90);
+        stats.refused_late.add(80);
+        stats.queue_full.add(6);
+        stats.abandoned.add(4);
+        assert_eq!(meter.read(1).jobs, 10);
+    }
+
+    #[test]
     fn what_loops_use_is_that_of_loops_alone() {
         let registry = Registry::default();
         registry.thread_stats(Role::Worker).runs_here();
         assert_eq!(LoopUse::read(&registry), LoopUse::default());
         registry.thread_stats(Role::Loop).runs_here();
         let first = LoopUse::read(&registry);
-        let is_told = ThreadUsage::of_this_thread().run_delay_ns().is_some();
-        assert_eq!(first.loops, usize::from(is_told));
+        let is_known = ThreadUsage::of_this_thread().run_delay_ns().is_some();
+        assert_eq!(first.loops, usize::from(is_known));
         assert_eq!(first.since(LoopUse::default()), LoopUse::default());
         let second = LoopUse::read(&registry);
         assert!(second.cpu_us >= first.cpu_us);
