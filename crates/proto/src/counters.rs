@@ -2,8 +2,8 @@
 
 use loadline_base::Counter;
 
-use crate::latency::Latencies;
-use crate::{Blame, Fault, Status};
+use crate::latency::{Latencies, UNMEASURED};
+use crate::{Blame, Exchange, Fault, Status};
 
 /// Why a connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,6 +116,8 @@ impl Http2Count {
 pub struct Counters {
     /// Requests whose answer was begun, by status class 1xx..5xx (index 0 is 1xx).
     pub answers: [Counter; 5],
+    /// Those of them that refuse a request, for want of time or room (`Exchange::refuse`).
+    pub refusals: Counter,
     /// Bytes received.
     pub bytes_in: Counter,
     /// Bytes sent.
@@ -141,6 +143,15 @@ impl Counters {
     pub(crate) fn unmeasured(&self, status: Status) {
         self.own_pages
             .add(u64::from(status != Status::SERVICE_UNAVAILABLE));
+    }
+
+    /// Notes the answer to a request.
+    pub(crate) fn answer_to(&self, exchange: &Exchange) {
+        let status = exchange.response.status;
+        self.answer(status);
+        if status == Status::SERVICE_UNAVAILABLE && exchange.mount == UNMEASURED {
+            self.refusals.add(1);
+        }
     }
 
     /// Notes an answer.

@@ -242,11 +242,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     /// Serves until everything is finished after a drain, or cut.
     fn run(mut self) -> io::Result<()> {
         self.thread.stats.runs_here();
-        loop {
-            if self.turn()? {
-                return Ok(());
+        let ended = loop {
+            match self.turn() {
+                Ok(false) => {}
+                ended => break ended.map(drop),
             }
-        }
+        };
+        self.thread.stats.ends_here();
+        ended
     }
 
     /// One turn; `true` if it was the last.

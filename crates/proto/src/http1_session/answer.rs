@@ -14,8 +14,8 @@ pub(crate) fn take_over(
     config: &SessionConfig,
     cx: &mut Context<'_>,
 ) -> bool {
+    cx.counters.answer_to(exchange);
     let response = &mut exchange.response;
-    cx.counters.answer(response.status);
     let persist = exchange.persist && !response.close;
     if let Body::Encoded { len } = response.body {
         progress.content_len = len;

@@ -81,7 +81,7 @@ impl Http2Session {
         stream.exchange_bytes = 0;
         abandon(stream);
         fill_error_page(&mut exchange.response, &self.config.error_pages);
-        cx.counters.answer(exchange.response.status);
+        cx.counters.answer_to(&exchange);
         if let Some(record) = &mut self.record {
             record.requests += 1;
         }

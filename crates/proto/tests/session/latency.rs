@@ -106,5 +106,6 @@ fn pages_of_the_servers_own_and_what_is_refused_are_not_counted() {
         driver.feed(REQUEST);
         driver.counters.latencies.settle(1_030);
         assert_eq!(counted(&driver), []);
+        assert_eq!(driver.counters.refusals.value(), u64::from(!is_own));
     }
 }

@@ -206,6 +206,9 @@ impl<W> StreamQueue<W> {
         let taken = control.take(now_us, wait_us, self.waiting.len());
         Some(match taken {
             _ if exchange.hang_up.has_left(control.is_long(wait_us)) => {
+                if taken.is_ok() {
+                    control.not_taken();
+                }
                 exchange.refuse(RETRY_AFTER_LEFT_S);
                 Next::Abandoned(exchange, work)
             }

@@ -160,7 +160,16 @@ impl LaneControl {
         self.lanes[index].take_beside(now_us, wait_us, depth, beside)
     }
 
-    /// The same of a job that is carried out however long it has waited: its answer has begun, or its task.
+    /// A job that was taken is not done after all: its client has left.
+    pub(crate) fn not_taken(&mut self, charge: &Charge) {
+        let of_lane = match charge.is_only {
+            true => &mut self.single,
+            false => &mut self.lanes,
+        };
+        of_lane[charge.flow.lane as usize].not_taken();
+    }
+
+    /// A worker takes a job that is carried out however long it has waited: its answer has begun, or its task.
     pub(crate) fn take_begun(
         &mut self,
         now_us: u64,

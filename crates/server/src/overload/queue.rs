@@ -156,7 +156,7 @@ impl QueueControl {
 
     /// Whether more comes than can be done, and has come for some time.
     #[cfg(test)]
-    pub(super) fn is_lasting(&self) -> bool {
+    pub(crate) fn is_lasting(&self) -> bool {
         self.delay.is_lasting()
     }
 
@@ -187,6 +187,11 @@ impl QueueControl {
             return Ok(());
         }
         Err(self.refuse(now_us, service_us / self.workers))
+    }
+
+    /// The job that was taken last is not done after all: its client has left.
+    pub(crate) fn not_taken(&mut self) {
+        self.delay.not_begun();
     }
 
     /// Whether a job that has waited for so long is done only for a client that certainly waits for it.

@@ -111,7 +111,7 @@ pub(crate) struct ThreadStats {
     pub(crate) refused_over_share: SharedCounter,
     /// Jobs that were not done since their client had left. Many writers.
     pub(crate) abandoned: SharedCounter,
-    /// The thread that counts here now (workers, threads).
+    /// The thread that counts here now (workers, threads, loops).
     usage: Mutex<Option<ThreadUsage>>,
     /// That thread has ended, and another one is to go on with its context.
     is_set_aside: AtomicBool,
@@ -134,9 +134,14 @@ impl ThreadStats {
         self.is_set_aside.store(false, Ordering::Relaxed);
     }
 
-    /// The calling thread ends, and its context is kept for another one: until then no thread counts here.
-    pub(crate) fn set_aside(&self) {
+    /// The thread that counts here ends.
+    pub(crate) fn ends_here(&self) {
         *self.lock_usage() = None;
+    }
+
+    /// The same, and its context is kept for another one: until then no thread counts here.
+    pub(crate) fn set_aside(&self) {
+        self.ends_here();
         self.is_set_aside.store(true, Ordering::Relaxed);
     }
 
@@ -196,7 +201,7 @@ impl Registry {
     /// Takes back the counts of a thread that ends. They stay as they are.
     pub(crate) fn release(&self, role: Role, stats: Arc<ThreadStats>) {
         stats.job_began_us.set(0); // a panic may have left it
-        *stats.lock_usage() = None;
+        stats.ends_here();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.free.push((role, stats));
     }

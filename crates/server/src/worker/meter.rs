@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use loadline_base::Counter;
 use loadline_capacity::sizing::{Waits, bucket};
 use loadline_proto::latency::HistogramCounts;
 use loadline_sys::usage::ThreadUsage;
 
-use crate::telemetry::counters::{Registry, Role, SharedCounter, ThreadStats};
+use crate::telemetry::counters::{Registry, Role, ThreadStats};
 
 /// How long threads waited for a CPU is a file of each; so many are read, and stand for all (of workers, of loops).
 const DELAYS_READ_MAX: usize = 16;
@@ -119,11 +118,9 @@ impl Meter {
         let mut work = Work {
             jobs: match self.keeps_connections {
                 true => {
-                    let answers = stats.core.answers[1..].iter().map(Counter::value);
-                    let refused = [&stats.refused_late, &stats.queue_full];
-                    let refused: u64 = refused.map(SharedCounter::value).iter().sum();
+                    let answers = stats.core.requests() + stats.steps.value();
                     // A thread writes more refusals in a second than it does jobs.
-                    (answers.sum::<u64>() + stats.steps.value()).saturating_sub(refused)
+                    answers.saturating_sub(stats.core.refusals.value())
                 }
                 false => stats.jobs.value(),
             },
@@ -267,9 +264,8 @@ mod tests {
         let _metered = meter.enter(&stats);
         stats.core.answers[1].add(10);
         stats.core.answers[4].add(90);
-        stats.refused_late.add(80);
-        stats.queue_full.add(6);
-        stats.abandoned.add(4); // some of these have no response
+        stats.core.refusals.add(86); // the others are of an app
+        stats.refused_late.add(120); // handshakes among them, which have no response
         assert_eq!(meter.read(1).jobs, 14);
     }
 

@@ -34,6 +34,33 @@ fn a_job_that_cannot_be_refused_is_no_refusal() {
     assert!(control.of(Lane::Apps).is_lasting());
 }
 
+/// Four begin for each that is refused. Three of them have been left: what is left is refused half of the time.
+#[test]
+fn a_job_that_is_not_done_after_all_has_not_begun() {
+    for (is_only, counts) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut control = LaneControl::new(GOAL, 2);
+        let mut charge = Charge::of(Lane::Files);
+        charge.is_only = is_only;
+        let waited = |here_us| JobWait {
+            here_us,
+            before_us: 0,
+        };
+        for now_us in (0..=250_000).step_by(10_000) {
+            (0..4).for_each(|_| assert!(control.take(now_us, &charge, waited(20_000), 10).is_ok()));
+            if !counts {
+                (0..3).for_each(|_| control.not_taken(&charge));
+            }
+            assert!(control.take(now_us, &charge, waited(1_000_000), 10).is_err());
+        }
+        let of_lane = match is_only {
+            true => &control.single,
+            false => &control.lanes,
+        };
+        let is_lasting = of_lane[Lane::Files as usize].is_lasting();
+        assert_eq!(is_lasting, !counts, "{is_only}");
+    }
+}
+
 /// Only those that waited were known. Where they all ran, files were refused that could be read in time.
 #[test]
 fn workers_that_carry_out_long_jobs_of_another_lane_are_no_stall() {

@@ -133,7 +133,8 @@ impl<H: Handler> WorkerThread<H> {
         };
         let mut control = lock(control);
         let depth = self.source.depth();
-        let taken = match work.can_be_refused() {
+        let can_be_refused = work.can_be_refused();
+        let taken = match can_be_refused {
             true => control.take(now_us, charge, waited, depth),
             false => {
                 control.take_begun(now_us, charge, waited, depth);
@@ -146,6 +147,11 @@ impl<H: Handler> WorkerThread<H> {
             work.refuse(RETRY_AFTER_LEFT_S);
             let is_request = !matches!(work, Work::Serve(_));
             self.stats.abandoned.add(u64::from(is_request));
+            if is_request && can_be_refused && taken.is_ok() {
+                self.control
+                    .iter()
+                    .for_each(|it| lock(it).not_taken(charge));
+            }
             return is_request; // a connection may have been half-closed only: its requests get their 503
         }
         match taken {

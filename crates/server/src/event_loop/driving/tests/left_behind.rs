@@ -24,7 +24,7 @@ fn a_look_without_a_timeout_is_no_wait() {
     event_loop.wait().unwrap();
     assert!(
         event_loop.has_waited,
-        "how old a backlog is says the kernel"
+        "the kernel says how old a backlog is"
     );
     event_loop.work().unwrap();
     event_loop.has_backlog = false;

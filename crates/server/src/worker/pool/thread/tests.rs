@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use loadline_proto::{Context, Outcome, Port, Task, TaskOptions};
+use loadline_proto::{Computation, Context, Outcome, Port, Task, TaskOptions};
 
 use super::*;
 use crate::ServerOptions;
@@ -220,6 +220,44 @@ fn a_job_counts_in_a_queue_by_what_it_has_waited_there() {
     let site = Arc::clone(&worker.thread.as_ref().unwrap().site);
     worker.carry_out(taken, &site);
     assert_eq!(worker.stats.queue_wait_us.value(), 1_000);
+}
+
+/// Computes nothing, for a client that may have left.
+#[derive(Debug)]
+struct For {
+    has_left: bool,
+}
+
+impl Computation for For {
+    fn carry_out(&mut self) {}
+
+    fn is_abandoned(&self) -> bool {
+        self.has_left
+    }
+}
+
+/// They counted as begun: overload looked smaller than it was where clients leave.
+#[test]
+fn jobs_of_clients_that_have_left_have_not_begun() {
+    let (workers, worker) = one_thread();
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    submit_one(&workers, &mailbox); // waits behind them
+    let charge = Charge::of(Lane::Handshakes);
+    let is_in_vain = |has_left, now_us, here_us| {
+        let mut work = Work::Compute(Box::new(For { has_left }), 0);
+        let waited = JobWait {
+            here_us,
+            before_us: 0,
+        };
+        worker.is_in_vain(&mut work, &charge, now_us, waited)
+    };
+    for now_us in (0..=250_000).step_by(10_000) {
+        assert!(!is_in_vain(false, now_us, 20_000));
+        (0..3).for_each(|_| assert!(is_in_vain(true, now_us, 20_000)));
+        assert!(is_in_vain(false, now_us, 990_000));
+    }
+    let mut control = lock(worker.control.as_ref().unwrap());
+    assert!(control.of(Lane::Handshakes).is_lasting());
 }
 
 /// A thread serves two requests for this app, each over a connection of its own; behind the second one a job waits.
