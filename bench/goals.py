@@ -5,7 +5,8 @@
   ./x bench goals small-64 idle            some parts
   ./x bench goals small-64 -n 5            fewer slices: a minute
   ./x bench goals --show                   what was measured last, without measuring
-  ./x bench goals --publish                the same, into docs/goals.md
+  ./x bench goals --publish                the same, into docs/goals.md, where parts that are not kept
+                                           here stay as they are
 
 Parts:
   small-64, small-1000, small-10000, new
@@ -50,7 +51,7 @@ from pathlib import Path
 
 import counts
 from core import RECORDED
-from page import middle, middle_of_slices, table, write_between
+from page import between, middle, middle_of_slices, table, write_between
 from peers import SCENARIOS, Scenario, Server, of_lab
 from processes import ENVIRONMENT, PROFILED, REPOSITORY, TARGET, find_program, measured_here
 from rig import Failed, Rig, chosen, options, require_programs, rigged
@@ -331,10 +332,30 @@ def section(name: str, result: dict) -> str:
     return "\n\n".join([f"## {PARTS[name].title}", text, *left_out, f"{result['origin']}\n"])
 
 
-def render(results: dict) -> str:
-    """The goals, then everything that was measured here."""
-    lines = ["## Goals", "", table(HEAD, goals(results)), ""]
-    lines += [section(name, results[name]) for name in PARTS if name in results]
+def sections_of(text: str) -> dict[str, str]:
+    """What the page has, by title."""
+    sections = [part.strip() for part in text.split("\n## ")[1:]]
+    return {part.partition("\n")[0]: f"## {part}\n" for part in sections}
+
+
+def with_earlier(rows: list[list[str]], goals_of_page: str) -> list[list[str]]:
+    """Goals that were not measured stand as they do on the page, unless their bounds are others now."""
+    lines = [line for line in goals_of_page.splitlines() if line.startswith("| ")]
+    earlier = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    known = {tuple(row[:2]): row for row in earlier}
+    return [known.get(tuple(row[:2]), row) if row[-1] == "not measured" else row for row in rows]
+
+
+def render(results: dict, page: str = "") -> str:
+    """The goals, then everything that was measured here; of the rest what the page has of it."""
+    earlier = sections_of(page)
+    rows = with_earlier(goals(results), earlier.get("Goals", ""))
+    lines = ["## Goals", "", table(HEAD, rows), ""]
+    for name, part in PARTS.items():
+        if name in results:
+            lines.append(section(name, results[name]))
+        elif part.title in earlier:
+            lines.append(earlier[part.title])
     recorded = json.loads(RECORDED.read_text())
     body = [[name, f"{count:g}"] for name, count in recorded["counts"].items()]
     text = f"Deterministic, recorded {recorded['when']} by `./x bench core --record`."
@@ -362,7 +383,7 @@ def main() -> None:
     if "form" in results:  # of an earlier version
         results = {}
     if args.publish:
-        write_between(PAGE, BEGIN, END, render(results))
+        write_between(PAGE, BEGIN, END, render(results, between(PAGE, BEGIN, END)))
     elif args.show:
         print(render(results))
     else:

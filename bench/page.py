@@ -19,6 +19,11 @@ def write_between(page: Path, begin: str, end: str, text: str) -> None:
     print("written:", os.path.relpath(page))
 
 
+def between(page: Path, begin: str, end: str) -> str:
+    """What stands between two marks of a page."""
+    return page.read_text().partition(begin)[2].partition(end)[0]
+
+
 def table(head: list[str], body: list[list[str]]) -> str:
     width = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
 

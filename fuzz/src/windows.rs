@@ -45,7 +45,7 @@ impl Windows {
     /// Bytes of the receiver of content have come to its sender.
     pub fn received(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
-        let unread = std::mem::take(&mut self.unread);
+        let mut unread = std::mem::take(&mut self.unread);
         let mut rest = unread.strip_prefix(PREFACE).unwrap_or(&unread);
         while let Some((head, behind)) = rest.split_first_chunk::<HEAD_BYTES>() {
             let head = FrameHead::parse(head);
@@ -55,7 +55,9 @@ impl Windows {
             self.frame(head, payload);
             rest = behind;
         }
-        self.unread = rest.to_vec();
+        let read = unread.len() - rest.len();
+        unread.drain(..read); // not copied: a frame may come byte by byte
+        self.unread = unread;
     }
 
     fn frame(&mut self, head: FrameHead, payload: &[u8]) {

@@ -1,9 +1,9 @@
-//! Any frames for a session of HTTP/2, at any cut: it comes to an end, holds bounded memory, sends frames that
-//! may be and no more content than the client's windows have room for, and ends each stream once, with all of
-//! the content that its head has announced.
+//! Any frames, or any bytes, for a session of HTTP/2, at any cut and with any pauses: it comes to an end, holds
+//! bounded memory, sends frames that may be and no more content than the client's windows have room for, and ends
+//! each stream once, with all of the content that its head has announced. No deadline passes again and again.
 //!
 //! The first byte sets flags, the second is a length for the cuts, the third that of the bytes behind it, by
-//! which apps act (`task`). Then come frames (`frames`).
+//! which apps act (`task`). Then come frames and pauses (`frames`), or bytes.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use loadline_base::{Chunk, Millis};
-use loadline_fuzz::frames::frames;
+use loadline_fuzz::frames::{Sent, frames};
 use loadline_fuzz::task::Task;
 use loadline_fuzz::windows::Windows;
 use loadline_proto::hpack::Decoder;
@@ -24,9 +24,15 @@ use loadline_proto::{
 const HELD_BYTES_MAX: usize = 4 << 20;
 /// What apps do at most behind each piece of input.
 const STEPS_AT_ONCE: usize = 3;
+/// Into how many pieces about the input is cut: a frame is put together anew for each of its pieces.
+const PIECES_MAX: usize = 4_096;
+/// How often time may be up in one pause: at most once for what each stream waits for, and for the connection.
+const DEADLINES_MAX: usize = 100;
 
 /// Flags. The two bits behind the first say how requests are answered.
 const COLLECT: u8 = 1;
+/// The client's bytes are sent as they are, without preface and settings before them.
+const RAW: u8 = 0x20;
 const MIXED: u8 = 0x40;
 const DRAIN: u8 = 0x80;
 
@@ -49,8 +55,8 @@ static CONFIG: LazyLock<Arc<SessionConfig>> = LazyLock::new(|| {
 macro_rules! cx {
     ($it:ident) => {
         &mut Context {
-            now: Millis(1_000),
-            came: Millis(1_000),
+            now: $it.now,
+            came: $it.now,
             date: &$it.date,
             pool: &mut $it.pool,
             counters: &$it.counters,
@@ -64,18 +70,28 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let (steps, input) = rest.split_at(rest.len().min(usize::from(*step_count)));
-    let mut client = PREFACE.to_vec();
-    client.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
-    client.extend(frames(input, &REQUEST));
-    run(*mode, steps, &client, client.len());
-    run(*mode, steps, &client, usize::from(*cut).max(1));
+    let client = match mode & RAW {
+        0 => {
+            let mut beginning = PREFACE.to_vec();
+            beginning.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+            frames(&beginning, input, &REQUEST)
+        }
+        _ => Sent {
+            bytes: input.to_vec(),
+            pauses: Vec::new(),
+        },
+    };
+    let piece_min = client.bytes.len() / PIECES_MAX + 1;
+    run(*mode, steps, &client, usize::MAX);
+    run(*mode, steps, &client, usize::from(*cut).max(piece_min));
 });
 
-fn run(mode: u8, steps: &[u8], bytes: &[u8], piece: usize) {
+fn run(mode: u8, steps: &[u8], client: &Sent, piece: usize) {
     let mut connection = Connection {
         mode,
         steps,
         turn: 0,
+        now: Millis(1_000),
         tasks: Vec::new(),
         pool: Pool::new(),
         counters: Counters::default(),
@@ -87,19 +103,21 @@ fn run(mode: u8, steps: &[u8], bytes: &[u8], piece: usize) {
         is_closed: false,
     };
     let mut session = Http2Session::new(&CONFIG, None, None, cx!(connection));
-    for piece in bytes.chunks(piece) {
-        connection.windows.received(piece);
-        session.received(&mut piece.to_vec(), cx!(connection));
-        connection.settle(&mut session);
-        connection.act(&mut session);
+    for (part, pause_ms) in client.parts() {
+        for piece in part.chunks(piece) {
+            connection.windows.received(piece);
+            session.received(&mut piece.to_vec(), cx!(connection));
+            connection.settle(&mut session);
+            connection.act(&mut session);
+        }
+        connection.pause(pause_ms, &mut session);
+        if connection.is_closed {
+            break; // it was too slow, or was idle for too long
+        }
     }
-    if mode & DRAIN != 0 {
-        session.draining(cx!(connection));
-        connection.settle(&mut session);
+    if !connection.is_closed {
+        connection.end(&mut session);
     }
-    session.received_eof(cx!(connection));
-    connection.settle(&mut session);
-    connection.end_tasks(&mut session);
     assert!(connection.is_closed, "it does not come to an end");
     session.ended(cx!(connection));
 }
@@ -109,6 +127,7 @@ struct Connection<'i> {
     /// What apps do, over and over, and how much of it they have done.
     steps: &'i [u8],
     turn: usize,
+    now: Millis,
     tasks: Vec<Task>,
     pool: Pool,
     counters: Counters,
@@ -136,6 +155,33 @@ impl Connection<'_> {
             }
             self.settle(session);
         }
+    }
+
+    /// Time passes, and its deadlines.
+    fn pause(&mut self, ms: u64, session: &mut Http2Session) {
+        let end = Millis(self.now.0 + ms);
+        for deadlines in 0.. {
+            let deadline = session.deadline().filter(|deadline| *deadline <= end);
+            let Some(deadline) = deadline.filter(|_| !self.is_closed) else {
+                break;
+            };
+            assert!(deadlines < DEADLINES_MAX, "time is up again and again");
+            self.now = self.now.max(deadline);
+            session.expired(cx!(self));
+            self.settle(session);
+        }
+        self.now = end;
+    }
+
+    /// The server goes down, perhaps, the client sends no more, and apps come to their end.
+    fn end(&mut self, session: &mut Http2Session) {
+        if self.mode & DRAIN != 0 {
+            session.draining(cx!(self));
+            self.settle(session);
+        }
+        session.received_eof(cx!(self));
+        self.settle(session);
+        self.end_tasks(session);
     }
 
     /// Apps that have not come to an end do so.

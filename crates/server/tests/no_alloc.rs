@@ -1,6 +1,6 @@
-//! A keep-alive request costs no allocation through whole turns of a reactor's loop: from the
-//! readable socket to the answer in the client's hands, over HTTP/1.1 and HTTP/2. Every thread of the
-//! process is counted; the client's side reads into memory of its own that is there beforehand.
+//! A keep-alive request costs no allocation through whole turns of a loop, of a reactor and of a proactor without
+//! workers: from the readable socket to the answer in the client's hands, over HTTP/1.1 and HTTP/2 in plain text.
+//! Every thread of the process is counted; the client's side reads into memory of its own that is there beforehand.
 
 use std::alloc::System;
 use std::io::{BufReader, Read as _, Write as _};
@@ -13,7 +13,9 @@ use loadline_proto::http2::frame::{
     FrameHead, HEAD_BYTES, Kind, PAYLOAD_BYTES_MAX, PREFACE, flags, write_frame,
 };
 use loadline_proto::{Context, Exchange, Fields, Handler, Outcome, SessionConfig, Status};
-use loadline_server::{Config, ListenAddr, ServerConfig, ServerOptions, serve};
+use loadline_server::{
+    Architecture, Config, ListenAddr, ServerConfig, ServerOptions, check_offered, serve,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -111,7 +113,7 @@ impl Http2Client {
 
 /// The first answer of a second has a new date, for which the connection's table of fields may have to grow:
 /// nothing else may allocate.
-fn assert_none_over_http2(address: SocketAddr) {
+fn assert_none_over_http2(address: SocketAddr, architecture: Architecture) {
     const AT_ONCE: [u32; 3] = [1, 100, 128];
     let mut client = Http2Client::connect(address);
     let mut rounds = |count: usize| {
@@ -128,7 +130,10 @@ fn assert_none_over_http2(address: SocketAddr) {
         with_any += u64::from(change.allocations + change.reallocations > 0);
     }
     let dates_max = began.elapsed().as_secs() + 1;
-    assert!(with_any <= dates_max, "{with_any} rounds, {dates_max} s");
+    assert!(
+        with_any <= dates_max,
+        "{architecture:?}: {with_any} rounds, {dates_max} s"
+    );
 }
 
 /// Sends `request` and reads the answers until `len` bytes have come.
@@ -137,10 +142,23 @@ fn exchange(stream: &mut TcpStream, request: &[u8], len: usize, memory: &mut [u8
     stream.read_exact(&mut memory[..len]).expect("an answer");
 }
 
+/// One after the other: each counts all threads.
 #[test]
 fn whole_turns_of_the_loop_allocate_nothing() {
+    for architecture in [Architecture::Reactor, Architecture::Proactor] {
+        match check_offered(architecture) {
+            Ok(()) => assert_none_under(architecture),
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "\nskipped: {error}");
+            }
+        }
+    }
+}
+
+fn assert_none_under(architecture: Architecture) {
     let config = ServerConfig {
         options: ServerOptions {
+            architecture,
             workers: 0,
             ..ServerOptions::default()
         },
@@ -188,12 +206,12 @@ fn whole_turns_of_the_loop_allocate_nothing() {
     let region = Region::new(COUNTING);
     rounds(100);
     let change = region.change();
-    assert_eq!(change.allocations, 0, "{change:?}");
-    assert_eq!(change.reallocations, 0, "{change:?}");
+    assert_eq!(change.allocations, 0, "{architecture:?}: {change:?}");
+    assert_eq!(change.reallocations, 0, "{architecture:?}: {change:?}");
     drop(std::hint::black_box(vec![1u8; 100]));
     assert_eq!(region.change().allocations, 1, "the counter counts");
     drop(streams);
-    assert_none_over_http2(address);
+    assert_none_over_http2(address, architecture);
     handle.drain();
     assert!(handle.wait().expect("the end").is_clean());
 }

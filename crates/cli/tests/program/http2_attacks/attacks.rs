@@ -46,6 +46,10 @@ pub(super) enum Ends {
     Request(u16),
     /// The connection, without a word: the client reads nothing until then.
     Unread,
+    /// So many streams or more, by a RST_STREAM of this code each.
+    StreamsAtLeast(ErrorCode, usize),
+    /// So many requests, by responses of this status, while one of another client has its response, of that status.
+    RequestsBeside(u16, usize, u16),
 }
 
 impl Ends {
@@ -58,12 +62,21 @@ impl Ends {
             }
             Self::Request(status) => seen.statuses == [status] && seen.resets.is_empty(),
             Self::Unread => seen.go_away.is_none(),
+            Self::StreamsAtLeast(code, count) => {
+                seen.resets.len() >= count && seen.resets.iter().all(|it| *it == code as u32)
+            }
+            Self::RequestsBeside(status, count, other) => {
+                let refused = seen.statuses.iter().filter(|it| **it == status);
+                refused.count() == count
+                    && seen.statuses.contains(&other)
+                    && seen.resets.is_empty()
+            }
         }
     }
 
     /// Whether it has come, and the connection goes on.
     pub(super) fn can_stop(&self, seen: &Seen) -> bool {
-        matches!(self, Self::Streams(..) | Self::Request(_)) && self.have_come(seen)
+        !matches!(self, Self::Connection(_) | Self::Unread) && self.have_come(seen)
     }
 }
 
@@ -78,7 +91,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    fn exactly(group: &'static str, name: &'static str, count: u64) -> Self {
+    pub(super) fn exactly(group: &'static str, name: &'static str, count: u64) -> Self {
         Self {
             group,
             name,
@@ -87,7 +100,7 @@ impl Count {
         }
     }
 
-    fn at_least(group: &'static str, name: &'static str, least: u64) -> Self {
+    pub(super) fn at_least(group: &'static str, name: &'static str, least: u64) -> Self {
         Self {
             most: u64::MAX,
             ..Self::exactly(group, name, least)
@@ -114,12 +127,12 @@ impl Count {
 
 // Rows of the manual.
 const RESETS: &str = "Streams that are begun and reset";
-const WORK: &str = "The work behind streams that were reset";
+pub(super) const WORK: &str = "The work behind streams that were reset";
 const BLOCKS: &str = "A head in endless CONTINUATION frames";
 const HEADS: &str = "Heads with more or larger fields";
 const OVERHEAD: &str = "Frames that are hardly more than their heads";
 const PINGS: &str = "Pings whose answers are not read";
-const WINDOWS: &str = "Tiny windows";
+pub(super) const WINDOWS: &str = "Tiny windows";
 const CONTENT: &str = "Content byte by byte";
 const FRAMES: &str = "Frames byte by byte";
 const SILENCE: &str = "A silent connection";
@@ -133,8 +146,10 @@ const MANY: u32 = 2_000;
 const CALM: Ends = Ends::Connection(ErrorCode::EnhanceYourCalm);
 
 pub(super) fn attacks() -> Vec<Attack> {
-    let all = [resets(), frames_without_use(), overhead(), heads(), slow()];
-    all.into_iter().flatten().chain([many_heads()]).collect()
+    let by_bytes = [resets(), frames_without_use(), overhead(), heads()];
+    let by_time = [slow(), silent()];
+    let all = by_bytes.into_iter().chain(by_time).flatten();
+    all.chain([many_heads()]).collect()
 }
 
 /// Streams that end before their responses do.
@@ -358,11 +373,6 @@ fn many_heads() -> Attack {
 /// Clients that let the server wait, until a limit of time.
 fn slow() -> Vec<Attack> {
     let slow_streams = |count| vec![Count::exactly("http2", "slow_streams", count)];
-    let closed = |reason| vec![Count::exactly("closed", reason, 1)];
-    let silence = opening(WINDOW_BYTES);
-    let part_of_a_frame = [&silence[..], &[0; 5]].concat();
-    let mut part_of_a_head = silence.clone();
-    write_frame(Kind::Headers, 0, 1, &[0x82], &mut part_of_a_head);
     vec![
         Attack {
             name: "pings whose answers are not read",
@@ -408,6 +418,17 @@ fn slow() -> Vec<Attack> {
             ends: Ends::Request(408),
             counts: slow_streams(1),
         },
+    ]
+}
+
+/// Clients that say nothing any more, until the connection ends.
+fn silent() -> Vec<Attack> {
+    let closed = |reason| vec![Count::exactly("closed", reason, 1)];
+    let silence = opening(WINDOW_BYTES);
+    let part_of_a_frame = [&silence[..], &[0; 5]].concat();
+    let mut part_of_a_head = silence.clone();
+    write_frame(Kind::Headers, 0, 1, &[0x82], &mut part_of_a_head);
+    vec![
         Attack {
             name: "a part of a head",
             row: BLOCKS,
@@ -423,6 +444,13 @@ fn slow() -> Vec<Attack> {
             counts: closed("slow"),
         },
         Attack {
+            name: "a preface, and then nothing",
+            row: SILENCE,
+            frames: PREFACE.to_vec(),
+            ends: Ends::Connection(ErrorCode::NoError),
+            counts: closed("slow"),
+        },
+        Attack {
             name: "silence",
             row: SILENCE,
             frames: silence,
@@ -433,7 +461,7 @@ fn slow() -> Vec<Attack> {
 }
 
 /// How a client begins whose streams have such a window.
-fn opening(window: u32) -> Vec<u8> {
+pub(super) fn opening(window: u32) -> Vec<u8> {
     let mut setting = Vec::new();
     let window = Setting {
         id: Setting::INITIAL_WINDOW_SIZE,
@@ -476,7 +504,7 @@ fn continued(piece: &[u8], count: u32) -> Vec<u8> {
     frames
 }
 
-const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
+pub(super) const WHOLE: u8 = flags::END_HEADERS | flags::END_STREAM;
 
 fn one_request(block: &[u8]) -> Vec<u8> {
     let mut frames = opening(WINDOW_BYTES);
@@ -494,12 +522,12 @@ fn post(path: &str, more: &[(&str, &str)], stream: u32, out: &mut Vec<u8>) {
     write_frame(Kind::Headers, flags::END_HEADERS, stream, &block, out);
 }
 
-fn ping(out: &mut Vec<u8>) {
+pub(super) fn ping(out: &mut Vec<u8>) {
     write_frame(Kind::Ping, 0, 0, &[0; 8], out);
 }
 
 /// The field block of a request.
-fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let own = [
         (":method", method),
         (":scheme", "http"),

@@ -15,6 +15,8 @@ pub(super) struct Seen {
     pub(super) resets: Vec<u32>,
     /// The status of each response.
     pub(super) statuses: Vec<u16>,
+    /// How many pings were answered.
+    pub(super) pongs: usize,
 }
 
 pub(super) struct Client<'s> {
@@ -47,6 +49,7 @@ impl<'s> Client<'s> {
             Kind::GoAway => self.seen.go_away = Some(number(&payload[4..])),
             Kind::RstStream => self.seen.resets.push(number(&payload)),
             Kind::Headers => self.response(&payload),
+            Kind::Ping => self.seen.pongs += 1,
             _ => {}
         }
         true
