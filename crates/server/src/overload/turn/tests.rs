@@ -8,6 +8,20 @@ const NONE: HandshakeTime = HandshakeTime {
     done_ago_us: 0,
 };
 
+impl TurnControl {
+    /// A request that is refused if it is too old.
+    fn check(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+        let judged = self.judge(now_us, exchange);
+        judged.map_err(|too_old| self.refuse_too_old(now_us, too_old))
+    }
+
+    /// The same of one that was read in this turn, behind this handshake.
+    fn check_read(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), u32> {
+        let judged = self.judge_read(now_us, handshake);
+        judged.map_err(|too_old| self.refuse_too_old(now_us, too_old))
+    }
+}
+
 /// A handshake that was computed before its request came.
 fn kept(kept_us: u64) -> HandshakeTime {
     HandshakeTime {
