@@ -194,8 +194,17 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             }
             // It has made room for another client's, and no worker has read what it has received.
             _ if refusing.is_some() => {
+                let is_draining = self.stage != Stage::Up;
+                // Before the responses, so that they say that the connection ends.
+                if is_draining
+                    && !slot.knows_drain
+                    && let Some(connection) = &mut slot.connection
+                {
+                    let cx = &mut self.thread.cx();
+                    slot.knows_drain = connection.drain(true, &mut self.driver, cx);
+                }
                 self.refuse_here(token, refusing);
-                if self.stage != Stage::Up {
+                if is_draining {
                     self.begin_connection_drain(token);
                 }
             }
