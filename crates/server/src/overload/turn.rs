@@ -256,6 +256,12 @@ impl TurnControl {
         }
     }
 
+    /// A request that is too old is answered all the same. It counts only for what an answer takes.
+    #[cold]
+    pub(crate) fn answers_exempt(&mut self) {
+        self.answered += u32::from(self.refused_us.is_none());
+    }
+
     /// The request of a stream that was checked last is not answered yet. If this loop carries it out, it is checked
     /// again before, and counts then.
     pub(crate) fn put_off(&mut self) {

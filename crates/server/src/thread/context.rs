@@ -113,10 +113,12 @@ impl Late<'_> {
             }
         } else if let Some(turn) = self.turn.as_mut()
             && let Err(too_old) = turn.judge(*self.now_us, exchange)
-            && !config.is_exempt(exchange)
         {
-            let retry_after_s = turn.refuse_too_old(*self.now_us, too_old);
-            return self.refuse(Refusing::late(retry_after_s), exchange);
+            if !config.is_exempt(exchange) {
+                let retry_after_s = turn.refuse_too_old(*self.now_us, too_old);
+                return self.refuse(Refusing::late(retry_after_s), exchange);
+            }
+            turn.answers_exempt();
         }
         let outcome = config.handle(local, exchange, cx);
         self.put_off(exchange, &outcome);

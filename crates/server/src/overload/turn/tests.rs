@@ -507,3 +507,18 @@ fn what_a_request_has_waited_counts_from_the_turn_in_which_it_was_read() {
     turn.judge_by(Some(4_900_000));
     assert_eq!(turn.request_age_us(5_041_500, &read(5_000)), 141_500);
 }
+
+/// What ten answers took would seem to be what one takes.
+#[test]
+fn what_is_too_old_and_answered_all_the_same_counts_for_what_an_answer_takes() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    turn.begin(at(1_000_000, true, false));
+    assert_eq!(turn.check_read(1_000_000, NONE), Ok(()));
+    for _ in 0..9 {
+        assert!(turn.judge(1_000_000, &read(0)).is_err());
+        turn.answers_exempt();
+    }
+    assert_eq!(turn.take_waits(), (1, 0));
+    turn.begin(at(1_010_000, true, false));
+    assert_eq!(turn.answer_us, 1_000.0);
+}
