@@ -332,8 +332,8 @@ impl<J> JobQueue<J> {
         }
     }
 
-    /// Makes room in a queue that is full by a job of the client that has most, unless this is about as much as
-    /// the client of `flow` has; never in deques, which only pass jobs on.
+    /// Makes room in a queue that is full by a job of the client that has most, or of the next one if none of its jobs
+    /// may go, unless this is about as much as the client of `flow` has; never in deques, which only pass jobs on.
     pub(crate) fn take_of_heaviest(&self, flow: FlowKey, may_go: impl Fn(&J) -> bool) -> Option<J> {
         let Kind::Shared { state, .. } = &self.kind else {
             return None;
