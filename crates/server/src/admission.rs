@@ -114,6 +114,8 @@ pub(crate) struct Refusing {
     pub(crate) retry_after_s: u32,
     /// Since a queue has no room; otherwise they come too late.
     pub(crate) is_queue_full: bool,
+    /// They had a place in it, and have made room for another client's.
+    pub(crate) is_over_share: bool,
 }
 
 impl Refusing {
@@ -121,6 +123,14 @@ impl Refusing {
         Self {
             retry_after_s,
             is_queue_full: false,
+            is_over_share: false,
+        }
+    }
+
+    pub(crate) fn queue_full(retry_after_s: u32) -> Self {
+        Self {
+            is_queue_full: true,
+            ..Self::late(retry_after_s)
         }
     }
 
@@ -129,6 +139,10 @@ impl Refusing {
         match self.is_queue_full {
             true => stats.queue_full.add(1),
             false => stats.refused_late.add(1),
+        }
+        if self.is_over_share {
+            stats.queue_full_over_share.add(1);
+            stats.refused_over_share.add(1);
         }
     }
 }

@@ -65,8 +65,9 @@ pub struct ServerOptions {
     pub balance: Balance,
     /// Shared: as the papers, and as quick while jobs are longer than some microseconds.
     pub queue: Queue,
-    /// Jobs (reactor) or connections (thread-pool) that may wait for a thread. 8192: one for each
-    /// connection; the goal bounds how long they wait.
+    /// Jobs (reactor) or connections (thread-pool) that may wait for a thread; with `Queue::WorkStealing`
+    /// so many of files, of apps and of handshakes. 8192: one for each connection; the goal bounds how
+    /// long they wait.
     pub queue_max: usize,
     /// Loop: a request costs no hand-over unless it blocks.
     pub socket_io: SocketIo,

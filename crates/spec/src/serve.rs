@@ -123,8 +123,9 @@ spec! {
         #[arg(long, value_name = "KIND", value_parser = named::<Queue>())]
         pub queue: Option<Named<Queue>>,
 
-        /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread; auto is one for
-        /// each connection with a --latency-goal, otherwise 1024, or what descriptors allow.
+        /// Jobs (reactor, proactor) or connections (thread-pool) that may wait for a thread, with --queue
+        /// work-stealing of files, apps and handshakes each; auto is one for each connection with a
+        /// --latency-goal, otherwise 1024, or what descriptors allow.
         #[arg(long, value_name = "N", default_value = "auto")]
         pub queue_max: Preset<Auto<Count<1, QUEUE_MAX>>>,
 

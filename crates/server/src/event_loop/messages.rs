@@ -7,7 +7,7 @@ use loadline_base::Token;
 use loadline_proto::{Exchange, Handler};
 
 use super::{EventLoop, connection_at_mut};
-use crate::admission::Kind;
+use crate::admission::{Kind, Refusing};
 use crate::config::Steps;
 use crate::connection::Blocked;
 use crate::shutdown::Stage;
@@ -56,12 +56,16 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let waited_us = self.thread.waited_unread_us();
         let submitted = placement.submit(Kind::Job, work, waited_us, client, &self.site);
         if let Err(NotQueued { work, refusing, .. }) = submitted {
-            // Its requests get a 503 here.
             self.give_back(token, work);
-            self.thread.refusing = Some(refusing);
-            self.drive_here(token);
-            self.thread.refusing = None;
+            self.refuse_here(token, Some(refusing));
         }
+    }
+
+    /// The requests of a connection that no worker serves get a 503 here.
+    fn refuse_here(&mut self, token: Token, refusing: Option<Refusing>) {
+        self.thread.refusing = refusing;
+        self.drive_here(token);
+        self.thread.refusing = None;
     }
 
     /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`).
@@ -156,9 +160,13 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         if was_out {
             self.job_is_back(token);
         }
-        let (after, ready_us) = match &mut work {
-            Work::Serve(served) => (Some(std::mem::take(&mut served.after)), served.ready_us),
-            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => (None, None),
+        let (after, ready_us, refusing) = match &mut work {
+            Work::Serve(served) => (
+                Some(std::mem::take(&mut served.after)),
+                served.ready_us,
+                served.refusing.take(),
+            ),
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => (None, None, None),
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);
@@ -183,6 +191,22 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.queue_step(token, exchange, steps);
                 self.drive_here(token);
                 self.judge_by(None);
+            }
+            // It has made room for another client's, and no worker has read what it has received.
+            _ if refusing.is_some() => {
+                let is_draining = self.stage != Stage::Up;
+                // Before the responses, so that they say that the connection ends.
+                if is_draining
+                    && !slot.knows_drain
+                    && let Some(connection) = &mut slot.connection
+                {
+                    let cx = &mut self.thread.cx();
+                    slot.knows_drain = connection.drain(true, &mut self.driver, cx);
+                }
+                self.refuse_here(token, refusing);
+                if is_draining {
+                    self.begin_connection_drain(token);
+                }
             }
             _ if self.stage != Stage::Up && !slot.knows_drain => self.begin_connection_drain(token),
             None => self.drive_here(token),

@@ -364,25 +364,34 @@ impl<J> Lanes<J> {
         }
     }
 
-    /// Takes the newest job out of the client with most jobs that wait, where it has at least two more than the
-    /// client of `flow`: in its lane, or else in a lane with more jobs.
+    /// Takes the newest job that may go out of the client with most jobs that wait; if none of its jobs may, out of
+    /// the one with the next most. In the lane of `flow` such a client has at least two more than that of `flow`.
+    /// Otherwise a lane with at least two more jobs makes room, there also if all of its clients have few.
     pub(crate) fn take_of_heaviest(
         &mut self,
         flow: FlowKey,
         may_go: impl Fn(&J) -> bool,
     ) -> Option<J> {
-        let own_lane = &self.lanes[flow.lane as usize];
+        let own_lane = &mut self.lanes[flow.lane as usize];
+        let lane_min = own_lane.jobs + 2;
         let own = own_lane.clients.get(&flow.client);
-        let own = own.map_or(0, |line| line.jobs.len());
-        if own_lane
-            .most_jobs()
-            .is_some_and(|(_, most)| most >= own + 2)
-        {
-            return self.lanes[flow.lane as usize].take_newest(may_go);
+        let jobs_min = own.map_or(0, |line| line.jobs.len()) + 2;
+        if let Some(job) = own_lane.take_newest(jobs_min, &may_go) {
+            return Some(job);
         }
         let fullest = (flow.lane.others()).max_by_key(|lane| self.lanes[*lane as usize].jobs)?;
-        let has_more = self.lanes[fullest as usize].jobs >= self.lanes[flow.lane as usize].jobs + 2;
-        has_more.then(|| self.lanes[fullest as usize].take_newest(may_go))?
+        let other = flow.lane.others().find(|lane| *lane != fullest);
+        for lane in [fullest].into_iter().chain(other) {
+            let lane = &mut self.lanes[lane as usize];
+            if lane.jobs < lane_min {
+                return None;
+            }
+            let job = lane.take_newest(jobs_min.min(lane.most_jobs()), &may_go);
+            if job.is_some() {
+                return job;
+            }
+        }
+        None
     }
 
     /// Takes jobs of a lane out that nobody needs any more. `is_needless` gets each with whether no other job of
@@ -523,19 +532,21 @@ impl<J> LaneOfJobs<J> {
         self.forget_if_idle();
     }
 
-    /// The client with most jobs that wait.
-    fn most_jobs(&self) -> Option<(ClientKey, usize)> {
-        let jobs = self
-            .clients
-            .iter()
-            .map(|(key, line)| (*key, line.jobs.len()));
-        jobs.max_by_key(|(_, jobs)| *jobs)
+    /// Jobs that wait of the client with most.
+    fn most_jobs(&self) -> usize {
+        let jobs = self.clients.values().map(|line| line.jobs.len());
+        jobs.max().unwrap_or(0)
     }
 
-    fn take_newest(&mut self, may_go: impl Fn(&J) -> bool) -> Option<J> {
-        let (client, _) = self.most_jobs()?;
+    /// Of clients with at least so many jobs that wait.
+    fn take_newest(&mut self, jobs_min: usize, may_go: &impl Fn(&J) -> bool) -> Option<J> {
+        let clients = self.clients.iter().filter_map(|(client, line)| {
+            let jobs = line.jobs.len();
+            let newest = (jobs >= jobs_min).then(|| line.jobs.iter().rposition(may_go))??;
+            Some((jobs, *client, newest))
+        });
+        let (_, client, newest) = clients.max_by_key(|(jobs, ..)| *jobs)?;
         let line = self.clients.get_mut(&client)?;
-        let newest = line.jobs.iter().rposition(may_go)?;
         let job = line.jobs.remove(newest);
         self.jobs -= 1;
         self.waiting -= usize::from(line.jobs.is_empty());

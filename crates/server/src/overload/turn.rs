@@ -76,6 +76,15 @@ struct Counted {
     waited_us: u64,
 }
 
+/// By what a request is too old to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TooOld {
+    /// By its turn.
+    ByTurn,
+    /// By when it came, or behind its handshake.
+    ByItself,
+}
+
 /// A turn that begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnBegin {
@@ -228,15 +237,29 @@ impl TurnControl {
         self.came_us = came_us;
     }
 
-    /// A request is about to be answered. `Err`: it is too old for that, and its client is to come back after this many
-    /// seconds.
+    /// A request is about to be answered. `Err`: it is too old for that, which does not count before it is refused.
     #[inline]
-    pub(crate) fn check(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+    pub(crate) fn judge(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), TooOld> {
         self.last = None;
         match self.is_by_itself(exchange) {
-            true => self.check_by_itself(now_us, exchange),
-            false => self.check_read(now_us, exchange.handshake),
+            true => self.judge_by_itself(now_us, exchange),
+            false => self.judge_read(now_us, exchange.handshake),
         }
+    }
+
+    /// A request is refused: its client is to come back after this many seconds.
+    #[cold]
+    pub(crate) fn refuse_too_old(&mut self, now_us: u64, too_old: TooOld) -> u32 {
+        match too_old {
+            TooOld::ByTurn => self.refuse(now_us),
+            TooOld::ByItself => self.refuse_new(now_us),
+        }
+    }
+
+    /// A request that is too old is answered all the same. It counts only for what an answer takes.
+    #[cold]
+    pub(crate) fn answers_exempt(&mut self) {
+        self.answered += u32::from(self.refused_us.is_none());
     }
 
     /// The request of a stream that was checked last is not answered yet. If this loop carries it out, it is checked
@@ -252,13 +275,14 @@ impl TurnControl {
         }
     }
 
-    /// The same as `check` once more, before what may block: of many requests of a connection, one may have waited for
-    /// others since it was checked.
+    /// The same as `judge` once more, before what may block: of many requests of a connection, one may have waited for
+    /// others since it was judged. `Err`: it is refused, and its client is to come back after this many seconds.
     pub(crate) fn check_again(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
-        match exchange.is_multiplexed() {
-            true => self.check_by_itself(now_us, exchange),
-            false => Ok(()),
+        if !exchange.is_multiplexed() {
+            return Ok(());
         }
+        let judged = self.judge_by_itself(now_us, exchange);
+        judged.map_err(|too_old| self.refuse_too_old(now_us, too_old))
     }
 
     /// Whether it was read in a turn before this one, or its client asks for more without waiting for its response.
@@ -268,18 +292,18 @@ impl TurnControl {
     }
 
     /// By when it came, whatever its turn is.
-    fn check_by_itself(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+    fn judge_by_itself(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), TooOld> {
         let came_us = exchange.ready.0 * 1000;
         let of_connection_us = self.came_us;
         self.came_us = Some(of_connection_us.map_or(came_us, |us| us.min(came_us)));
-        let checked = self.check_read(now_us, exchange.handshake);
+        let judged = self.judge_read(now_us, exchange.handshake);
         self.came_us = of_connection_us;
-        checked
+        judged
     }
 
     /// A request that was read in this turn, behind this handshake.
     #[inline]
-    fn check_read(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), u32> {
+    fn judge_read(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), TooOld> {
         let (mut age_us, mut before_us) = (self.age_us(now_us), 0);
         if self.counts_handshakes {
             age_us = handshake.waited_behind_us(age_us);
@@ -287,9 +311,9 @@ impl TurnControl {
         }
         let kept_us = age_us.saturating_add(before_us);
         if self.came_us.is_some() || before_us > 0 {
-            self.check_arrived(now_us, kept_us)?;
+            self.judge_arrived(now_us, kept_us)?;
         } else if kept_us > self.delay.accepted_us() {
-            return Err(self.refuse(now_us));
+            return Err(TooOld::ByTurn);
         }
         self.answers(now_us, age_us);
         Ok(())
@@ -325,11 +349,11 @@ impl TurnControl {
         self.came_us.map_or(self.came, |us| Millis(us / 1000))
     }
 
-    /// As `check`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so
+    /// As `judge`, for a request of which it is known when it came, or that is behind a handshake: it has waited for so
     /// long in all.
-    fn check_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), u32> {
+    fn judge_arrived(&mut self, now_us: u64, wait_us: u64) -> Result<(), TooOld> {
         if !self.is_in_time(wait_us) {
-            return Err(self.refuse_new(now_us));
+            return Err(TooOld::ByItself);
         }
         self.delay.waited_in_no_order(wait_us, now_us);
         Ok(())

@@ -100,9 +100,9 @@ pub(crate) struct ThreadStats {
     pub(crate) accepts_deferred: Counter,
     /// Jobs, requests or connections that wait for this thread, or for any in its group. Many writers.
     pub(crate) queue_depth: SharedCounter,
-    /// Jobs that were refused because the queue was full. Many writers.
+    /// Jobs, and requests of connections, that were refused because the queue was full. Many writers.
     pub(crate) queue_full: SharedCounter,
-    /// Those of them that made room for a job of another client. Many writers.
+    /// Those of them that had a place, and made room for a job of another client. Many writers.
     pub(crate) queue_full_over_share: SharedCounter,
     /// Requests that were refused since they could not have been answered in time. Many writers.
     pub(crate) refused_late: SharedCounter,

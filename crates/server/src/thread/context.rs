@@ -107,20 +107,28 @@ impl Late<'_> {
         exchange: &mut Exchange,
         cx: &mut Context<'_>,
     ) -> Outcome {
-        let turn = self.turn.as_mut();
-        let is_late = || turn.and_then(|turn| turn.check(*self.now_us, exchange).err());
-        match self.refusing.or_else(|| is_late().map(Refusing::late)) {
-            Some(refusing) if !config.is_exempt(exchange) => {
-                exchange.refuse(refusing.retry_after_s);
-                refusing.count(self.stats);
-                Outcome::Ready
+        if let Some(refusing) = self.refusing {
+            if !config.is_exempt(exchange) {
+                return self.refuse(*refusing, exchange);
             }
-            _ => {
-                let outcome = config.handle(local, exchange, cx);
-                self.put_off(exchange, &outcome);
-                outcome
+        } else if let Some(turn) = self.turn.as_mut()
+            && let Err(too_old) = turn.judge(*self.now_us, exchange)
+        {
+            if !config.is_exempt(exchange) {
+                let retry_after_s = turn.refuse_too_old(*self.now_us, too_old);
+                return self.refuse(Refusing::late(retry_after_s), exchange);
             }
+            turn.answers_exempt();
         }
+        let outcome = config.handle(local, exchange, cx);
+        self.put_off(exchange, &outcome);
+        outcome
+    }
+
+    fn refuse(&self, refusing: Refusing, exchange: &mut Exchange) -> Outcome {
+        exchange.refuse(refusing.retry_after_s);
+        refusing.count(self.stats);
+        Outcome::Ready
     }
 
     /// One of many requests of a connection is checked again before what follows its quick step.
@@ -470,5 +478,71 @@ impl<H: Handler> Drop for ThreadContext<H> {
         self.site
             .registry
             .release(self.role, Arc::clone(&self.stats));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ServerOptions;
+    use crate::site::tests::{clock, site_at};
+
+    /// Where requests are exempt.
+    const PROBES: u32 = 1;
+
+    /// Counts how often it is asked whether a request is exempt.
+    struct Probed(&'static AtomicU64);
+
+    impl Handler for Probed {
+        type Local = ();
+
+        fn local(&self) {}
+
+        fn handle(&self, (): &mut (), _: &mut Exchange, _: &mut Context<'_>) -> Outcome {
+            Outcome::Blocking
+        }
+
+        fn is_exempt(&self, exchange: &Exchange) -> bool {
+            self.0.fetch_add(1, Relaxed);
+            exchange.listener == PROBES
+        }
+    }
+
+    /// They were answered, and counted as refused: then other requests were refused that could wait.
+    #[test]
+    fn late_requests_that_are_exempt_are_no_overload() {
+        let (clock_us, asked) = (clock(), clock());
+        let site = site_at(clock_us, Probed(asked), ServerOptions::default());
+        let mut thread = ThreadContext::new(&Arc::new(site), Role::Loop);
+        let stats = Arc::clone(&thread.stats);
+        let mut is_refused = |now_us: u64, waited_us: u64, listener: u32| {
+            clock_us.store(now_us, Relaxed);
+            thread.tick();
+            let goal = Duration::from_secs(1);
+            let turn = thread.turn.get_or_insert_with(|| TurnControl::new(goal));
+            turn.judge_by(Some(now_us - waited_us));
+            let Borrowed {
+                config,
+                local,
+                mut late,
+                mut cx,
+                ..
+            } = thread.borrow();
+            let mut exchange = Exchange::default();
+            exchange.listener = listener;
+            let outcome = late.handle(config, local, &mut exchange, &mut cx);
+            matches!(outcome, Outcome::Ready)
+        };
+        for now_us in (3_000_000..3_500_000).step_by(10_000) {
+            assert!(!is_refused(now_us, 2_000_000, PROBES));
+        }
+        assert!(!is_refused(3_500_000, 500_000, 0));
+        assert_eq!(asked.load(Relaxed), 50, "not if a request is in time");
+        assert!(is_refused(3_500_000, 2_000_000, 0));
+        let counts = (asked.load(Relaxed), stats.refused_late.value());
+        assert_eq!(counts, (51, 1));
     }
 }

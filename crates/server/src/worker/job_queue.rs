@@ -27,6 +27,7 @@ pub(crate) struct JobQueue<J> {
     kind: Kind<J>,
     /// Jobs that wait. In the stealing queue, counted up before a job is there to be found.
     depth: AtomicUsize,
+    /// Of jobs that wait: in the shared queue of all, in deques of those in each lane.
     bound: usize,
     /// Workers that there are. Nothing in here depends on them.
     workers: Count,
@@ -45,7 +46,7 @@ enum Kind<J> {
         /// By lane.
         injectors: [Injector<J>; LANES],
         stealers: [Box<[Stealer<J>]>; LANES],
-        /// Jobs that wait in each lane, about. Nobody's sleep depends on it.
+        /// Jobs that wait in each lane, counted up before a job is there to be found. Nobody's sleep depends on it.
         waiting: [Count; LANES],
         /// Workers that found nothing; changed only under `parking`.
         asleep: AtomicUsize,
@@ -67,7 +68,8 @@ struct SharedState<J> {
 }
 
 impl<J> JobQueue<J> {
-    /// A queue for at most `bound` waiting jobs and at most `workers_max` workers. There are none yet.
+    /// A queue for at most `bound` waiting jobs, in deques in each lane, and at most `workers_max` workers. There are
+    /// none yet.
     pub(crate) fn new(kind: Queue, workers_max: usize, bound: usize) -> Arc<Self> {
         let own = || Lane::ALL.map(|_| Worker::new_fifo());
         let end = |index| End {
@@ -258,12 +260,13 @@ impl<J> JobQueue<J> {
                 // The depth is raised before this look at `closed`, and a worker looks at `closed`
                 // before the depth: none ends before a job that was accepted.
                 let depth = self.depth.fetch_add(1, Ordering::SeqCst);
-                let is_full = depth >= bound;
+                let waiting = &waiting[flow.lane as usize];
+                let is_full = waiting.fetch_add(1, Relaxed) >= bound;
                 if is_full || closed.load(Ordering::SeqCst) {
+                    waiting.fetch_sub(1, Relaxed);
                     self.depth.fetch_sub(1, Ordering::SeqCst);
                     return Err(job);
                 }
-                waiting[flow.lane as usize].fetch_add(1, Relaxed);
                 injectors[flow.lane as usize].push(job);
                 // The depth was raised before this look at the sleepers, and a worker looks at the
                 // depth after it has counted itself as asleep: one of the two sees the other.
@@ -329,8 +332,8 @@ impl<J> JobQueue<J> {
         }
     }
 
-    /// Makes room in a queue that is full by a job of the client that has most, unless this is about as much as
-    /// the client of `flow` has; never in deques, which only pass jobs on.
+    /// Makes room in a queue that is full by a job of the client that has most, or of the next one if none of its jobs
+    /// may go, unless this is about as much as the client of `flow` has; never in deques, which only pass jobs on.
     pub(crate) fn take_of_heaviest(&self, flow: FlowKey, may_go: impl Fn(&J) -> bool) -> Option<J> {
         let Kind::Shared { state, .. } = &self.kind else {
             return None;

@@ -123,6 +123,27 @@ fn push(queue: &JobQueue<Lane>, lane: Lane, jobs: usize) {
     (0..jobs).for_each(|_| queue.push(flow, lane).unwrap());
 }
 
+/// Jobs of a slow app filled the deques, and files found no room.
+#[test]
+fn a_lane_of_deques_that_is_full_leaves_room_in_the_others() {
+    let (queue, sources) = JobQueue::with_workers(Queue::WorkStealing, 1, 3);
+    let flow = |lane| FlowKey {
+        lane,
+        ..FlowKey::default()
+    };
+    for lane in [Lane::Apps, Lane::Files] {
+        push(&queue, lane, 3);
+        assert_eq!(queue.push(flow(lane), lane), Err(lane));
+    }
+    assert_eq!(queue.depth(), 6);
+    let taken = sources[0].take(|| 0).unwrap().job;
+    for lane in [Lane::Apps, Lane::Files] {
+        let has_room = queue.push(flow(lane), lane).is_ok();
+        assert_eq!(has_room, lane == taken, "{lane:?}, {taken:?}");
+    }
+    assert_eq!(queue.ahead(flow(Lane::Files)).jobs, 3);
+}
+
 /// Does the next jobs, each in 10 ms. How many of them are of this lane.
 fn count_done(source: &JobSource<Lane>, jobs: usize, lane: Lane) -> usize {
     let next = || {

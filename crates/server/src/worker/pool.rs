@@ -176,10 +176,7 @@ impl Workers {
             // Of a connection its requests are counted, when they are answered.
             let is_request = !matches!(job.work, Work::Serve(_));
             self.stats.queue_full.add(u64::from(is_request));
-            let refusing = Refusing {
-                retry_after_s: self.retry_after_full_s(flow, job.queued_us),
-                is_queue_full: true,
-            };
+            let refusing = Refusing::queue_full(self.retry_after_full_s(flow, job.queued_us));
             Refused { job, refusing }
         })?;
         self.free_for_job();
@@ -381,6 +378,49 @@ mod tests {
             stats.refused_late.value(),
         ];
         assert_eq!(counts, [2, 1, 1, 0]);
+    }
+
+    /// None did: others got 503 while one client had the whole queue.
+    #[test]
+    fn a_connection_that_makes_room_for_another_clients_is_refused_by_its_loop() {
+        let options = ServerOptions {
+            workers: 1,
+            queue_max: 2,
+            latency_goal: None,
+            ..ServerOptions::default()
+        };
+        let site = site_of(config_of(Quiet), options);
+        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        let reply = Arc::new(Mailbox::new().unwrap());
+        let submit = |client: u8| {
+            let client = ClientKey::of([192, 0, 2, client].into());
+            let work = Work::Serve(Box::default());
+            workers.submit(Job::of(client, work, &reply))
+        };
+        let taken = [1, 1, 1, 2].map(|client| submit(client).is_ok());
+        assert_eq!(taken, [true, true, false, true]);
+        let stats = &workers.stats;
+        let counts = || {
+            [
+                stats.queue_full.value(),
+                stats.queue_full_over_share.value(),
+                stats.refused_over_share.value(),
+                stats.refused_late.value(),
+            ]
+        };
+        assert_eq!((counts(), stats.queue_depth.value()), ([0; 4], 2));
+        let mut mail = Vec::new();
+        reply.take(&mut mail);
+        assert_eq!(mail.len(), 1);
+        let Some(Message::Done {
+            work: Work::Serve(served),
+            ..
+        }) = mail.first()
+        else {
+            panic!("{mail:?}");
+        };
+        served.refusing.unwrap().count(stats); // as for a request that its loop reads
+        assert_eq!(counts(), [1, 1, 1, 0]);
     }
 
     /// All of them came back after a second.

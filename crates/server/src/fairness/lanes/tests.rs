@@ -310,6 +310,33 @@ fn the_client_with_most_jobs_makes_room_by_its_newest() {
     assert_eq!(rest.iter().filter(|job| **job < 10).count(), 7);
 }
 
+/// No other client was looked at, and nobody made room.
+#[test]
+fn where_no_job_of_the_client_with_most_may_go_the_one_with_the_next_most_makes_room() {
+    let may_go = |job: &u8| *job >= 10;
+    let mut lanes = Lanes::default();
+    (0..10).for_each(|job| lanes.push(of(APPS, 1), job));
+    (10..15).for_each(|job| lanes.push(of(APPS, 2), job));
+    (15..17).for_each(|job| lanes.push(of(APPS, 3), job));
+    let mut take = |flow| lanes.take_of_heaviest(flow, may_go);
+    assert_eq!(take(of(APPS, 4)), Some(14));
+    assert_eq!(take(of(APPS, 3)), Some(13));
+    assert_eq!(take(of(APPS, 3)), None, "one more than it has");
+    assert_eq!(take(of(FILES, 4)), Some(12), "a lane with more jobs");
+    let mut two_each = [0; 2].map(|_| take(of(FILES, 4)));
+    two_each.sort_unstable();
+    assert_eq!(two_each, [Some(11), Some(16)]);
+    assert_eq!(take(of(FILES, 4)), None, "one each");
+    assert_eq!(lanes.len(), 12);
+
+    let mut lanes = Lanes::default();
+    (0..10).for_each(|job| lanes.push(of(APPS, 1), job));
+    (10..15).for_each(|job| lanes.push(of(Lane::Handshakes, 1), job));
+    let mut take = |flow| lanes.take_of_heaviest(flow, may_go);
+    assert_eq!(take(of(FILES, 2)), Some(14), "the next lane");
+    assert_eq!(take(of(APPS, 2)), None, "a lane with fewer jobs");
+}
+
 #[test]
 fn what_nobody_needs_is_taken_out_and_the_rest_keeps_its_order() {
     let mut lanes = Lanes::default();

@@ -8,6 +8,20 @@ const NONE: HandshakeTime = HandshakeTime {
     done_ago_us: 0,
 };
 
+impl TurnControl {
+    /// A request that is refused if it is too old.
+    fn check(&mut self, now_us: u64, exchange: &Exchange) -> Result<(), u32> {
+        let judged = self.judge(now_us, exchange);
+        judged.map_err(|too_old| self.refuse_too_old(now_us, too_old))
+    }
+
+    /// The same of one that was read in this turn, behind this handshake.
+    fn check_read(&mut self, now_us: u64, handshake: HandshakeTime) -> Result<(), u32> {
+        let judged = self.judge_read(now_us, handshake);
+        judged.map_err(|too_old| self.refuse_too_old(now_us, too_old))
+    }
+}
+
 /// A handshake that was computed before its request came.
 fn kept(kept_us: u64) -> HandshakeTime {
     HandshakeTime {
@@ -492,4 +506,19 @@ fn what_a_request_has_waited_counts_from_the_turn_in_which_it_was_read() {
     assert_eq!(turn.request_age_us(5_041_500, &read(5_000)), 41_500);
     turn.judge_by(Some(4_900_000));
     assert_eq!(turn.request_age_us(5_041_500, &read(5_000)), 141_500);
+}
+
+/// What ten answers took would seem to be what one takes.
+#[test]
+fn what_is_too_old_and_answered_all_the_same_counts_for_what_an_answer_takes() {
+    let mut turn = TurnControl::new(Duration::from_secs(1));
+    turn.begin(at(1_000_000, true, false));
+    assert_eq!(turn.check_read(1_000_000, NONE), Ok(()));
+    for _ in 0..9 {
+        assert!(turn.judge(1_000_000, &read(0)).is_err());
+        turn.answers_exempt();
+    }
+    assert_eq!(turn.take_waits(), (1, 0));
+    turn.begin(at(1_010_000, true, false));
+    assert_eq!(turn.answer_us, 1_000.0);
 }

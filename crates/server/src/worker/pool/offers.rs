@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use super::{Workers, lock};
+use crate::admission::Refusing;
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{Ahead, FlowKey, Lane};
 use crate::overload::{LaneControl, Refusal};
@@ -74,23 +75,27 @@ impl Workers {
     /// none has more.
     #[cold]
     pub(super) fn push_in_the_place_of_another(&self, flow: FlowKey, job: Job) -> Result<(), Job> {
-        let may_go = |job: &Job| match job.work {
-            Work::Serve(_) => false, // it would have to be served first, to be answered
-            _ => job.work.can_be_refused(),
-        };
         let other = match self.is_fair {
-            true => self.queue.take_of_heaviest(flow, may_go),
+            true => (self.queue).take_of_heaviest(flow, |job| job.work.can_be_refused()),
             false => None,
         };
         let Some(mut other) = other else {
             return Err(job);
         };
         self.stats.queue_depth.sub(1);
-        self.stats.queue_full.add(1);
-        self.stats.queue_full_over_share.add(1);
-        self.stats.refused_over_share.add(1);
         let retry_after_s = self.retry_after_full_s(self.flow(&other), job.queued_us);
-        other.work.refuse(retry_after_s);
+        let refusing = Refusing {
+            is_over_share: true,
+            ..Refusing::queue_full(retry_after_s)
+        };
+        match &mut other.work {
+            // Which requests it has is not known yet: its loop reads, refuses and counts them.
+            Work::Serve(served) => served.refusing = Some(refusing),
+            work => {
+                refusing.count(&self.stats);
+                work.refuse(retry_after_s);
+            }
+        }
         let (token, work) = (other.token, other.work);
         other.reply.post(Message::Done { token, work });
         self.queue.push(flow, job)

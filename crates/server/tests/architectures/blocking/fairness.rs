@@ -140,6 +140,41 @@ fn without_fairness_who_was_there_first_stays() {
     }
 }
 
+/// They were refused while one client had the whole queue.
+#[test]
+fn a_queue_of_a_pool_that_is_full_by_number_takes_connections_of_another() {
+    let server = start(ServerOptions {
+        threads: 1,
+        queue_max: 20,
+        ..options(Architecture::ThreadPool)
+    });
+    let mut held = server.connect();
+    held.ask("/gate");
+    server.handler.gate.await_waiting(1);
+    let mut greedy: Vec<_> = (0..30).map(|_| server.connect_from(GREEDY)).collect();
+    greedy.iter_mut().for_each(|client| client.ask("/"));
+    eventually(|| total(&server).queue_full == 10);
+    let mut quiet: Vec<_> = (0..3).map(|_| server.connect_from(QUIET)).collect();
+    quiet.iter_mut().for_each(|client| client.ask("/"));
+    eventually(|| total(&server).queue_full == 13);
+    assert_eq!(total(&server).queue_depth, 20);
+    server.handler.gate.open();
+    for client in quiet.iter_mut().chain([&mut held]) {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    let answers = greedy
+        .iter_mut()
+        .map(|client| client.answer().unwrap().status);
+    let refused = answers.filter(|status| *status == 503).count();
+    assert_eq!(refused, 13);
+    let total = total(&server);
+    assert_eq!((total.queue_full, total.refused_over_share), (13, 3));
+    // A connection that was refused goes on.
+    for client in &mut greedy {
+        assert_eq!(client.get("/").status, 200);
+    }
+}
+
 /// A job of its own would count before the client's next request.
 #[test]
 fn an_idle_connection_that_its_client_closes_needs_no_thread() {
