@@ -1,4 +1,5 @@
 mod grids;
+mod models;
 mod shown;
 
 use std::path::Path;
