@@ -4,6 +4,28 @@ use std::collections::BTreeSet;
 
 use super::*;
 
+/// In the paper a main reactor accepts connections and distributes them.
+#[test]
+fn several_reactors_of_p1_get_their_connections_from_a_main_one() {
+    for grid in [Grid::default(), full()] {
+        let plan = plan(Paper::named("P1").unwrap(), &grid);
+        let mut found = BTreeSet::new();
+        for cell in Cells::of(&plan, &[0, 1], &[]).unwrap().cells {
+            let ServerSpec::Loadline(set) = &cell.serve else {
+                continue; // the app of the uploads, which has no such option
+            };
+            let sizes = &set.architecture;
+            let are_several = sizes.loops.given().is_some_and(|count| count.get() > 1);
+            if are_several && sizes.architecture.0.to_string() == "reactor" {
+                let accept = sizes.accept.as_ref().map(ToString::to_string);
+                assert_eq!(accept.as_deref(), Some("handoff"), "{:?}", cell.levels);
+                found.insert(cell.series);
+            }
+        }
+        assert!(found.len() > 10, "{found:?}");
+    }
+}
+
 /// Threads send files by sendfile alone. A loop by itself copies them to clients on the same machine.
 #[test]
 fn p5s_event_loop_sends_the_file_as_its_threads_do() {
