@@ -130,7 +130,7 @@ connections, completed_per_s
 P5: The event loop serves more than threads also
 crossed, good_per_s
 2000, not 900: server=event-loop; connections_are=kept; asked=as fast as possible
-1000: server=event-loop; connections_are=closed; asked=as fast as possible
+1500: server=event-loop; connections_are=closed; asked=as fast as possible
 1000: server=threads; connections_are=kept; asked=as fast as possible
 1000: server=threads; connections_are=closed; asked=as fast as possible
 
