@@ -9,19 +9,21 @@
 //! After an answer that lets the connection stay, the next request is due at once. Where it does not
 //! stay, the next connection is opened at once; after a failure, only after a pause: 10 ms at first,
 //! doubling up to 1 s while connections last less than a second, so that a server that is gone is
-//! not called without end.
+//! not called without end. Those are means: each pause is between half of it and one and a half, by
+//! the seed and the user's number, so that users who fail at one moment come back at different ones.
 
 use std::sync::Arc;
 
+use loadline_load::seed;
 use loadline_proto::Reply;
 use loadline_record::ErrorKind;
 
 use crate::exchange::{Exchange, ExchangeProgress, RequestSpec, Watch};
 use crate::{Event, Order, UserContext, UserGroup, VirtualUser};
 
-/// The first pause after a failure.
+/// The first pause after a failure, in the mean.
 const PAUSE_NS_MIN: u64 = 10_000_000;
-/// The longest, and how long a connection has to last for the pauses to begin anew.
+/// The longest, in the mean, and how long a connection has to last for the pauses to begin anew.
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 
 /// What one kind of virtual user does with its connection and its request.
@@ -49,7 +51,7 @@ pub(crate) fn user_group<B: Behaviour>(
     let spec = Arc::new(spec);
     UserGroup::new(Arc::new(move |number, seed| {
         Box::new(Calling {
-            caller: Caller::new(Arc::clone(&spec)),
+            caller: Caller::new(Arc::clone(&spec), seed ^ number),
             behaviour: make(number, seed),
         })
     }))
@@ -103,7 +105,10 @@ pub(crate) struct Caller {
     /// The request and its answer.
     pub(crate) exchange: Exchange,
     state: CallerState,
+    /// The mean of the last pause.
     pause_ns: u64,
+    /// What the pauses are spread by: another number after each.
+    spread: u64,
     opened_ns: u64,
     /// When the answer has to have gone on, while it is awaited.
     silent_until_ns: Option<u64>,
@@ -112,12 +117,14 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(spec: Arc<RequestSpec>) -> Self {
+    /// Users of different `spread` have different pauses.
+    pub(crate) fn new(spec: Arc<RequestSpec>, spread: u64) -> Self {
         Self {
             spec,
             exchange: Exchange::default(),
             state: CallerState::Away { until_ns: 0 },
             pause_ns: 0,
+            spread,
             opened_ns: 0,
             silent_until_ns: None,
             has_begun: false,
@@ -298,7 +305,9 @@ impl Caller {
             _ if self.state == CallerState::Here && lasted_ns >= PAUSE_NS_MAX => PAUSE_NS_MIN,
             pause_ns => (2 * pause_ns).min(PAUSE_NS_MAX),
         };
-        now_ns.saturating_add(self.pause_ns)
+        self.spread = seed::mixed(self.spread);
+        let spread_ns = self.pause_ns / 2 + self.spread % self.pause_ns;
+        now_ns.saturating_add(spread_ns)
     }
 
     /// Whether nothing is under way: it has a connection, or stays away.

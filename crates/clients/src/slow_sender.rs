@@ -7,8 +7,8 @@
 //! worth (at least a byte) at a time; the rest at once again. Between the portions the client reads:
 //! the answer of a server that gives up (408) is counted by its status; a server that
 //! closes without an answer is `closed_early`, one that resets is `reset`. Then the client calls again
-//! after a pause of 10 ms, doubling up to 1 s while its connections last less than a second. A
-//! request that gets through is awaited like any other, and followed by the next one.
+//! after a pause of 10 ms in the mean, doubling up to 1 s while its connections last less than a
+//! second. A request that gets through is awaited like any other, and followed by the next one.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -134,7 +134,8 @@ pub struct PlanEvidence {
     /// Whether a request waited for its own connection, and took no other one.
     pub own_schedules: bool,
     /// Of the seconds in which less was sent than due: the part of what was missing in them that
-    /// was missing while (nearly) all connections waited for the server. `None`: not known.
+    /// was missing while (nearly) all connections waited for the server. Or, if that is more, what
+    /// waited for connections at the end, as a part of what `not_accepted` leaves. `None`: not known.
     pub held_back_share: Option<f64>,
     /// The part of the time for which what was due waited for a connection.
     pub held_share: f64,
@@ -339,14 +340,18 @@ fn judge_plan(whose: &str, plan: &PlanEvidence, verdict: &mut Verdict) {
     );
     let held_back = plan.held_back_share;
     let is_held_back = held_back.is_some_and(|share| share >= HELD_BACK_SHARE_MIN);
+    let refused = match plan.not_accepted.min(unsent) {
+        0 => String::new(),
+        count => format!(" It accepted no connection for {count} of the others."),
+    };
     if is_held_back && plan.own_schedules {
         verdict.notes.push(format!(
-            "{fact}: the others waited for their own {places}, which were waiting for the server."
+            "{fact}: the others waited for their own {places}, which were waiting for the server.{refused}"
         ));
     } else if is_held_back {
         verdict.notes.push(format!(
             "{fact}: held back by the bound of requests in flight, since all {} {places} were \
-             waiting for the server. It responds no faster, or more --connections are needed.",
+             waiting for the server. It responds no faster, or more --connections are needed.{refused}",
             plan.connections
         ));
     } else {

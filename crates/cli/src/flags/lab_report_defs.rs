@@ -27,7 +27,8 @@ Examples:
   loadline lab results runs/P1 runs/P2 runs/P3 runs/P4 runs/P5
       writes docs/papers-results.md, with the pictures of each run in a folder beside it
   loadline lab results docs/papers-results/P1.jsonl docs/papers-results/P2.jsonl
-      the same of papers that were measured by parts, whose runs may be gone
+      the same of papers that were measured by parts, whose runs may be gone; sections of other
+      papers stay on the page as they are
   loadline lab results runs/mine --out mine.md --title 'What my servers carry'
       the same for any runs
 

@@ -20,12 +20,18 @@ impl Marks<'_> {
 
     /// Puts a text there, in place of what was there before.
     pub(super) fn insert(&self, option: &str, file: &Path, text: &str) -> Result<(), Failure> {
-        let (head, tail) = self.split(option, file)?;
+        let (head, _, tail) = self.split(option, file)?;
         replace(file, &format!("{head}\n\n{text}\n\n{tail}"))
     }
 
-    /// What stands before the text and behind it, marks included.
-    fn split(&self, option: &str, file: &Path) -> Result<(String, String), Failure> {
+    /// What stands there.
+    pub(super) fn text(&self, option: &str, file: &Path) -> Result<String, Failure> {
+        let (_, text, _) = self.split(option, file)?;
+        Ok(text)
+    }
+
+    /// What stands before the text, marks included, the text, and what stands behind it.
+    fn split(&self, option: &str, file: &Path) -> Result<(String, String, String), Failure> {
         let name = file.display();
         let before = fs::read_to_string(file)
             .map_err(|error| Failure::usage(format!("{option} {name}: {error}")))?;
@@ -34,7 +40,10 @@ impl Marks<'_> {
         let from = before.find(begin).map(|at| at + begin.len());
         let to = from.and_then(|from| Some(from + before[from..].find(end)?));
         match (from, to) {
-            (Some(from), Some(to)) => Ok((before[..from].to_owned(), before[to..].to_owned())),
+            (Some(from), Some(to)) => {
+                let parts = [&before[..from], &before[from..to], &before[to..]];
+                Ok(parts.map(str::to_owned).into())
+            }
             _ => Err(Failure::usage(format!(
                 "{option} {name}: no place for it; right would be the line {begin} and, behind it, {end}"
             ))),

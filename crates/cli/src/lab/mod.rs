@@ -6,6 +6,7 @@ mod check;
 mod decide;
 mod link;
 mod marks;
+mod older_sections;
 mod own_capacity;
 mod paper;
 mod report;

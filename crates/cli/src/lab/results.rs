@@ -1,12 +1,13 @@
 //! `loadline lab results`: several runs on one page of Markdown, with their pictures.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use loadline_papers::Kept;
 use loadline_papers::results::{Entry, page, summary};
 
 use super::marks::{Marks, relative};
+use super::older_sections::{is_picture, with_older};
 use super::report::{derived, report_of};
 use crate::failure::Failure;
 use crate::files::replace;
@@ -28,15 +29,46 @@ pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
         replace(&folder.join(&picture.file), &picture.svg)?;
     }
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    replace(&flags.out, &page(&flags.title, &name, &entries))?;
+    let (mut text, mut table) = (page(&flags.title, &name, &entries), summary(&entries));
+    if flags.runs.iter().all(|run| run.is_file()) {
+        let readme = flags.readme.as_ref();
+        let readme = readme.map_or_else(|| Ok(String::new()), |file| MARKS.text("--readme", file))?;
+        if let Some(whole) = with_older(&text, &table, &text_of(&flags.out)?, &readme) {
+            (text, table) = whole;
+        }
+    }
+    replace(&flags.out, &text)?;
+    remove_unlinked(&folder, &text)?;
     let mut said = format!("page: {}\n", flags.out.display());
     if let Some(readme) = &flags.readme {
         let link = relative(readme, &flags.out);
-        let text = format!("{}\n[All claims]({link})", summary(&entries));
+        let text = format!("{table}\n[All claims]({link})");
         MARKS.insert("--readme", readme, &text)?;
         said += &format!("summary: {}\n", readme.display());
     }
     crate::print(said.as_bytes())
+}
+
+/// What stands in a file; nothing if there is none.
+fn text_of(file: &Path) -> Result<String, Failure> {
+    match fs::read_to_string(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        text => text.map_err(|error| Failure::file(file, error)),
+    }
+}
+
+/// Removes pictures of papers to which the page has no link any more.
+fn remove_unlinked(folder: &Path, page: &str) -> Result<(), Failure> {
+    let failed = |error| Failure::file(folder, error);
+    for file in fs::read_dir(folder).map_err(failed)? {
+        let file = file.map_err(failed)?;
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        if is_picture(&name) && !page.contains(&format!("/{name})")) {
+            fs::remove_file(file.path()).map_err(|error| Failure::file(&file.path(), error))?;
+        }
+    }
+    Ok(())
 }
 
 /// Of the folder of a run, or of a file that was kept of a paper.

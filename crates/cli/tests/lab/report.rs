@@ -184,6 +184,45 @@ fn runs_are_written_on_one_page_with_their_first_charts() {
     );
 }
 
+/// They fell out of the page and of the summary; pictures of none stayed.
+#[test]
+fn papers_of_which_no_trials_are_kept_stay_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (page, readme) = (path("all.md"), path("README.md"));
+    let before = "# Old\n\n| | n |\n|---|---:|\n| P1: one | 7 |\n| P3: three | 1 |\n\n\
+        ## P1: one\n\n![One](all/P1.svg)\n\n## P3: three\n\nOld.\n\n## P5: five\n\nFifth.\n";
+    fs::write(&page, before).unwrap();
+    let marks =
+        "<!-- ./x bench papers -->\n| P5: five | 5 |\n<!-- end of what the papers came to -->\n";
+    fs::write(&readme, marks).unwrap();
+    fs::create_dir(path("all")).unwrap();
+    for name in ["all/P1.svg", "all/P3-gone.svg", "all/mine.svg"] {
+        fs::write(path(name), "<svg/>").unwrap();
+    }
+    let kept = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/papers-results/P3.jsonl"
+    );
+    let output = run(&[
+        "lab", "results", kept, "--out", &page, "--readme", &readme, "--title", "New",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+
+    let [page, readme] = [page, readme].map(|file| fs::read_to_string(file).unwrap());
+    for text in [&page, &readme] {
+        let rows = ["| P1: one | 7 |", "\n| P3: ", "\n| P5: five | 5 |"];
+        let at = rows.map(|row| text.find(row).expect(text));
+        assert!(at.is_sorted() && !text.contains("| P3: three |"), "{text}");
+    }
+    let headings = ["\n## P1: one\n", "\n## P3: ", "\n## P5: five\n\nFifth.\n"];
+    let at = headings.map(|heading| page.find(heading).expect(&page));
+    assert!(at.is_sorted() && !page.contains("\nOld.\n"), "{page}");
+    let is_there = |name| fs::exists(path(name)).unwrap();
+    assert!(is_there("all/P1.svg") && is_there("all/mine.svg") && is_there("all/P3-claims.svg"));
+    assert!(!is_there("all/P3-gone.svg"));
+}
+
 #[test]
 fn what_cannot_be_kept_of_a_paper_is_refused_before_it_is_measured() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,8 +13,8 @@
 //!
 //! The latency of each range request is recorded: from due to its last byte. A segment that is slow
 //! is no error but may be a stall; one that does not go on for the timeout is a timeout. After a
-//! failure the player goes on from the last byte that it got, after a pause of 10 ms, doubling up to
-//! 1 s while connections last less than a second.
+//! failure the player goes on from the last byte that it got, after a pause of 10 ms in the mean,
+//! doubling up to 1 s while connections last less than a second.
 //!
 //! Only a 206 with the range that was asked for is good; another range is `wrong_content`. A server
 //! that sends the whole file instead (200, `other_status`) is cut off. After an answer that is no

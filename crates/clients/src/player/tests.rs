@@ -67,7 +67,7 @@ fn player() -> Harness<Calling<Player>> {
         timeout_ns: 5 * NS_PER_S,
     };
     Harness::new(Box::new(Calling {
-        caller: Caller::new(Arc::new(spec)),
+        caller: Caller::new(Arc::new(spec), 0),
         behaviour: Player::new(RATE),
     }))
 }

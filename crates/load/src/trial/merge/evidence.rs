@@ -81,16 +81,17 @@ impl Merger {
     ) -> Option<PlanEvidence> {
         let tally = &group.total.tally;
         let has_plan = !matches!(self.run.load, LoadRecord::Closed { .. });
+        let not_accepted = unsent::not_accepted(tally, self.of(index));
         (has_plan && tally.offered > 0).then(|| PlanEvidence {
             offered: tally.offered,
             sent: tally.sent,
-            not_accepted: unsent::not_accepted(tally, self.of(index)),
+            not_accepted,
             connections: match index {
                 0 => self.run.connections,
                 _ => self.in_flight_max(index),
             },
             own_schedules: self.run.own_schedules,
-            held_back_share: self.held_back_share(index, group, phases),
+            held_back_share: self.held_back_share(index, group, phases, not_accepted),
             held_share: self.held_share(index),
         })
     }
@@ -108,16 +109,19 @@ impl Merger {
     }
 
     /// By the seconds, or by what was left at the end: a connection that the server does not accept
-    /// carries nothing, and is not free either.
+    /// carries nothing, and is not free either. What is left is a part of what `not_accepted` does not
+    /// account for, so that both causes together decide.
     fn held_back_share(
         &self,
         index: u16,
         group: &GroupRecord,
         phases: &[PhaseRecord],
+        not_accepted: u64,
     ) -> Option<f64> {
         let by_seconds = unsent::held_back_share(group, phases, self.in_flight_max(index));
         let tally = &group.total.tally;
-        let missing = tally.offered.saturating_sub(tally.sent).max(1);
+        let missing = tally.offered.saturating_sub(tally.sent);
+        let missing = missing.saturating_sub(not_accepted).max(1);
         let left: u64 = self.of(index).map(|report| report.held_back).sum();
         let at_end = (left as f64 / missing as f64).min(1.0);
         Some(by_seconds.map_or(at_end, |share| share.max(at_end)))

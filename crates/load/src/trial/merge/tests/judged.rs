@@ -197,6 +197,36 @@ fn requests_whose_connections_are_not_accepted_are_not_missing() {
     assert!(verdict(30, 39).client_limited);
 }
 
+/// Each cause had to explain nine tenths of all that was missing: one thread that keeps few of 2000
+/// connections left 27 % to connections that it did not accept, and 73 % to the others.
+#[test]
+fn requests_that_are_not_accepted_and_those_held_back_explain_together_what_is_missing() {
+    let verdict = |not_accepted: u64, connecting: u64, held_back: u64| {
+        let mut interval = interval(2, (1, 1), 100, 1000);
+        interval.tally.offered = 1100;
+        interval.tally.not_accepted = not_accepted;
+        let report = ThreadReport {
+            connecting,
+            held_back,
+            ..report(0, 4 * S)
+        };
+        merged([boxed(interval), Message::Finished(Box::new(report))]).verdict
+    };
+    let both = verdict(200, 70, 730);
+    assert!(!both.client_limited, "{both:?}");
+    assert!(
+        both.notes[0].ends_with("It accepted no connection for 270 of the others."),
+        "{both:?}"
+    );
+    // Nine tenths of the other 730 are 657. Where fewer are held back, the client did not send the rest.
+    assert!(!verdict(200, 70, 657).client_limited);
+    assert!(verdict(200, 70, 656).client_limited);
+    assert!(verdict(270, 0, 0).client_limited);
+    assert!(verdict(0, 0, 730).client_limited);
+    // 98 % of what is missing: the other 20 requests are more than one in a hundred.
+    assert!(verdict(980, 0, 0).client_limited);
+}
+
 /// With `--http2-share` the requests that the clients of HTTP/2 did not send stood for those of the others.
 #[test]
 fn the_plan_of_the_plain_clients_is_judged_by_their_threads() {
