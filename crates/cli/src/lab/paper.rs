@@ -21,7 +21,7 @@ use crate::flags::lab_paper_defs::{LabCompareFlags, LabGridFlags, LabPaperFlags}
 use crate::flags::lab_report_defs::LabReportFlags;
 
 /// No paper's plan gives a server less of a CPU.
-const QUOTA_SMALLEST: f64 = 0.3;
+const QUOTA_SMALLEST: f64 = 0.2;
 
 /// Runs a paper's experiment, or goes on with it.
 pub(super) fn paper(flags: &LabPaperFlags) -> Result<(), Failure> {
