@@ -56,7 +56,11 @@ impl Http2Session {
     pub(super) fn take_back_output(&mut self, exchange: &mut Exchange, stands: bool) {
         if let Some(BorrowedStream { common, .. }) = exchange.borrowed_stream.take() {
             self.common.block = common;
-            self.output.take_back(exchange.take_output(stands));
+            let lent_bytes = exchange.borrowed_output.as_ref().map_or(0, |it| it.len);
+            let output = exchange.take_output(stands);
+            let added_bytes = output.len().saturating_sub(lent_bytes);
+            self.budget.use_bytes(added_bytes);
+            self.output.take_back(output);
         }
     }
 
