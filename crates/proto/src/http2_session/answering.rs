@@ -121,13 +121,15 @@ impl Http2Session {
         };
         encode_head(&exchange.response, stated, head, cx.date);
         stream.answered = Some(exchange);
+        let urgency = stream.priority.urgency;
         self.send_fields(is_end, id, &block, cx);
         cx.pool.http2.block = block;
         if is_end {
             return self.finish(id, cx);
         }
-        // Small content leaves with its head, if there is room for it.
-        if self.output.len() < self.config.limits.output_bytes_max as u64 {
+        // Small content leaves with its head, if there is room for it and nothing more urgent waits.
+        let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
+        if has_room && !self.streams.has_more_urgent(urgency, self.send_window) {
             self.send_piece(id, cx);
         }
     }

@@ -33,7 +33,11 @@ impl Http2Session {
         let Some(stream) = self.streams.get(exchange.stream) else {
             return;
         };
-        let room = stream.send_window.min(self.send_window);
+        let urgency = stream.priority.urgency;
+        let room = match self.streams.has_more_urgent(urgency, self.send_window) {
+            true => 0, // the head leaves alone
+            false => stream.send_window.min(self.send_window),
+        };
         let room = usize::try_from(room).unwrap_or(0).min(PAYLOAD_BYTES_MAX);
         // Behind other output there is no telling how much comes.
         let batch_bytes = match self.output.is_empty() {

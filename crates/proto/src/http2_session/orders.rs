@@ -66,15 +66,16 @@ impl Http2Session {
         }
     }
 
-    /// The place of the next stream that may give its order. Heads join the output at once, and what the
-    /// client does not take waits in memory: beyond their bounds no request is begun, nor while they are held.
+    /// The place of the next stream that may give its order, the most urgent first. Heads join the output at
+    /// once, and what the client does not take waits in memory: beyond their bounds no request is begun, nor
+    /// while they are held.
     pub(super) fn next_due(&self) -> Option<usize> {
         if self.due.is_empty() {
             return None;
         }
         let limits = &self.config.limits;
         if self.are_requests_held || self.output.len() >= limits.output_bytes_max as u64 {
-            return self.due.iter().position(|id| !self.begins(*id));
+            return self.due.iter().position(|id| !self.begins(id));
         }
         let bytes_max = limits.waiting_bytes_max;
         if self.waiting_bytes_most < bytes_max {
@@ -91,7 +92,7 @@ impl Http2Session {
             of_stream.is_some_and(|(waiting, it)| waiting.for_client(it.client) < bytes_max)
         };
         let mut due = self.due.iter();
-        due.position(|id| !self.begins(*id) || has_room(*id))
+        due.position(|id| !self.begins(id) || has_room(id))
     }
 
     /// What waits is counted anew once it may have come to its bound, and not for each request: there may be
