@@ -212,8 +212,8 @@ impl Http2Session {
         self.out_sent = 0;
         self.sending = true;
         self.begin_period(cx);
-        // The owner counts the connection as idle from now on: no request may be in progress, and no
-        // frame that has begun.
+        // The owner counts the connection as idle from now on: no request may be in progress, and no frame that
+        // has begun, but for DATA of a stream that has ended, whose rest nobody awaits.
         let is_quiet = self.streams.is_empty() && self.unread.is_empty() && self.block.is_none();
         Action::Send {
             transmit,
