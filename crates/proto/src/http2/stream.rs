@@ -345,13 +345,20 @@ impl Streams {
         }
     }
 
-    /// Whether something of a more urgent response can be sent. Where all have one urgency, none is looked at.
-    pub(crate) fn has_more_urgent(&self, urgency: u8, connection_window: i64) -> bool {
+    /// Whether something of a more urgent response to this client can be sent. Where all have one urgency, none
+    /// is looked at.
+    pub(crate) fn has_more_urgent(
+        &self,
+        client: ClientKey,
+        urgency: u8,
+        connection_window: i64,
+    ) -> bool {
         let mut counts = self.by_urgency[..usize::from(urgency)].iter();
         if counts.all(|count| *count == 0) {
             return false;
         }
-        let mut more_urgent = self.iter().filter(|it| it.priority.urgency < urgency);
+        let is_before = |it: &&Stream| it.priority.urgency < urgency && it.client == client;
+        let mut more_urgent = self.iter().filter(is_before);
         more_urgent.any(|it| it.can_send(connection_window))
     }
 
@@ -485,13 +492,15 @@ mod tests {
             stream.content.push_back(content);
             Box::new(stream)
         };
-        let found = |streams: &Streams| [1, 2, 3].map(|it| streams.has_more_urgent(it, 1));
+        let mine = ClientKey::NOBODY;
+        let found = |streams: &Streams| [1, 2, 3].map(|it| streams.has_more_urgent(mine, it, 1));
         let mut streams = Streams::default();
         streams.push(stream(1, 3));
         streams.push(stream(3, 1));
         assert_eq!(found(&streams), [false, true, true]);
         let connection_window = 0;
-        assert!(!streams.has_more_urgent(3, connection_window));
+        assert!(!streams.has_more_urgent(mine, 3, connection_window));
+        assert!(!streams.has_more_urgent(ClientKey::from_number(1), 3, 1));
         streams.set_priority(StreamId(3), Priority::default());
         assert_eq!(found(&streams), [false; 3]);
         streams.set_priority(StreamId(1), Priority::parse(b"u=0"));

@@ -121,7 +121,7 @@ impl Http2Session {
         };
         encode_head(&exchange.response, stated, head, cx.date);
         stream.answered = Some(exchange);
-        let urgency = stream.priority.urgency;
+        let (client, urgency) = (stream.client, stream.priority.urgency);
         self.send_fields(is_end, id, &block, cx);
         cx.pool.http2.block = block;
         if is_end {
@@ -129,7 +129,7 @@ impl Http2Session {
         }
         // Small content leaves with its head, if there is room for it and nothing more urgent waits.
         let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
-        if has_room && !self.streams.has_more_urgent(urgency, self.send_window) {
+        if has_room && !self.streams.has_more_urgent(client, urgency, self.send_window) {
             self.send_piece(id, cx);
         }
     }

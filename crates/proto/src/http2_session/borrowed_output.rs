@@ -33,8 +33,8 @@ impl Http2Session {
         let Some(stream) = self.streams.get(exchange.stream) else {
             return;
         };
-        let urgency = stream.priority.urgency;
-        let room = match self.streams.has_more_urgent(urgency, self.send_window) {
+        let (client, urgency) = (stream.client, stream.priority.urgency);
+        let room = match self.streams.has_more_urgent(client, urgency, self.send_window) {
             true => 0, // the head leaves alone
             false => stream.send_window.min(self.send_window),
         };

@@ -134,7 +134,8 @@ impl Http2Session {
         }
         let priority = Priority::parse(&payload[4..]);
         if let Some(stream) = self.streams.get(id) {
-            if stream.is_due && stream.priority.urgency != priority.urgency {
+            let is_other = stream.priority.urgency != priority.urgency;
+            if is_other && stream.is_due && !self.peer_is_trusted() {
                 self.due.change(id, priority.urgency);
             }
             self.streams.set_priority(id, priority);

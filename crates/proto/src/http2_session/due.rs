@@ -44,12 +44,17 @@ impl Due {
 }
 
 impl Http2Session {
-    /// A stream has an order to give.
+    /// A stream has an order to give. Of a proxy's clients none overtakes another, whatever it says is urgent.
     pub(super) fn mark_due(&mut self, id: StreamId) {
+        let is_of_proxy = self.peer_is_trusted();
         if let Some(stream) = self.streams.get_mut(id)
             && !std::mem::replace(&mut stream.is_due, true)
         {
-            self.due.add(id, stream.priority.urgency);
+            let urgency = match is_of_proxy {
+                true => 0,
+                false => stream.priority.urgency,
+            };
+            self.due.add(id, urgency);
         }
     }
 }

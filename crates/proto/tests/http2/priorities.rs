@@ -105,3 +105,34 @@ fn an_urgent_app_without_content_holds_up_nobody() {
     connection.produce(3, Piece::Data(Buffer::from(b"late".to_vec())));
     assert_eq!(Connection::content(&connection.take(), 3).0, b"late");
 }
+
+/// One that calls all of its requests urgent, and asks without end, would leave the others no turn.
+#[test]
+fn a_proxys_clients_do_not_overtake_each_other() {
+    let mut connection = Connection::of_proxy();
+    connection
+        .setting(Setting::INITIAL_WINDOW_SIZE, 1 << 24)
+        .window(0, 1 << 24)
+        .get_for("192.0.2.1", 1, "/kept/0");
+    connection.take();
+    connection.hold_output = true;
+    let mut ask = |all: &[(u32, &str, &str, &str)]| {
+        let mut bytes = Vec::new();
+        for &(stream, client, target, priority) in all {
+            let more = [("priority", priority), ("x-forwarded-for", client)];
+            let block = connection.request("GET", target, &more);
+            let flag = flags::END_HEADERS | flags::END_STREAM;
+            bytes.extend(frame(Kind::Headers, flag, stream, &block));
+        }
+        connection.feed(&bytes);
+    };
+    ask(&[(3, "192.0.2.1", "/bytes/300000", "u=0")]);
+    ask(&[
+        (5, "192.0.2.2", "/bytes/10000", "u=3"),
+        (7, "192.0.2.1", "/bytes/10000", "u=3"),
+        (9, "192.0.2.1", "/bytes/10000", "u=0"),
+    ]);
+    let frames = connection.release().take();
+    assert_eq!(connection.ran, [1, 3, 5, 7, 9]);
+    assert_eq!(order(&frames), [3, 5, 9, 3, 7]);
+}
