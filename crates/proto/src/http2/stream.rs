@@ -370,6 +370,10 @@ impl Streams {
         self.all.iter_mut().map(|stream| &mut **stream)
     }
 
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.awaits_room
+    }
+
     /// The connection waits for its client. Whether requests do, too, which could begin otherwise.
     pub(crate) fn await_room(&mut self, awaits_room: bool) {
         self.awaits_room = awaits_room;

@@ -143,9 +143,11 @@ impl Http2Session {
     }
 
     /// The next request of a client's queue is begun: those behind it wait for their turn from now on. One
-    /// that did not wait itself has none of them before it.
+    /// that did not wait itself has none of them before it, unless it is more urgent than some that wait for room.
     fn renew_turns(&mut self, id: StreamId, now: Millis) {
-        let begun = self.streams.get(id).filter(|stream| stream.since < now);
+        let has_waiting = self.streams.awaits_room();
+        let begun = self.streams.get(id);
+        let begun = begun.filter(|stream| has_waiting || stream.since < now);
         let Some(client) = begun.map(|stream| stream.client) else {
             return;
         };

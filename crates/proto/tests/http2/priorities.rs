@@ -136,3 +136,22 @@ fn a_proxys_clients_do_not_overtake_each_other() {
     assert_eq!(connection.ran, [1, 3, 5, 7, 9]);
     assert_eq!(order(&frames), [3, 5, 9, 3, 7]);
 }
+
+/// It was refused: the one that was begun before it had not waited itself.
+#[test]
+fn a_request_is_not_refused_while_more_urgent_ones_are_begun() {
+    let mut connection = Connection::new();
+    connection.setting(Setting::INITIAL_WINDOW_SIZE, 1 << 24);
+    connection.get(1, "/bytes/4000000").get(3, "/a");
+    for _ in 0..59 {
+        connection.window(0, 16_000).pass(1_000);
+    }
+    let urgent = requests(&mut connection, &[(5, "/bytes/2000000", "u=0")]);
+    connection.feed(&urgent).window(0, 2_500_000); // room for one of both
+    assert_eq!(connection.ran, [1, 5]);
+    connection.pass(2_000);
+    assert_eq!(Connection::errors(&connection.take()), []);
+    connection.window(0, 1 << 24);
+    assert_eq!(connection.ran, [1, 5, 3]);
+    assert!(Connection::content(&connection.take(), 3).1);
+}
