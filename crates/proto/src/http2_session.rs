@@ -16,7 +16,7 @@
 //! | small cached responses, in one copy | `borrowed_output` |
 //! | how streams and the connection end | `ending` |
 //! | apps whose content streams | `tasks` |
-//! | what the owner has to do | `orders` |
+//! | what the owner has to do | `orders`, `due` |
 //! | times, and what clients may not do too often | `deadlines`, `floods`, `budget` |
 
 mod answering;
@@ -24,6 +24,7 @@ mod borrowed_output;
 mod budget;
 mod control;
 mod deadlines;
+mod due;
 mod ending;
 mod floods;
 mod input;
@@ -39,7 +40,7 @@ use loadline_base::{Buffer, Millis, Transmit};
 
 use crate::hpack::{self, Decoder, Encoder};
 use crate::http1_session::Handover;
-use crate::http2::frame::{ErrorCode, FrameHead, Setting, WINDOW_BYTES};
+use crate::http2::frame::{ErrorCode, FrameHead, WINDOW_BYTES};
 use crate::http2::priority::Priority;
 use crate::http2::state::State;
 use crate::http2::stream::{Phase, Stream, Streams};
@@ -52,6 +53,7 @@ use crate::{
 };
 use borrowed_output::Common;
 use budget::{Budget, ClientBudgets};
+use due::Due;
 use ending::RecentlyReset;
 use floods::Abandoned;
 use input::Block;
@@ -106,8 +108,8 @@ pub struct Http2Session {
     streams: Streams,
     /// No less than what waits in them to be sent: what was counted last, and what was added since.
     waiting_bytes_most: usize,
-    /// Those that have an order to give.
-    due: VecDeque<StreamId>,
+    /// Those that have an order to give, the most urgent first.
+    due: Due,
     /// No request is begun: output and input come first.
     are_requests_held: bool,
     /// Those whose app's task is to be dropped.
@@ -216,7 +218,7 @@ impl Http2Session {
             shut_since: None,
             streams: Streams::default(),
             waiting_bytes_most: 0,
-            due: VecDeque::new(),
+            due: Due::default(),
             are_requests_held: false,
             cancelled: VecDeque::new(),
             turns: 0,
@@ -248,29 +250,6 @@ impl Http2Session {
         session
     }
 
-    /// The server's settings, which come first (section 3.4).
-    fn introduce(&mut self, cx: &mut Context<'_>) {
-        let limits = &self.config.limits;
-        let setting = |id, value| Setting { id, value };
-        let settings = [
-            setting(Setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
-            setting(
-                Setting::INITIAL_WINDOW_SIZE,
-                stream_window(limits.stream_window_bytes),
-            ),
-            setting(
-                Setting::MAX_HEADER_LIST_SIZE,
-                u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX),
-            ),
-            setting(Setting::NO_RFC7540_PRIORITIES, 1),
-        ];
-        let more = limits.connection_window_bytes.saturating_sub(WINDOW_BYTES);
-        self.output.settings(&settings, cx);
-        if more > 0 {
-            self.output.window_update(CONNECTION, more, cx);
-        }
-    }
-
     /// Where a stream stands.
     #[must_use]
     pub fn stream_state(&self, id: StreamId) -> State {
@@ -282,15 +261,6 @@ impl Http2Session {
             Some(stream) => stream.state(),
             None if self.recently_reset.contains(id) => State::Reset,
             None => State::Closed,
-        }
-    }
-
-    /// A stream has an order to give.
-    fn mark_due(&mut self, id: StreamId) {
-        if let Some(stream) = self.streams.get_mut(id)
-            && !std::mem::replace(&mut stream.is_due, true)
-        {
-            self.due.push_back(id);
         }
     }
 

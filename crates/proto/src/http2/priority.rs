@@ -2,6 +2,9 @@
 
 use crate::Request;
 
+/// So many urgencies there are.
+pub(crate) const URGENCIES: usize = 8;
+
 /// Of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priority {

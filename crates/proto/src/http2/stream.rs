@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use loadline_base::{Buffer, BufferPool, Millis, Segment};
 
-use super::priority::Priority;
+use super::priority::{Priority, URGENCIES};
 use super::state::State;
 use crate::stream::Stream as AppStream;
 use crate::{ClientKey, Exchange, Fields, HangUp, Pace, StreamId, TaskOptions};
@@ -285,6 +285,8 @@ impl Stream {
 pub(crate) struct Streams {
     all: VecDeque<Box<Stream>>,
     head_bytes: usize,
+    /// How many have each urgency.
+    by_urgency: [u32; URGENCIES],
     /// Requests among them are begun once the client has taken other responses.
     awaits_room: bool,
 }
@@ -305,7 +307,7 @@ impl Streams {
 
     /// A new one, whose number is the highest.
     pub(crate) fn push(&mut self, stream: Box<Stream>) -> &mut Stream {
-        self.head_bytes += stream.head_bytes;
+        self.count(&stream);
         self.all.push_back(stream);
         let last = self.all.len() - 1;
         &mut self.all[last]
@@ -314,7 +316,7 @@ impl Streams {
     /// One that was removed.
     pub(crate) fn insert(&mut self, stream: Box<Stream>) {
         let index = self.all.partition_point(|it| it.id.0 < stream.id.0);
-        self.head_bytes += stream.head_bytes;
+        self.count(&stream);
         self.all.insert(index, stream);
     }
 
@@ -330,8 +332,34 @@ impl Streams {
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         let index = self.index(id)?;
         let stream = self.all.remove(index)?;
-        self.head_bytes -= stream.head_bytes;
+        self.discount(&stream);
         Some(stream)
+    }
+
+    pub(crate) fn set_priority(&mut self, id: StreamId, priority: Priority) {
+        if let Some(index) = self.index(id) {
+            let stream = &mut self.all[index];
+            self.by_urgency[usize::from(stream.priority.urgency)] -= 1;
+            self.by_urgency[usize::from(priority.urgency)] += 1;
+            stream.priority = priority;
+        }
+    }
+
+    /// Whether something of a more urgent response to this client can be sent. Where all have one urgency, none
+    /// is looked at.
+    pub(crate) fn has_more_urgent(
+        &self,
+        client: ClientKey,
+        urgency: u8,
+        connection_window: i64,
+    ) -> bool {
+        let mut counts = self.by_urgency[..usize::from(urgency)].iter();
+        if counts.all(|count| *count == 0) {
+            return false;
+        }
+        let is_before = |it: &&Stream| it.priority.urgency < urgency && it.client == client;
+        let mut more_urgent = self.iter().filter(is_before);
+        more_urgent.any(|it| it.can_send(connection_window))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
@@ -340,6 +368,10 @@ impl Streams {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.all.iter_mut().map(|stream| &mut **stream)
+    }
+
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.awaits_room
     }
 
     /// The connection waits for its client. Whether requests do, too, which could begin otherwise.
@@ -371,8 +403,18 @@ impl Streams {
     /// The one with the lowest number.
     pub(crate) fn pop(&mut self) -> Option<Box<Stream>> {
         let stream = self.all.pop_front()?;
-        self.head_bytes -= stream.head_bytes;
+        self.discount(&stream);
         Some(stream)
+    }
+
+    fn count(&mut self, stream: &Stream) {
+        self.head_bytes += stream.head_bytes;
+        self.by_urgency[usize::from(stream.priority.urgency)] += 1;
+    }
+
+    fn discount(&mut self, stream: &Stream) {
+        self.head_bytes -= stream.head_bytes;
+        self.by_urgency[usize::from(stream.priority.urgency)] -= 1;
     }
 
     fn index(&self, id: StreamId) -> Option<usize> {
@@ -438,5 +480,40 @@ mod tests {
             assert!(Arc::ptr_eq(&bytes, &content));
         }
         assert_eq!(taken, 1 << 20);
+    }
+
+    #[test]
+    fn a_more_urgent_stream_is_one_that_can_send() {
+        let stream = |number, urgency| {
+            let mut stream = Stream {
+                id: StreamId(number),
+                has_head: true,
+                send_window: 1,
+                ..Stream::default()
+            };
+            stream.priority.urgency = urgency;
+            let content = Segment::Buffer(Buffer::from(b"x".to_vec()));
+            stream.content.push_back(content);
+            Box::new(stream)
+        };
+        let mine = ClientKey::NOBODY;
+        let found = |streams: &Streams| [1, 2, 3].map(|it| streams.has_more_urgent(mine, it, 1));
+        let mut streams = Streams::default();
+        streams.push(stream(1, 3));
+        streams.push(stream(3, 1));
+        assert_eq!(found(&streams), [false, true, true]);
+        let connection_window = 0;
+        assert!(!streams.has_more_urgent(mine, 3, connection_window));
+        assert!(!streams.has_more_urgent(ClientKey::from_number(1), 3, 1));
+        streams.set_priority(StreamId(3), Priority::default());
+        assert_eq!(found(&streams), [false; 3]);
+        streams.set_priority(StreamId(1), Priority::parse(b"u=0"));
+        assert_eq!(found(&streams), [true; 3]);
+        streams.remove(StreamId(1));
+        assert_eq!(found(&streams), [false; 3]);
+        streams.insert(stream(1, 0));
+        assert_eq!(found(&streams), [true; 3]);
+        streams.pop();
+        assert_eq!(found(&streams), [false; 3]);
     }
 }

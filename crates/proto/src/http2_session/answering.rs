@@ -8,7 +8,7 @@ use super::{Http2Session, abandon};
 use crate::error_pages::fill_error_page;
 use crate::hpack::{Encoder, Indexing, is_secret};
 use crate::http1_session::encode::{stated_len, takes_trailers};
-use crate::http2::frame::{ErrorCode, Kind, PAYLOAD_BYTES_MAX, flags};
+use crate::http2::frame::{ErrorCode, HEAD_BYTES, Kind, PAYLOAD_BYTES_MAX, flags};
 use crate::http2::response;
 use crate::http2::stream::{Phase, Stream};
 use crate::{Body, Context, Exchange, Fault, HttpDate, Method, Response, Status, StreamId};
@@ -120,16 +120,30 @@ impl Http2Session {
             block: &mut block,
         };
         encode_head(&exchange.response, stated, head, cx.date);
-        self.output.headers(is_end, id, &block, cx);
-        cx.pool.http2.block = block;
         stream.answered = Some(exchange);
+        let (client, urgency) = (stream.client, stream.priority.urgency);
+        self.send_fields(is_end, id, &block, cx);
+        cx.pool.http2.block = block;
         if is_end {
             return self.finish(id, cx);
         }
-        // Small content leaves with its head, if there is room for it.
-        if self.output.len() < self.config.limits.output_bytes_max as u64 {
+        // Small content leaves with its head, if there is room for it and nothing more urgent waits.
+        let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
+        if has_room && !self.streams.has_more_urgent(client, urgency, self.send_window) {
             self.send_piece(id, cx);
         }
+    }
+
+    /// A field block.
+    pub(super) fn send_fields(
+        &mut self,
+        is_end: bool,
+        id: StreamId,
+        block: &[u8],
+        cx: &mut Context<'_>,
+    ) {
+        self.budget.use_bytes(HEAD_BYTES + block.len());
+        self.output.headers(is_end, id, block, cx);
     }
 
     /// Fills the output with content, the most urgent first.
@@ -236,7 +250,7 @@ impl Http2Session {
                     let name = name.to_ascii_lowercase();
                     self.encoder.field(&name, value, Indexing::Not, &mut block);
                 }
-                self.output.headers(true, id, &block, cx);
+                self.send_fields(true, id, &block, cx);
                 cx.pool.http2.block = block;
             }
             None => self

@@ -33,7 +33,11 @@ impl Http2Session {
         let Some(stream) = self.streams.get(exchange.stream) else {
             return;
         };
-        let room = stream.send_window.min(self.send_window);
+        let (client, urgency) = (stream.client, stream.priority.urgency);
+        let room = match self.streams.has_more_urgent(client, urgency, self.send_window) {
+            true => 0, // the head leaves alone
+            false => stream.send_window.min(self.send_window),
+        };
         let room = usize::try_from(room).unwrap_or(0).min(PAYLOAD_BYTES_MAX);
         // Behind other output there is no telling how much comes.
         let batch_bytes = match self.output.is_empty() {
@@ -56,7 +60,11 @@ impl Http2Session {
     pub(super) fn take_back_output(&mut self, exchange: &mut Exchange, stands: bool) {
         if let Some(BorrowedStream { common, .. }) = exchange.borrowed_stream.take() {
             self.common.block = common;
-            self.output.take_back(exchange.take_output(stands));
+            let lent_bytes = exchange.borrowed_output.as_ref().map_or(0, |it| it.len);
+            let output = exchange.take_output(stands);
+            let added_bytes = output.len().saturating_sub(lent_bytes);
+            self.budget.use_bytes(added_bytes);
+            self.output.take_back(output);
         }
     }
 

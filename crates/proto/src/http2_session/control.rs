@@ -3,13 +3,37 @@
 use super::ending::{Failure, Parsed};
 use super::{CONNECTION, Http2Session};
 use crate::http2::frame::{
-    ErrorCode, FrameHead, Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES_MAX, flags, number,
+    ErrorCode, FrameHead, Kind, PAYLOAD_BYTES_MAX, Setting, WINDOW_BYTES, WINDOW_BYTES_MAX, flags,
+    number,
 };
 use crate::http2::priority::Priority;
 use crate::http2::stream::Phase;
 use crate::{Context, StreamId};
 
 impl Http2Session {
+    /// The server's settings, which come first (section 3.4).
+    pub(super) fn introduce(&mut self, cx: &mut Context<'_>) {
+        let limits = &self.config.limits;
+        let setting = |id, value| Setting { id, value };
+        let settings = [
+            setting(Setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
+            setting(
+                Setting::INITIAL_WINDOW_SIZE,
+                super::stream_window(limits.stream_window_bytes),
+            ),
+            setting(
+                Setting::MAX_HEADER_LIST_SIZE,
+                u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX),
+            ),
+            setting(Setting::NO_RFC7540_PRIORITIES, 1),
+        ];
+        let more = limits.connection_window_bytes.saturating_sub(WINDOW_BYTES);
+        self.output.settings(&settings, cx);
+        if more > 0 {
+            self.output.window_update(CONNECTION, more, cx);
+        }
+    }
+
     /// Section 6.5.
     pub(super) fn settings(&mut self, payload: &[u8], cx: &mut Context<'_>) -> Parsed {
         self.spend(cx)?;
@@ -109,8 +133,12 @@ impl Http2Session {
             return Err(Failure(ErrorCode::Protocol, "a priority for no stream"));
         }
         let priority = Priority::parse(&payload[4..]);
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.priority = priority;
+        if let Some(stream) = self.streams.get(id) {
+            let is_other = stream.priority.urgency != priority.urgency;
+            if is_other && stream.is_due && !self.peer_is_trusted() {
+                self.due.change(id, priority.urgency);
+            }
+            self.streams.set_priority(id, priority);
         } else if id.0 > self.last_stream {
             return self.keep_priority(id, priority);
         }

@@ -66,15 +66,16 @@ impl Http2Session {
         }
     }
 
-    /// The place of the next stream that may give its order. Heads join the output at once, and what the
-    /// client does not take waits in memory: beyond their bounds no request is begun, nor while they are held.
+    /// The place of the next stream that may give its order, the most urgent first. Heads join the output at
+    /// once, and what the client does not take waits in memory: beyond their bounds no request is begun, nor
+    /// while they are held.
     pub(super) fn next_due(&self) -> Option<usize> {
         if self.due.is_empty() {
             return None;
         }
         let limits = &self.config.limits;
         if self.are_requests_held || self.output.len() >= limits.output_bytes_max as u64 {
-            return self.due.iter().position(|id| !self.begins(*id));
+            return self.due.iter().position(|id| !self.begins(id));
         }
         let bytes_max = limits.waiting_bytes_max;
         if self.waiting_bytes_most < bytes_max {
@@ -91,7 +92,7 @@ impl Http2Session {
             of_stream.is_some_and(|(waiting, it)| waiting.for_client(it.client) < bytes_max)
         };
         let mut due = self.due.iter();
-        due.position(|id| !self.begins(*id) || has_room(*id))
+        due.position(|id| !self.begins(id) || has_room(id))
     }
 
     /// What waits is counted anew once it may have come to its bound, and not for each request: there may be
@@ -142,9 +143,11 @@ impl Http2Session {
     }
 
     /// The next request of a client's queue is begun: those behind it wait for their turn from now on. One
-    /// that did not wait itself has none of them before it.
+    /// that did not wait itself has none of them before it, unless it is more urgent than some that wait for room.
     fn renew_turns(&mut self, id: StreamId, now: Millis) {
-        let begun = self.streams.get(id).filter(|stream| stream.since < now);
+        let has_waiting = self.streams.awaits_room();
+        let begun = self.streams.get(id);
+        let begun = begun.filter(|stream| has_waiting || stream.since < now);
         let Some(client) = begun.map(|stream| stream.client) else {
             return;
         };
@@ -211,8 +214,8 @@ impl Http2Session {
         self.out_sent = 0;
         self.sending = true;
         self.begin_period(cx);
-        // The owner counts the connection as idle from now on: no request may be in progress, and no
-        // frame that has begun.
+        // The owner counts the connection as idle from now on: no request may be in progress, and no frame that
+        // has begun, but for DATA of a stream that has ended, whose rest nobody awaits.
         let is_quiet = self.streams.is_empty() && self.unread.is_empty() && self.block.is_none();
         Action::Send {
             transmit,

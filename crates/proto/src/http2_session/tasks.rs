@@ -206,7 +206,7 @@ impl Http2Session {
         self.encoder.begin(&mut block);
         self.encoder
             .field(b":status", b"100", Indexing::Not, &mut block);
-        self.output.headers(false, id, &block, cx);
+        self.send_fields(false, id, &block, cx);
         cx.pool.http2.block = block;
     }
 

@@ -394,6 +394,34 @@ fn overhead_is_bounded() {
     }
 }
 
+/// A client that gives back each 512 bytes of files, and one that sends pings behind each head: what they are sent
+/// allows for that. Before, files that are kept and heads of responses counted for nothing.
+#[test]
+fn what_is_sent_allows_for_the_frames_that_come_for_it() {
+    let window = |stream| frame(Kind::WindowUpdate, 0, stream, &512_u32.to_be_bytes());
+    let mut connection = Connection::new();
+    for stream in (1..3_000).step_by(2) {
+        let windows = [window(0), window(stream)].concat().repeat(32);
+        connection.get(stream, "/kept/16384").feed(&windows);
+        let frames = connection.take();
+        assert_eq!(Connection::errors(&frames), [], "{stream}");
+        assert!(Connection::content(&frames, stream).1, "{stream}");
+    }
+    let pings = frame(Kind::Ping, 0, 0, &[0; 8]).repeat(11);
+    for table_bytes in [4096, 0] {
+        // Without a table no response is encoded straight into the output.
+        let mut connection = Connection::new();
+        connection.setting(Setting::HEADER_TABLE_SIZE, table_bytes);
+        for stream in (1..16_000).step_by(2) {
+            connection.get(stream, "/kept/0").feed(&pings);
+            let frames = connection.take();
+            assert_eq!(Connection::errors(&frames), [], "{table_bytes} {stream}");
+            let (_, has_ended) = Connection::content(&frames, stream);
+            assert!(has_ended, "{table_bytes} {stream}");
+        }
+    }
+}
+
 /// Streams that are opened and never read.
 #[test]
 fn responses_that_nobody_takes_are_bounded() {

@@ -7,6 +7,7 @@ mod connection;
 mod faults;
 mod floods;
 mod kept;
+mod priorities;
 mod proxy_floods;
 mod requests;
 mod shutdown;
