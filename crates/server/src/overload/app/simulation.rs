@@ -63,7 +63,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the control takes a request to cost, in microseconds, if it has an opinion.
+    /// What the control takes a request to cost, in microseconds, if that is known.
     fn each_us(&self) -> Option<f64> {
         let AppCounts {
             queued_us,
