@@ -18,7 +18,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 TARGET = REPOSITORY / "target"
 PROFILED = "LOADLINE_PROFILED"  # where `./x bench --profiled` has built the program
 BUILT = os.environ.get(PROFILED) or str(TARGET / "release")
-BIN_DIRS = [BUILT, str(TARGET / "ceilings")]  # searched before PATH
+# Searched before PATH.
+BIN_DIRS = [BUILT, *(str(TARGET / name) for name in ["ceilings", "overload-peers/release"])]
 ENVIRONMENT = {**os.environ, "PATH": os.pathsep.join([*BIN_DIRS, os.environ.get("PATH", os.defpath)])}
 BENCH = "./x bench --profiled" if PROFILED in os.environ else "./x bench"
 

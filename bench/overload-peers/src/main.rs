@@ -22,6 +22,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{BoxError, Router};
 use clap::{Parser, ValueEnum};
+use loadline_observe::StartWithPages;
 use loadline_server::{Architecture, Server, ServerOptions};
 use loadline_tower::Tower;
 use rustix::time::{ClockId, clock_gettime};
@@ -41,6 +42,9 @@ struct Flags {
     /// What serves it.
     #[arg(long, value_enum, default_value = "axum")]
     served_by: ServedBy,
+    /// With the status page at /-/status, if Loadline serves it.
+    #[arg(long)]
+    pages: bool,
     /// What bounds the requests that are in the app.
     #[arg(long, value_enum, default_value = "none")]
     limit: Limit,
@@ -132,7 +136,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(options) = flags.served_by.options() {
         let server = Server::new(Tower::new(router)?).options(options);
         let address: SocketAddr = flags.listen.parse()?;
-        server.listen(address).start()?.wait()?;
+        let server = server.listen(address);
+        let server = match flags.pages {
+            true => server.start_with_pages()?,
+            false => server.start()?,
+        };
+        server.wait()?;
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -19,9 +19,10 @@
 //! While nothing is served, requests are taken to need what those before did, and as many of them to be
 //! under way as the busy time is enough for; the station with the highest ratio counts.
 //!
-//! Requests may also wait at no station: within an app, for a lock or a database. Such a wait shows by what is
-//! refused for it: where more requests are refused as late than the goal allows, the server can carry no more than
-//! it served meanwhile.
+//! Requests may also wait at no station: within an app, for a lock or a database. Where such waits are known to be
+//! those of a queue, the app is one more station ([`AppQueue`]). Where not, they show by what is refused for them:
+//! where more requests are refused as late than the goal allows, the server can carry no more than it served
+//! meanwhile.
 //!
 //! It is an extrapolation: it takes the demand at the limit to be what it is now. What waits together
 //! (a batch, a burst) is served better or worse than that.
@@ -31,11 +32,23 @@ use crate::stats::{Interval, LEVEL, mean_interval};
 /// Blocks of windows of which each is left out once for the interval.
 const BLOCKS_MAX: usize = 10;
 
+/// An app that is a queue, whose times are taken to be exponential.
+const APP: Station = Station {
+    servers: 1.0,
+    scv: 1.0,
+};
+
 /// Stations with more servers queue only where they are all but full.
 const ERLANG_SERVERS_MAX: f64 = 256.0;
 
 /// Fewer late requests say nothing of the capacity: a pause of the machine can be the reason.
 const LATE_MIN: f64 = 10.0;
+
+/// A queue within an app is not known before it has given so many answers while others waited.
+const APP_ANSWERS_MIN: f64 = 32.0;
+
+/// What is known of it is not more precise than this, relatively, however many answers there were.
+const APP_ERROR_MIN: f64 = 0.05;
 
 /// A station is the limit if what was served while requests were refused is so much of what it can carry.
 const EXPLAINED_MIN: f64 = 0.8;
@@ -48,6 +61,60 @@ pub struct Station {
     pub servers: f64,
     /// The squared coefficient of variation of service times: 1 for exponential ones, 0 for equal ones.
     pub scv: f64,
+}
+
+/// An app within which requests wait for each other: one server, of which each of them needs the same time on
+/// average, and which varies as exponential times do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AppQueue {
+    /// What each request costs the next one.
+    pub each_s: f64,
+    /// Half of the width of its interval at 95 %, relatively.
+    pub error: f64,
+}
+
+impl AppQueue {
+    /// By so many answers in a time in which others waited; `None` if these are too few.
+    #[must_use]
+    pub fn measured(seconds: f64, answers: f64) -> Option<Self> {
+        let is_known = seconds > 0.0 && answers >= APP_ANSWERS_MIN;
+        is_known.then(|| Self {
+            each_s: seconds / answers,
+            // Two standard errors, as of exponential times: of others it is less.
+            error: APP_ERROR_MIN + 2.0 / answers.sqrt(),
+        })
+    }
+}
+
+/// What an app did between two moments with the requests that waited within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AppCounts {
+    /// Requests that it answered.
+    pub answered: f64,
+    /// Requests that were refused, since they would have waited in it for too long.
+    pub refused: f64,
+}
+
+/// The present load of an app.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AppLoad {
+    /// Which app.
+    pub index: usize,
+    /// What each of its requests that wait costs.
+    pub demand_s: f64,
+    /// The share of the app that is used.
+    pub utilisation: f64,
+}
+
+/// What is known of a server beside what it counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Server<'a> {
+    /// Its stations.
+    pub stations: &'a [Station],
+    /// Its apps; `None`: it is not known that requests wait for each other in it.
+    pub apps: &'a [Option<AppQueue>],
+    /// What is promised.
+    pub goal: Goal,
 }
 
 /// What was counted between two moments.
@@ -67,6 +134,8 @@ pub struct Window {
     pub busy_s: Vec<f64>,
     /// Server-seconds that each station had.
     pub server_s: Vec<f64>,
+    /// What each app did with the requests that waited within it.
+    pub apps: Vec<AppCounts>,
 }
 
 impl Window {
@@ -104,28 +173,29 @@ pub struct LoadRatio {
     pub interval: Option<Interval>,
     /// The rate that can be carried, in requests a second.
     pub capacity_per_s: f64,
-    /// The station that limits it; `None`: a wait at none of them.
+    /// The station that limits it; behind the stations the apps are numbered. `None`: a wait at none of them.
     pub limit: Option<usize>,
     /// Server-seconds that a request takes of each station.
     pub demands_s: Vec<f64>,
     /// The share of each station, as large as it was, that was busy.
     pub utilisations: Vec<f64>,
+    /// Those apps that are known to be queues.
+    pub apps: Vec<AppLoad>,
 }
 
 /// The estimate; `None` where nothing was answered and nothing is known. `known_s`: the demands of an earlier
 /// estimate, which hold while nothing is served.
 #[must_use]
 pub fn estimate(
-    stations: &[Station],
+    server: Server<'_>,
     windows: &[Window],
-    goal: Goal,
     known_s: Option<&[f64]>,
 ) -> Option<LoadRatio> {
-    let all = sum(stations.len(), windows);
-    let carried_per_s = carried_per_s(windows, goal);
-    let estimate = of_window(stations, &all, goal, known_s)?;
+    let all = sum(server.stations.len(), windows);
+    let carried_per_s = carried_per_s(windows, server.goal);
+    let estimate = of_window(server, &all, known_s)?;
     let mut estimate = estimate.at_most(carried_per_s, &all);
-    estimate.interval = interval(stations, windows, goal, &estimate, carried_per_s);
+    estimate.interval = interval(server, windows, &estimate, carried_per_s);
     Some(estimate)
 }
 
@@ -139,13 +209,9 @@ fn carried_per_s(windows: &[Window], goal: Goal) -> Option<f64> {
     is_known.then_some((over.served + over.others) / over.seconds)
 }
 
-/// By the stations alone.
-fn of_window(
-    stations: &[Station],
-    window: &Window,
-    goal: Goal,
-    known_s: Option<&[f64]>,
-) -> Option<LoadRatio> {
+/// By stations and apps.
+fn of_window(server: Server<'_>, window: &Window, known_s: Option<&[f64]>) -> Option<LoadRatio> {
+    let Server { stations, goal, .. } = server;
     if window.seconds <= 0.0 {
         return None;
     }
@@ -166,7 +232,7 @@ fn of_window(
     let loads = served.iter().zip(&rates);
     let loads = loads.map(|(served, rate)| (served + window.refused) / window.seconds / rate);
     let used = window.busy_s.iter().zip(&window.server_s);
-    Some(LoadRatio {
+    let by_stations = LoadRatio {
         ratio: loads.fold(0.0, f64::max),
         interval: None,
         capacity_per_s,
@@ -175,15 +241,16 @@ fn of_window(
         utilisations: used
             .map(|(busy, had)| busy / had.max(f64::MIN_POSITIVE))
             .collect(),
-    })
+        apps: Vec::new(),
+    };
+    Some(by_stations.with_apps(server, window))
 }
 
 /// By the jackknife over blocks of neighbouring windows: the ratio is no mean of the windows' ratios,
 /// and neighbours resemble each other.
 fn interval(
-    stations: &[Station],
+    server: Server<'_>,
     windows: &[Window],
-    goal: Goal,
     whole: &LoadRatio,
     carried_whole_per_s: Option<f64>,
 ) -> Option<Interval> {
@@ -195,16 +262,20 @@ fn interval(
     let pseudo_values: Option<Vec<f64>> = (0..count)
         .map(|block| {
             let others = [&windows[..bound(block)], &windows[bound(block + 1)..]].concat();
-            let carried_per_s = carried_per_s(&others, goal).or(carried_whole_per_s);
-            let others = sum(stations.len(), &others);
-            let without = of_window(stations, &others, goal, Some(&whole.demands_s))?;
+            let carried_per_s = carried_per_s(&others, server.goal).or(carried_whole_per_s);
+            let others = sum(server.stations.len(), &others);
+            let without = of_window(server, &others, Some(&whole.demands_s))?;
             let without = without.at_most(carried_per_s, &others);
             Some(count as f64 * whole.ratio - (count - 1) as f64 * without.ratio)
         })
         .collect();
     let interval = mean_interval(&pseudo_values?, LEVEL)?;
+    // What an app's requests cost was measured at another time, so the two errors are independent.
+    let middle = f64::midpoint(interval.low, interval.high);
+    let half = (interval.high - middle).hypot(whole.ratio * whole.error_of_limit(server));
     Some(Interval {
-        low: interval.low.max(0.0),
+        low: (middle - half).max(0.0),
+        high: middle + half,
         ..interval
     })
 }
@@ -225,11 +296,52 @@ fn sum<'a>(stations: usize, windows: impl IntoIterator<Item = &'a Window>) -> Wi
         for (to, from) in sums.zip(window.busy_s.iter().chain(&window.server_s)) {
             *to += from;
         }
+        let apps = all.apps.len().max(window.apps.len());
+        all.apps.resize(apps, AppCounts::default());
+        for (to, from) in all.apps.iter_mut().zip(&window.apps) {
+            to.answered += from.answered;
+            to.refused += from.refused;
+        }
     }
     all
 }
 
 impl LoadRatio {
+    /// With the queues within apps as further stations. What else a request needs is as it was: the server carries
+    /// all its present requests in the same mix until one of its apps carries no more.
+    fn with_apps(mut self, server: Server<'_>, window: &Window) -> Self {
+        let load_per_s = (window.served + window.others + window.refused) / window.seconds;
+        let apps = server.apps.iter().zip(&window.apps).enumerate();
+        for (index, (queue, counts)) in apps {
+            let Some(AppQueue { each_s, .. }) = *queue else {
+                continue;
+            };
+            let of = |requests: f64| requests * each_s / window.seconds;
+            self.apps.push(AppLoad {
+                index,
+                demand_s: each_s,
+                utilisation: of(counts.answered).min(1.0),
+            });
+            let used_max = APP.rate_max(each_s, server.goal) * each_s;
+            let ratio = of(counts.answered + counts.refused) / used_max;
+            self.ratio = self.ratio.max(ratio);
+            // Of a response that is still being sent nothing was served.
+            if load_per_s > 0.0 && load_per_s < ratio * self.capacity_per_s {
+                self.capacity_per_s = load_per_s / ratio;
+                self.limit = Some(server.stations.len() + index);
+            }
+        }
+        self
+    }
+
+    /// Of the ratio, relatively, where an app is the limit: its cost is not measured in the same windows.
+    fn error_of_limit(&self, server: Server<'_>) -> f64 {
+        let stations = server.stations.len();
+        let index = self.limit.and_then(|limit| limit.checked_sub(stations));
+        let app = index.and_then(|index| server.apps.get(index).copied().flatten());
+        app.map_or(0.0, |app| app.error)
+    }
+
     /// The same if no more can be carried than this.
     fn at_most(mut self, carried_per_s: Option<f64>, window: &Window) -> Self {
         let Some(carried_per_s) = carried_per_s.filter(|it| *it < self.capacity_per_s) else {

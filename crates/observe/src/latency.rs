@@ -41,7 +41,7 @@ impl Labels {
 }
 
 /// The last one that is counted stands for all further ones.
-fn name(names: &[String], index: usize, count: usize) -> String {
+pub(crate) fn name(names: &[String], index: usize, count: usize) -> String {
     if index + 1 == count && names.len() > count {
         return "others".to_owned();
     }
@@ -118,7 +118,7 @@ fn show_one(text: &mut Exposition, name: &str, labels: &str, counts: &HistogramC
 }
 
 /// A label's value: backslash, quote and line feed have to be escaped.
-fn escaped(value: &str) -> String {
+pub(crate) fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

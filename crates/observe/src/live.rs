@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use loadline_capacity::load_ratio::LoadRatio;
 use loadline_server::ServerOptions;
 use serde_json::{Map, Value, json};
 
 use crate::exposition::Exposition;
+use crate::latency::escaped;
 use crate::object::object;
 use crate::sampler::Sample;
 use crate::stations::Stations;
@@ -63,7 +65,7 @@ fn sample_json(sample: &Sample, stations: &Stations, options: &ServerOptions) ->
     })
 }
 
-/// What limits a server if no station does: mostly waits within an app, which its stations do not show.
+/// What limits a server if no station does: mostly waits within an app that was not known to be a queue.
 const WAITS: &str = "waits";
 
 /// The load ratio; `null` without one.
@@ -71,21 +73,36 @@ pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
     let Some(load) = &sample.load else {
         return Value::Null;
     };
-    let list = stations.list();
-    let of = |values: &[f64]| -> Map<String, Value> {
-        let pairs = list.iter().zip(values);
-        object(pairs.map(|(it, value)| (it.name, (*value).into())))
+    let of = |values: &[(String, f64)]| -> Map<String, Value> {
+        let pairs = values.iter();
+        object(pairs.map(|(name, value)| (name.as_str(), (*value).into())))
     };
-    let limit = load.limit.map_or(WAITS, |index| list[index].name);
+    let limit = load.limit.map(|index| stations.name(index));
+    let limit = limit.unwrap_or_else(|| WAITS.to_owned());
+    let (demands_s, utilisations) = by_station(load, stations);
     json!({
         "ratio": load.ratio,
         "low": load.interval.map(|interval| interval.low),
         "high": load.interval.map(|interval| interval.high),
         "capacity_per_s": load.capacity_per_s,
         "limit": limit,
-        "demand_s": of(&load.demands_s),
-        "utilisation": of(&load.utilisations),
+        "demand_s": of(&demands_s),
+        "utilisation": of(&utilisations),
     })
+}
+
+/// Demands and utilisations with the names of stations, and those of apps behind them.
+fn by_station(load: &LoadRatio, stations: &Stations) -> (Vec<(String, f64)>, Vec<(String, f64)>) {
+    let values = load.demands_s.iter().zip(&load.utilisations).enumerate();
+    let values = values.map(|(index, (demand_s, used))| (stations.name(index), *demand_s, *used));
+    let apps = load.apps.iter();
+    let apps = apps.map(|app| {
+        let name = stations.app_name(app.index);
+        (name, app.demand_s, app.utilisation)
+    });
+    let both = values.chain(apps);
+    both.map(|(name, demand_s, used)| ((name.clone(), demand_s), (name, used)))
+        .unzip()
 }
 
 /// What the status page says of the time since the last look.
@@ -114,17 +131,18 @@ pub(crate) fn show_load(text: &mut Exposition, sample: &Sample, stations: &Stati
     let help = "Requests a second that the server can carry, estimated";
     let per_s = load.capacity_per_s;
     text.single("capacity_requests_per_second", "gauge", help, per_s);
-    let mut show = |name: &str, help: &str, values: &[f64]| {
+    let (demands_s, utilisations) = by_station(load, stations);
+    let mut show = |name: &str, help: &str, values: &[(String, f64)]| {
         text.family(name, "gauge", help);
-        for (station, value) in stations.list().iter().zip(values) {
-            let labels = format!("{{station=\"{}\"}}", station.name);
+        for (station, value) in values {
+            let labels = format!("{{station=\"{}\"}}", escaped(station));
             text.sample(name, &labels, *value);
         }
     };
     let help = "Time that a request takes of a station";
-    show("station_demand_seconds", help, &load.demands_s);
+    show("station_demand_seconds", help, &demands_s);
     let help = "Share of a station that is busy";
-    show("station_utilisation", help, &load.utilisations);
+    show("station_utilisation", help, &utilisations);
 }
 
 /// Requests by the power of two of their microseconds.

@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use loadline_capacity::load_ratio::{Goal, LoadRatio, Window, estimate};
+use loadline_capacity::load_ratio::{Goal, LoadRatio, Server, Window, estimate};
 use loadline_proto::latency::HistogramCounts;
 use loadline_server::{Counts, Role, Snapshot};
 use loadline_sys::clock::unix_ms;
 
 use crate::reading::Reading;
 use crate::refusals::Refusals;
-use crate::stations::{Jobs, Stations};
+use crate::stations::{Jobs, Stations, app_queues, apps};
 
 /// A little less than a second, so that readers who come once a second always find a new sample.
 const INTERVAL: Duration = Duration::from_millis(900);
@@ -142,9 +142,10 @@ impl Sampler {
             late: refusals.late() as f64,
             busy_s,
             server_s,
+            apps: apps(last, now),
         };
         self.note_window(now, window, stations.jobs(last, now));
-        let load = self.load(stations, now.snapshot.workers_useful, goal);
+        let load = self.load(stations, &now.snapshot, goal);
         // What the server's own pages need says nothing of requests.
         let has_served = self.windows.iter().any(|(_, it)| it.served > 0.0);
         if let Some(load) = load.as_ref().filter(|_| has_served) {
@@ -188,17 +189,16 @@ impl Sampler {
         }
     }
 
-    fn load(
-        &self,
-        stations: &Stations,
-        workers_useful: Option<usize>,
-        goal: Goal,
-    ) -> Option<LoadRatio> {
+    fn load(&self, stations: &Stations, now: &Snapshot, goal: Goal) -> Option<LoadRatio> {
         let mut jobs = Jobs::default();
         self.jobs.iter().for_each(|of_window| jobs.add(of_window));
-        let list = stations.at_most(workers_useful, &jobs);
+        let server = Server {
+            stations: &stations.at_most(now.workers_useful, &jobs),
+            apps: &app_queues(now),
+            goal,
+        };
         let windows: Vec<Window> = self.windows.iter().map(|(_, it)| it.clone()).collect();
-        estimate(&list, &windows, goal, self.demands_s.as_deref())
+        estimate(server, &windows, self.demands_s.as_deref())
     }
 }
 

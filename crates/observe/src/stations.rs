@@ -1,9 +1,10 @@
 //! Where the requests of a server are served, as a model of its capacity sees it.
 
-use loadline_capacity::load_ratio::Station;
-use loadline_proto::latency::HistogramCounts;
+use loadline_capacity::load_ratio::{AppCounts, AppQueue, Station};
+use loadline_proto::latency::{HistogramCounts, MOUNTS_MEASURED};
 use loadline_server::{Architecture, Counts, Role, ServerOptions, Snapshot};
 
+use crate::latency::name;
 use crate::reading::{CpuUse, Reading};
 
 /// What a station's busy time is read from.
@@ -27,10 +28,14 @@ pub(crate) struct Named {
 
 /// The stations of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Stations(Vec<Named>);
+pub(crate) struct Stations {
+    list: Vec<Named>,
+    /// Names of the mounts: the app of each is a station if requests are known to wait for each other in it.
+    mounts: Vec<String>,
+}
 
 impl Stations {
-    pub(crate) fn of(options: &ServerOptions, cpus: f64) -> Self {
+    pub(crate) fn of(options: &ServerOptions, mounts: Vec<String>, cpus: f64) -> Self {
         let named = |name, servers: f64, source| Named {
             name,
             station: Station { servers, scv: 1.0 },
@@ -51,17 +56,30 @@ impl Stations {
             all.push(named("workers", workers as f64, source));
         }
         all.push(named("cpus", cpus, Source::Cpu));
-        Self(all)
+        Self { list: all, mounts }
     }
 
     pub(crate) fn list(&self) -> &[Named] {
-        &self.0
+        &self.list
+    }
+
+    /// The name of the app of a mount, as a station.
+    pub(crate) fn app_name(&self, mount: usize) -> String {
+        format!("app {}", name(&self.mounts, mount, MOUNTS_MEASURED))
+    }
+
+    /// That of a station or, with a number behind these, of an app.
+    pub(crate) fn name(&self, index: usize) -> String {
+        match self.list.get(index) {
+            Some(it) => it.name.to_owned(),
+            None => self.app_name(index - self.list.len()),
+        }
     }
 
     /// How many servers each has now.
     pub(crate) fn servers(&self, now: &Snapshot) -> Vec<f64> {
         let changes = now.workers_useful.is_some();
-        let servers = self.0.iter().map(|it| match it.source {
+        let servers = self.list.iter().map(|it| match it.source {
             Source::Threads(role) if changes => now.threads(role).max(1) as f64,
             _ => it.station.servers,
         });
@@ -70,7 +88,7 @@ impl Stations {
 
     /// As large as they can get, with the measured variation of what requests take of them.
     pub(crate) fn at_most(&self, workers: Option<usize>, jobs: &Jobs) -> Vec<Station> {
-        let stations = self.0.iter().map(|it| {
+        let stations = self.list.iter().map(|it| {
             let Station {
                 servers,
                 scv: usual,
@@ -91,7 +109,7 @@ impl Stations {
 
     /// What workers did between two readings, or threads that serve connections.
     pub(crate) fn jobs(&self, last: &Reading, now: &Reading) -> Jobs {
-        let role = self.0.iter().find_map(|it| match it.source {
+        let role = self.list.iter().find_map(|it| match it.source {
             Source::Threads(role) => Some(role),
             _ => None,
         });
@@ -118,7 +136,7 @@ impl Stations {
     pub(crate) fn busy_s(&self, last: &Reading, now: &Reading) -> Vec<f64> {
         let spans = spans(last, now);
         let of_role = |role: Role| spans.iter().filter(move |span| span.role == role);
-        let busy_s = self.0.iter().map(|it| match it.source {
+        let busy_s = self.list.iter().map(|it| match it.source {
             Source::BusiestLoop => {
                 let loops = of_role(Role::Loop);
                 loops.map(|span| span.busy_s).fold(0.0, f64::max)
@@ -128,6 +146,24 @@ impl Stations {
         });
         busy_s.collect()
     }
+}
+
+/// What apps did between two readings, by mount.
+pub(crate) fn apps(last: &Reading, now: &Reading) -> Vec<AppCounts> {
+    let pairs = last.snapshot.apps.iter().zip(&now.snapshot.apps);
+    let counts = pairs.map(|(last, now)| AppCounts {
+        answered: now.answered.saturating_sub(last.answered) as f64,
+        refused: now.refused.saturating_sub(last.refused) as f64,
+    });
+    counts.collect()
+}
+
+/// The queues within apps, as far as they are known, by mount.
+pub(crate) fn app_queues(now: &Snapshot) -> Vec<Option<AppQueue>> {
+    let apps = now.apps.iter();
+    let queues =
+        apps.map(|app| AppQueue::measured(app.queued_us as f64 / 1e6, app.queued_answers as f64));
+    queues.collect()
 }
 
 /// What is known of single pieces of work: jobs of workers, or requests where a thread serves one connection at a

@@ -107,9 +107,10 @@ impl Status {
     pub fn attach(&self, server: &ServerHandle) {
         let control = server.control();
         let cpus = affinity::cpu_budget().cpu_seconds_per_second();
+        let mounts = control.mounts();
         let _ = self.shown.set(Shown {
-            labels: Labels::new(server.addresses(), control.mounts()),
-            stations: Stations::of(control.options(), cpus),
+            labels: Labels::new(server.addresses(), mounts.clone()),
+            stations: Stations::of(control.options(), mounts, cpus),
             control,
         });
     }

@@ -12,6 +12,7 @@ use loadline_proto::Handler;
 use loadline_sys::{ListenAddr, wait_readable};
 
 use crate::clock::Clock;
+use crate::overload::AppRequests;
 use crate::shutdown::Shutdown;
 use crate::site::Site;
 use crate::telemetry::counters::Registry;
@@ -73,6 +74,7 @@ struct Parts<'s> {
     clock: Clock,
     memory: &'s MemoryBudget,
     socket_buffer_bytes: u64,
+    apps: Option<&'s AppRequests>,
 }
 
 impl<H: Handler> Remote for Site<H> {
@@ -84,6 +86,7 @@ impl<H: Handler> Remote for Site<H> {
             clock: self.clock,
             memory: &self.memory,
             socket_buffer_bytes: self.socket_buffer_bytes,
+            apps: self.apps.as_deref(),
         }
     }
 
@@ -113,6 +116,7 @@ impl Control {
             memory_budget_bytes: parts.memory.limit_bytes(),
             memory_used_bytes: parts.memory.used_bytes(),
             socket_buffers_estimated_bytes: connections.saturating_mul(parts.socket_buffer_bytes),
+            apps: parts.apps.map(AppRequests::counts).unwrap_or_default(),
             ..counted
         }
     }

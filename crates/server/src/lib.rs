@@ -156,6 +156,7 @@ pub use options::{
     LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo, THREADS_MAX,
     WorkerPools, check_offered,
 };
+pub use overload::AppCounts;
 pub use telemetry::counters::{Counts, Role, Snapshot, ThreadSnapshot, Timings};
 
 pub use accept::listener::ListenError;

@@ -19,6 +19,7 @@ mod turn;
 #[cfg(test)]
 mod simulation;
 
+pub use app::AppCounts;
 pub(crate) use app_requests::{AppRequest, AppRequests};
 pub(crate) use in_progress::{InProgress, Permit, Waited};
 pub(crate) use lanes::{JobWait, LaneControl, Refusal};

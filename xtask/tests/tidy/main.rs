@@ -151,7 +151,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "loadline-tower",
         ],
     ),
-    ("overload-peers", &["loadline-server", "loadline-tower"]),
+    (
+        "overload-peers",
+        &["loadline-observe", "loadline-server", "loadline-tower"],
+    ),
 ];
 
 /// What further crates the tests of each may import: they marry what the crates may not.

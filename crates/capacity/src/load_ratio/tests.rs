@@ -10,7 +10,27 @@ const GOAL: Goal = Goal {
     share: 0.99,
 };
 
+const LONG: Goal = Goal {
+    latency_s: 1.0,
+    share: 0.99,
+};
+
 const WINDOWS: usize = 30;
+
+/// Without apps.
+fn estimate(
+    stations: &[Station],
+    windows: &[Window],
+    goal: Goal,
+    known_s: Option<&[f64]>,
+) -> Option<LoadRatio> {
+    let server = Server {
+        stations,
+        apps: &[],
+        goal,
+    };
+    super::estimate(server, windows, known_s)
+}
 
 /// How long a service takes.
 #[derive(Clone, Copy)]
@@ -163,6 +183,7 @@ fn the_narrowest_station_is_the_limit_and_what_is_refused_is_load() {
         late: 0.0,
         busy_s: vec![1.0, 1.0],
         server_s: vec![2.0, 2.0], // the first can get twice as large
+        apps: Vec::new(),
     };
     let none = Goal {
         latency_s: f64::INFINITY,
@@ -189,6 +210,7 @@ fn overloaded() -> Window {
         late: 0.0,
         busy_s: vec![2.0],
         server_s: vec![2.0],
+        apps: Vec::new(),
     }
 }
 
@@ -383,12 +405,8 @@ fn a_busy_station_stays_the_limit_where_requests_are_late() {
         busy_s: vec![1.8],
         ..overloaded()
     };
-    let long = Goal {
-        latency_s: 1.0,
-        ..GOAL
-    };
     let windows = vec![over; 4];
-    let found = estimate(&[station(2, 1.0)], &windows, long, None).unwrap();
+    let found = estimate(&[station(2, 1.0)], &windows, LONG, None).unwrap();
     assert_eq!(found.limit, Some(0));
     assert!((found.capacity_per_s - 190.0).abs() < 1e-9, "{found:?}");
     assert!((found.ratio - 2.0).abs() < 1e-9, "{found:?}");
@@ -405,4 +423,100 @@ fn late_requests_where_nothing_is_served_say_nothing_of_the_capacity() {
     let windows = vec![nothing; 4];
     let found = estimate(&[station(2, 1.0)], &windows, GOAL, Some(&[0.02])).unwrap();
     assert!((3.0..10.0).contains(&found.ratio), "{found:?}");
+}
+
+/// A second in which apps answered so many requests, and so many were refused for each.
+fn second_of_apps(apps: &[(f64, f64)]) -> Window {
+    let counts = apps.iter().map(|(answered, refused)| AppCounts {
+        answered: *answered,
+        refused: *refused,
+    });
+    let served: f64 = apps.iter().map(|(answered, _)| answered).sum();
+    let late: f64 = apps.iter().map(|(_, refused)| refused).sum();
+    Window {
+        apps: counts.collect(),
+        ..second_of_app(served, late)
+    }
+}
+
+fn estimate_with(apps: &[Option<AppQueue>], windows: &[Window]) -> LoadRatio {
+    let server = Server {
+        stations: &[station(1, 1.0)],
+        apps,
+        goal: LONG,
+    };
+    super::estimate(server, windows, None).unwrap()
+}
+
+/// So many answers in so many seconds in which requests waited.
+fn measured(seconds: f64, answers: f64) -> Option<AppQueue> {
+    AppQueue::measured(seconds, answers)
+}
+
+/// An app that has two requests at a time, each for 10 ms.
+#[test]
+fn an_app_that_is_known_to_be_a_queue_is_a_station() {
+    for level in [0.3, 0.5, 0.7, 0.9] {
+        for seed in 0..10 {
+            let seconds = simulate(2, Service::Fixed(0.01), level * 200.0, &mut rng(seed));
+            let answered: f64 = seconds.iter().map(|second| second.served).sum();
+            let truth = answered / WINDOWS as f64 / 200.0;
+            let seconds = seconds.iter().map(|it| second_of_apps(&[(it.served, 0.0)]));
+            let seconds: Vec<Window> = seconds.collect();
+            let found = estimate_with(&[measured(5.0, 1_000.0)], &seconds);
+            let what = format!("{level} {seed}: {found:?}, in truth {truth}");
+            assert!((found.ratio / truth - 1.0).abs() < 0.1, "{what}");
+            assert_eq!(found.limit, Some(1), "{what}");
+            assert!((found.apps[0].utilisation - truth).abs() < 1e-9, "{what}");
+            let interval = found.interval.unwrap();
+            assert!(interval.contains(truth), "{what}");
+            assert!(interval.high - interval.low > 0.2 * found.ratio, "{what}");
+            // One that only sleeps has answered as many.
+            let found = estimate_with(&[None], &seconds);
+            assert_eq!((found.limit, found.apps.len()), (Some(0), 0), "{found:?}");
+            assert!(found.ratio < 0.15, "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn of_several_apps_the_one_that_is_used_most_is_the_limit() {
+    let apps = [None, measured(5.0, 1_000.0), measured(1.0, 1_000.0), None];
+    let calm = vec![second_of_apps(&[(0.0, 0.0), (40.0, 0.0), (600.0, 0.0)]); 4];
+    let found = estimate_with(&apps, &calm);
+    // By Erlang's C: of 995.4 requests a second one in a hundred waits for a second.
+    assert!((found.ratio - 0.6028).abs() < 0.001, "{found:?}");
+    assert!((found.capacity_per_s - 1_061.8).abs() < 2.0, "{found:?}");
+    assert_eq!(found.limit, Some(3));
+    let apps_found = found.apps.iter().map(|app| (app.index, app.demand_s));
+    assert_eq!(apps_found.collect::<Vec<_>>(), [(1, 0.005), (2, 0.001)]);
+    // The other one refuses: what is refused for it is its load alone.
+    let over = vec![second_of_apps(&[(0.0, 0.0), (40.0, 300.0), (600.0, 0.0)]); 4];
+    let found = estimate_with(&apps, &over);
+    assert_eq!(found.limit, Some(2));
+    assert!((1.7..1.8).contains(&found.ratio), "{found:?}");
+}
+
+#[test]
+fn the_interval_is_as_wide_as_what_is_known_of_the_app() {
+    let windows = vec![second_of_apps(&[(100.0, 0.0)]); 4];
+    let of = |answers: f64| {
+        let app = measured(answers / 200.0, answers).unwrap();
+        let found = estimate_with(&[Some(app)], &windows);
+        let interval = found.interval.unwrap();
+        let half = (interval.high - interval.low) / 2.0;
+        assert!((half / found.ratio - app.error).abs() < 1e-6, "{found:?}");
+        half
+    };
+    assert!(of(100.0) > 1.5 * of(1_600.0));
+    assert_eq!(measured(1.0, 31.0), None);
+    assert_eq!(measured(0.0, 1_000.0), None);
+}
+
+#[test]
+fn an_app_that_explains_why_requests_are_late_stays_the_limit() {
+    let windows = vec![second_of_apps(&[(200.0, 200.0)]); WINDOWS];
+    let found = estimate_with(&[measured(10.0, 2_000.0)], &windows);
+    assert_eq!(found.limit, Some(1));
+    assert!((1.95..2.1).contains(&found.ratio), "{found:?}");
 }

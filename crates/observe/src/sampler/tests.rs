@@ -1,5 +1,5 @@
 use loadline_proto::latency::Histogram;
-use loadline_server::{Architecture, ServerOptions, ThreadSnapshot};
+use loadline_server::{AppCounts, Architecture, ServerOptions, ThreadSnapshot};
 
 use super::*;
 use crate::reading::CpuUse;
@@ -9,12 +9,16 @@ const GOAL: Goal = Goal {
     share: 0.99,
 };
 
+fn mounts() -> Vec<String> {
+    ["/", "/a", "/b", "/c", "/d"].map(str::to_owned).to_vec()
+}
+
 fn stations() -> Stations {
     let options = ServerOptions {
         workers: 2,
         ..ServerOptions::default()
     };
-    Stations::of(&options, 4.0)
+    Stations::of(&options, mounts(), 4.0)
 }
 
 /// A server whose two workers do 100 jobs of 10 ms a second, `age` ago.
@@ -131,6 +135,43 @@ fn where_requests_are_late_the_capacity_is_what_was_served() {
     assert_eq!(json["limit"], "waits", "{json}");
 }
 
+/// The app at /a can do 200 a second, as is known from an overload. Of that at /b too little is known.
+#[test]
+fn an_app_that_is_known_to_be_a_queue_can_be_the_limit() {
+    let (mut sampler, stations) = (Sampler::default(), stations());
+    for (age_s, seconds) in [(3, 10), (2, 11), (1, 12), (0, 13)] {
+        sampler.refresh(&stations, GOAL, || {
+            let mut reading = reading(Duration::from_secs(age_s), seconds);
+            let app = |answered, queued_us, queued_answers| AppCounts {
+                answered,
+                queued_us,
+                queued_answers,
+                ..AppCounts::default()
+            };
+            let known = app(140 * seconds, 5_000_000, 1_000);
+            let young = app(100 * seconds, 20_000, 10);
+            let others = app(20 * seconds, 5_000_000, 1_000);
+            reading.snapshot.apps = vec![AppCounts::default(), known, young, others];
+            reading
+        });
+    }
+    let newest = sampler.newest().unwrap();
+    let load = newest.load.as_ref().unwrap();
+    assert!((load.ratio - 0.7165).abs() < 0.01, "{load:?}");
+    assert!(load.interval.is_some_and(|it| it.contains(0.7)), "{load:?}");
+    let json = crate::live::load_json(newest, &stations);
+    assert_eq!(json["limit"], "app /a", "{json}");
+    assert_eq!(json["demand_s"]["app /a"], 0.005, "{json}");
+    assert!(json["demand_s"]["workers"].is_number(), "{json}");
+    assert!(json["utilisation"]["app /b"].is_null(), "{json}");
+    let others = json["utilisation"]["app others"].as_f64().unwrap();
+    assert!((others - 0.1).abs() < 0.01, "{json}");
+    let mut text = crate::exposition::Exposition::default();
+    crate::live::show_load(&mut text, newest, &stations);
+    let line = "loadline_station_demand_seconds{station=\"app /a\"} 0.005\n";
+    assert!(text.0.contains(line), "{}", text.0);
+}
+
 #[test]
 fn the_server_s_own_pages_are_the_load_that_they_cost() {
     let (mut sampler, stations) = (Sampler::default(), stations());
@@ -229,7 +270,7 @@ fn on_one_cpu() -> Stations {
         workers: 2,
         ..ServerOptions::default()
     };
-    Stations::of(&options, 1.0)
+    Stations::of(&options, mounts(), 1.0)
 }
 
 #[test]
@@ -282,7 +323,7 @@ fn the_measured_variation_of_requests_is_that_of_threads() {
         threads: 2,
         ..ServerOptions::default()
     };
-    let (mut sampler, stations) = (Sampler::default(), Stations::of(&options, 1.0));
+    let (mut sampler, stations) = (Sampler::default(), Stations::of(&options, mounts(), 1.0));
     for (age_s, jobs) in [(30, 0), (0, 2_700)] {
         sampler.refresh(&stations, GOAL, || {
             let mut reading = computing(Duration::from_secs(age_s), jobs);

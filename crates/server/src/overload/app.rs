@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use super::delay::DelayControl;
 use super::retry_after::RetryAfter;
+use demand::Demand;
 use young::Young;
 
+mod demand;
 mod young;
 
 /// Waits and numbers are compared as means of about so many requests.
@@ -37,6 +39,9 @@ const IN_ORDER_MIN: f64 = 0.3;
 
 /// Under lasting overload so many requests are accepted at least, since times vary.
 const LASTING_NUMBER: f64 = 12.0;
+
+/// What a request costs is measured behind so much of a long wait.
+const MEASURED: f64 = 0.75;
 
 /// What one counts for in means.
 const WEIGHT_MIN: f64 = 1.0 / 16.0;
@@ -67,6 +72,23 @@ pub(crate) struct AppControl {
     /// What each request that waits costs the next one, in a queue.
     each_us: f64,
     each_count: u32,
+    /// The same as it is measured, for those who want to know what the app can do: `each_us` is low after calm times.
+    demand: Demand,
+    refused: u64,
+}
+
+/// What the app of a mount did with the requests that waited within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppCounts {
+    /// Requests that were answered after a wait.
+    pub answered: u64,
+    /// Requests that were refused, since they would have waited for too long.
+    pub refused: u64,
+    /// Where waits are those of a queue: a time in which requests waited behind many others, in microseconds. What is
+    /// long ago counts for less. 0: no queue is known.
+    pub queued_us: u64,
+    /// What was answered in that time.
+    pub queued_answers: u64,
 }
 
 /// A request that waits.
@@ -75,6 +97,8 @@ pub(crate) struct Wait {
     since_us: u64,
     /// So many waited when it began, itself included.
     number: u32,
+    /// So many others had been answered, modulo 2^32.
+    answers: u32,
 }
 
 impl AppControl {
@@ -83,6 +107,7 @@ impl AppControl {
         Self {
             young: Young::new(delay.goal_us()),
             usual: Usual::new(delay.goal_us()),
+            demand: Demand::new(delay.goal_us()),
             delay,
             retry_after: RetryAfter::new(),
             overtaken_us: 0,
@@ -93,6 +118,17 @@ impl AppControl {
             is_queue: false,
             each_us: 0.0,
             each_count: 0,
+            refused: 0,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> AppCounts {
+        let (queued_us, queued_answers) = self.demand.queued();
+        AppCounts {
+            answered: self.demand.answers(),
+            refused: self.refused,
+            queued_us,
+            queued_answers,
         }
     }
 
@@ -102,12 +138,15 @@ impl AppControl {
         Wait {
             since_us: now_us,
             number: self.young.count(now_us),
+            answers: self.demand.answers() as u32,
         }
     }
 
     /// It is answered.
     pub(crate) fn answered(&mut self, wait: Wait, now_us: u64) {
         self.left(wait, now_us);
+        let took_us = now_us.saturating_sub(wait.since_us);
+        self.demand.answered(took_us, wait.number, now_us);
         let is_in_order = wait.since_us >= self.overtaken_us;
         self.in_order += WEIGHT_MIN * (f64::from(is_in_order) - self.in_order);
         if !is_in_order {
@@ -115,12 +154,12 @@ impl AppControl {
         }
         self.overtaken_us = wait.since_us;
         self.young.forget_before(wait.since_us);
-        let took_us = now_us.saturating_sub(wait.since_us);
         self.usual.add(took_us, self.is_queue, now_us);
         self.recent
             .add(took_us, wait.number, now_us, self.delay.goal_us());
         self.compare(now_us);
         self.learn(took_us, wait.number);
+        self.measure(wait, took_us, now_us);
         let waited_us = took_us.saturating_sub(self.usual.us);
         self.delay.waited_in_no_order(waited_us, now_us);
     }
@@ -139,6 +178,7 @@ impl AppControl {
             return None;
         }
         self.delay.refused(now_us);
+        self.refused += 1;
         Some(self.retry_after.next_s(now_us, self.each_us as u64))
     }
 
@@ -213,6 +253,7 @@ impl AppControl {
             self.is_queue = false;
             self.each_count = 0;
             self.growth = Growth::new();
+            self.demand.forget();
         }
     }
 
@@ -228,6 +269,18 @@ impl AppControl {
             self.each_count = self.each_count.saturating_add(1);
             let weight = (1.0 / f64::from(self.each_count)).max(WEIGHT_MIN);
             self.each_us += weight * (each_us - self.each_us);
+        }
+    }
+
+    /// Behind so many others that all places are taken. That is known when a request begins to wait: if long waits
+    /// were chosen, those times would be that in which the app happens to be slow.
+    fn measure(&mut self, wait: Wait, took_us: u64, now_us: u64) {
+        let number = f64::from(wait.number);
+        let expected_us = number * self.each_us.max(self.demand.each_us());
+        let is_behind_many =
+            number >= NUMBER_MIN && expected_us >= MEASURED * self.lasting_us() as f64;
+        if self.is_queue && is_behind_many && took_us / 2 >= self.usual.us {
+            self.demand.was_queued(wait.since_us, wait.answers, now_us);
         }
     }
 }
@@ -382,6 +435,31 @@ mod tests {
         assert!(control.offer(120, 91_000_000).is_some());
         sleep(&mut control, 80, 600_000, 100_000_000);
         assert_eq!(control.offer(100_000, 101_000_000), None);
+    }
+
+    #[test]
+    fn what_a_request_costs_is_known_as_long_as_there_is_a_queue() {
+        let mut control = AppControl::new(GOAL);
+        assert_eq!(control.counts(), AppCounts::default());
+        queue(&mut control, 40, 10_000, 0);
+        let AppCounts {
+            answered,
+            refused,
+            queued_us,
+            queued_answers,
+        } = control.counts();
+        assert_eq!((answered, refused), (40, 0));
+        assert!(queued_answers >= 30, "{:?}", control.counts());
+        assert_eq!(queued_us, queued_answers * 10_000);
+        assert!(control.offer(120, 1_000_000).is_some());
+        assert_eq!(control.counts().refused, 1);
+        sleep(&mut control, 80, 600_000, 100_000_000);
+        let AppCounts {
+            answered,
+            queued_us,
+            ..
+        } = control.counts();
+        assert_eq!((answered, queued_us), (120, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loadline_proto::latency::MOUNTS_MEASURED;
 
-use super::app::{AppControl, Wait};
+use super::app::{AppControl, AppCounts, Wait};
 use crate::clock::Clock;
 
 /// Decides for each mount which requests an app takes.
@@ -40,6 +40,12 @@ impl AppRequests {
             control: Mutex::new(AppControl::new(goal)),
         });
         Arc::new(Self { clock, mounts })
+    }
+
+    /// By mount.
+    pub(crate) fn counts(&self) -> Vec<AppCounts> {
+        let mounts = self.mounts.iter();
+        mounts.map(|mount| mount.lock().counts()).collect()
     }
 
     /// A request for the app of this mount has come. `Err`: it could not be answered in time; its client is to come
@@ -140,6 +146,11 @@ mod tests {
             request.answered();
         }
         assert_eq!(counts(&requests, 1), (0, 0));
+        let known = requests.counts();
+        assert_eq!((known.len(), known[1].answered), (MOUNTS_MEASURED, 64));
+        assert_eq!(known[1].queued_us, 20_000 * known[1].queued_answers);
+        assert!(known[1].queued_us > 0, "{known:?}");
+        assert_eq!(known[0], AppCounts::default());
         // Each costs the next one 20 ms: some fifty can be answered within a second.
         let admitted: Vec<AppRequest> = (0..200).map_while(|_| requests.admit(1).ok()).collect();
         assert!((40..60).contains(&admitted.len()), "{}", admitted.len());

@@ -12,6 +12,8 @@ use loadline_proto::latency::{Histogram, HistogramCounts};
 use loadline_proto::{CloseReason, Counters, Http2Count};
 use loadline_sys::usage::ThreadUsage;
 
+use crate::overload::AppCounts;
+
 /// What a serving thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -486,6 +488,8 @@ pub struct Snapshot {
     /// What the kernel may keep for all connections beside that: their number, times what it grants a new
     /// one to send and to receive.
     pub socket_buffers_estimated_bytes: u64,
+    /// Apps by mount; none without a latency goal.
+    pub apps: Vec<AppCounts>,
 }
 
 impl Snapshot {

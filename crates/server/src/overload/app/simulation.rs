@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::{AppControl, Wait};
+use super::{AppControl, AppCounts, Wait};
 
 const GOAL: Duration = Duration::from_secs(1);
 /// Clients give up after this.
@@ -58,6 +58,20 @@ struct Seen {
     /// Answered within the goal, by second.
     by_second: Vec<usize>,
     refused_by_second: Vec<usize>,
+    /// What the control has counted.
+    counts: AppCounts,
+}
+
+impl Seen {
+    /// What the control takes a request to cost, in microseconds, if that is known.
+    fn each_us(&self) -> Option<f64> {
+        let AppCounts {
+            queued_us,
+            queued_answers,
+            ..
+        } = self.counts;
+        (queued_us > 0).then(|| queued_us as f64 / queued_answers as f64)
+    }
 }
 
 /// Events: what happens at a time to a request.
@@ -151,6 +165,7 @@ impl Simulation {
             from_us = to_us;
         }
         self.until(u64::MAX);
+        self.seen.counts = self.control.counts();
         self.seen
     }
 
@@ -373,6 +388,69 @@ fn after_an_overload_all_is_good_within_two_seconds() {
             let after: usize = seen.refused_by_second[12..].iter().sum();
             assert_eq!(after, 0, "{work:?} {seed}: {seen:?}");
         }
+    }
+}
+
+/// It stays known when the load has fallen, and is not spoilt by waits at any load.
+#[test]
+fn what_a_request_costs_is_known_to_a_tenth_once_there_was_an_overload() {
+    for work in ALL_LIMITED {
+        let capacity = capacity(work);
+        for (level, seed) in [(0.3, 1), (0.5, 2), (0.7, 3), (0.9, 4), (0.9, 5)] {
+            let phases = [
+                (0.3 * capacity, seconds(5)),
+                (2.0 * capacity, seconds(10)),
+                (level * capacity, seconds(25)),
+            ];
+            let seen = Simulation::new(work, seed, 40).run(&phases);
+            let found = seen.each_us().map(|us| us * capacity / 1e6);
+            let what = format!("{work:?} {level} {seed}: {found:?} {:?}", seen.counts);
+            // Where times vary, a queue may be taken for none until the next overload.
+            let error_max = match work {
+                Work::Varying(..) => 0.1 + 3.0 / (seen.counts.queued_answers as f64).sqrt(),
+                _ => 0.1,
+            };
+            let is_varying = matches!(work, Work::Varying(..));
+            let is_near = |it: f64| (it - 1.0).abs() < error_max;
+            assert!(found.map_or(is_varying, is_near), "{what}");
+            assert_eq!(seen.counts.refused, seen.refused as u64, "{what}");
+            let answered = seen.in_time + seen.late;
+            assert_eq!(seen.counts.answered, answered as u64, "{what}");
+        }
+    }
+}
+
+#[test]
+fn of_an_app_that_is_no_queue_nothing_is_known() {
+    for us in [10_000, 300_000, 1_500_000] {
+        for rate in [50.0, 500.0] {
+            let simulation = Simulation::new(Work::Sleep(us), 1, 20);
+            let phases = [(rate / 10.0, seconds(5)), (rate, seconds(10))];
+            let seen = simulation.run(&phases);
+            assert_eq!(seen.each_us(), None, "{us} {rate}: {seen:?}");
+            assert!(seen.counts.answered > 0, "{us} {rate}: {seen:?}");
+        }
+    }
+    // One that was a queue and is none any more.
+    let simulation = Simulation::new(Work::Freed(1_500_000), 1, 30);
+    let seen = simulation.run(&[(400.0, seconds(30))]);
+    assert!(seen.counts.refused > 1_500, "{seen:?}");
+    assert_eq!(seen.each_us(), None, "{seen:?}");
+}
+
+#[test]
+fn a_cost_that_changes_is_followed() {
+    for seed in 1..=4 {
+        // 10 ms in the overload. Later 1.25 ms, which is known at a third of the capacity by short waits alone.
+        let simulation = Simulation::new(Work::Changing(20_000, 2_500), seed, 50);
+        let seen = simulation.run(&[(200.0, seconds(10)), (260.0, seconds(40))]);
+        let each_us = seen.each_us().unwrap();
+        assert!((1_000.0..2_800.0).contains(&each_us), "{seed}: {each_us}");
+        // 5 ms, later 10.
+        let simulation = Simulation::new(Work::Changing(10_000, 20_000), seed, 50);
+        let seen = simulation.run(&[(400.0, seconds(50))]);
+        let each_us = seen.each_us().unwrap();
+        assert!((8_000.0..11_000.0).contains(&each_us), "{seed}: {each_us}");
     }
 }
 
