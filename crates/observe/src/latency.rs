@@ -67,7 +67,7 @@ pub(crate) fn json(labels: &Labels, timings: &Timings) -> Value {
         .collect()
 }
 
-/// How long jobs of workers took; `None` where there was none.
+/// How long jobs of workers took, or requests kept threads busy; `None` where there was none.
 pub(crate) fn jobs_json(timings: &Timings) -> Option<Value> {
     (timings.jobs.count() > 0).then(|| counts_json(&timings.jobs))
 }
@@ -94,7 +94,7 @@ pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
     }
     if timings.jobs.count() > 0 {
         let name = "job_duration_seconds";
-        text.family(name, "histogram", "Time that workers' jobs take");
+        text.family(name, "histogram", "Time that jobs keep workers or threads busy");
         show_one(text, name, "", &timings.jobs);
     }
 }

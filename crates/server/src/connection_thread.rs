@@ -35,6 +35,7 @@ use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
 pub(crate) use busy_time::BusyTime;
+use busy_time::ServiceTime;
 use on_thread::{JUST_WOKEN_US, OnThread, Received, Work};
 pub(crate) use refusal::refuse_at_once;
 use stream_queue::StreamQueue;
@@ -219,6 +220,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     let mut footprint = Footprint::default();
     thread.note_memory(&mut footprint, connection.held_bytes());
     let is_before_handshake = connection.is_before_handshake();
+    let service = ServiceTime::new(thread.stats.core.served());
     let mut thread = Thread {
         thread,
         hold,
@@ -229,6 +231,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         waker: None,
         permit: None,
         busy: BusyTime::default(),
+        service,
         is_before_handshake,
         driven_since_us: Some(now_us),
         looked_us: now_us,
@@ -282,6 +285,7 @@ struct Thread<'c, H: Handler, T, F> {
     /// Of the app's task that it polls, until it waits.
     permit: Option<Permit>,
     busy: BusyTime,
+    service: ServiceTime,
     /// No message of its handshake had been understood when it was driven first, or had waited last.
     is_before_handshake: bool,
     /// Since when the connection is driven, in microseconds; `None` while it waits.
@@ -504,17 +508,30 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let now_us = self.thread.end_busy();
         let slow_apps_us = self.thread.take_slow_apps_us();
         if let Some(began_us) = self.driven_since_us.take() {
-            if self.thread.refusing.is_none() {
-                let in_all_us = now_us.saturating_sub(began_us);
+            let in_all_us = now_us.saturating_sub(began_us);
+            let is_refusing = self.thread.refusing.is_some();
+            if !is_refusing {
                 let took_us = in_all_us.saturating_sub(slow_apps_us);
                 self.busy.add(took_us, self.is_before_handshake);
             }
+            let is_for_requests = !is_refusing && !self.is_before_handshake;
+            self.note_service(if is_for_requests { in_all_us } else { 0 });
             if self.is_before_handshake {
                 self.is_before_handshake = self.connection.is_before_handshake();
             }
         }
         on_thread::end(&mut self.permit, &self.thread.site, now_us);
         now_us
+    }
+
+    /// It was busy with requests for so long.
+    fn note_service(&mut self, us: u64) {
+        let stats = &self.thread.stats;
+        if let Some(service_us) = self.service.add(us, stats.core.served())
+            && service_us > 0
+        {
+            stats.job_times().add(service_us, 1);
+        }
     }
 
     /// Looks at the clock in the middle of long work. `Break`: there is to be no more of it.

@@ -58,9 +58,41 @@ impl BusyTime {
     }
 }
 
+/// How long requests keep their thread busy. What it does until a response begins is for that one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServiceTime {
+    served: u64,
+    us: u64,
+}
+
+impl ServiceTime {
+    /// Of a thread that has served so many requests before.
+    pub(super) fn new(served: u64) -> Self {
+        Self { served, us: 0 }
+    }
+
+    /// The thread was busy for so long, and has served so many requests by then. Returns how long it was busy for those
+    /// that have come to the others; `None`: there are none.
+    pub(super) fn add(&mut self, us: u64, served: u64) -> Option<u64> {
+        self.us += us;
+        let has_served = served > self.served;
+        self.served = served;
+        has_served.then(|| std::mem::take(&mut self.us))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_takes_what_its_thread_does_until_the_response_begins() {
+        let mut service = ServiceTime::new(7);
+        assert_eq!(service.add(300, 7), None, "content comes slowly");
+        assert_eq!(service.add(40, 8), Some(340));
+        assert_eq!(service.add(5, 10), Some(5), "two at once");
+        assert_eq!(service.add(6, 9), None);
+    }
 
     /// All that a connection had taken in the hours for which a thread kept it was charged to its client at once:
     /// others with jobs came first until they had had as much.

@@ -92,7 +92,7 @@ pub(crate) struct ThreadStats {
     /// When the job or busy time under way began; 0: there is none (workers, threads). Cleared before its
     /// time counts as busy, so that a reader never has it twice.
     pub(crate) job_began_us: Counter,
-    /// How long each job took (workers).
+    /// How long each job took (workers), or kept its thread busy (threads that serve connections).
     job_times: OnceLock<Box<Histogram>>,
     /// How long each job waited (workers of pools that change their size).
     job_waits: OnceLock<Box<Histogram>>,
@@ -463,7 +463,7 @@ impl fmt::Display for ThreadSnapshot {
 pub struct Timings {
     /// Latencies of requests: number of the listener, number of the mount, counts.
     pub requests: Vec<(usize, usize, HistogramCounts)>,
-    /// Times of workers' jobs.
+    /// Times of jobs.
     pub jobs: HistogramCounts,
 }
 

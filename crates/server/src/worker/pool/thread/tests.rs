@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use loadline_proto::latency::HistogramCounts;
 use loadline_proto::{Computation, Context, Outcome, Port, Task, TaskOptions};
 
 use super::*;
@@ -155,6 +156,9 @@ fn a_connection_whose_first_request_was_refused_counts_when_it_goes_on() {
     client.join().unwrap();
     assert!(matches!(served.after, After::Close), "{served:?}");
     assert_eq!(busy.us, TAKES_US);
+    let mut times = HistogramCounts::default();
+    worker.stats.job_times().add_to(&mut times);
+    assert_eq!((times.count(), times.sum_us), (1, TAKES_US));
 }
 
 #[test]
