@@ -85,7 +85,7 @@ fn counts_json(counts: &HistogramCounts) -> Value {
 /// The histograms of requests and of jobs.
 pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
     let name = "request_duration_seconds";
-    let help = "Time from a request's head to the end of its response";
+    let help = "Time from the arrival of a request to the end of its response";
     text.family(name, "histogram", help);
     for ((listener, mount), counts) in labels.named(timings) {
         let (listener, mount) = (escaped(&listener), escaped(&mount));

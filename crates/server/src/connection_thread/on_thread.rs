@@ -18,6 +18,9 @@ use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 
+/// The kernel counts in ticks of up to 10 ms: what has waited for one of them may have come just now.
+const TICK_US: u64 = 10_000;
+
 /// A request that is read so soon after its thread was woken has waited for nothing but a CPU.
 pub(super) const JUST_WOKEN_US: u64 = 500;
 
@@ -172,8 +175,13 @@ impl OnThread<'_> {
     }
 
     /// How long a request has waited that is none of a stream's. In a pool the queue has looked at that.
-    fn waited_by<H: Handler>(&mut self, exchange: &Exchange, thread: &ThreadContext<H>) -> Waited {
+    fn waited_by<H: Handler>(
+        &mut self,
+        exchange: &mut Exchange,
+        thread: &ThreadContext<H>,
+    ) -> Waited {
         let waited = self.waited_if_wanted(thread);
+        note_wait(exchange, waited);
         match self.socket {
             Some(_) => waited.behind_handshake(exchange.handshake.counted_us(0)),
             None => waited,
@@ -256,11 +264,12 @@ impl OnThread<'_> {
     /// Puts a blocking step into the queue of its connection, if it can be done in time.
     fn queue_step<H: Handler>(
         &mut self,
-        exchange: Box<Exchange>,
+        mut exchange: Box<Exchange>,
         steps: Arc<dyn Steps>,
         thread: &ThreadContext<H>,
     ) -> Blocked {
         let waited = self.waited(thread);
+        note_wait(&mut exchange, waited);
         let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(streams) = &mut self.streams else {
             return Blocked::Elsewhere(exchange, steps);
@@ -282,6 +291,7 @@ impl OnThread<'_> {
             return TaskStart::Refused(exchange);
         };
         let waited = self.waited_in_stream(thread);
+        note_wait(&mut exchange, waited);
         let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(notify) = self.notify(thread) else {
             exchange.refuse(1);
@@ -299,6 +309,13 @@ impl OnThread<'_> {
                 TaskStart::Refused(refused)
             }
         }
+    }
+}
+
+/// What a request has waited for a CPU, or in the backlog, is in its latency, where that is found out.
+fn note_wait(exchange: &mut Exchange, waited: Waited) {
+    if waited.for_cpu_us > TICK_US {
+        exchange.had_waited(waited.for_cpu_us);
     }
 }
 
@@ -347,7 +364,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if exchange.is_multiplexed() {
             return self.queue_step(exchange, steps, thread);
         }
-        let waited = self.waited_by(&exchange, thread);
+        let waited = self.waited_by(&mut exchange, thread);
         self.run(&mut exchange, &*steps, waited, thread);
         Blocked::Done(exchange) // also if it was refused: it may have waited for that
     }
@@ -395,7 +412,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         let Ok(request) = thread.admit_to_app(&mut exchange) else {
             return TaskStart::Refused(exchange);
         };
-        let waited = self.waited_by(&exchange, thread);
+        let waited = self.waited_by(&mut exchange, thread);
         let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
             return TaskStart::Refused(exchange);

@@ -81,6 +81,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         // What is left has its requests, perhaps: those have waited since then.
         if let Some(turn) = &mut self.thread.turn {
             turn.has_left_some();
+            self.thread.note_came();
         }
         Ok(())
     }
@@ -256,6 +257,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(super) fn judge_by(&mut self, came_us: Option<u64>) {
         if let Some(turn) = &mut self.thread.turn {
             turn.judge_by(came_us);
+            self.thread.note_came();
         }
     }
 

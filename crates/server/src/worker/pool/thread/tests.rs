@@ -226,6 +226,36 @@ fn a_job_counts_in_a_queue_by_what_it_has_waited_there() {
     assert_eq!(worker.stats.queue_wait_us.value(), 1_000);
 }
 
+/// A pool at twice its capacity looked as if requests took no longer than the work for them. What comes behind a request
+/// has not waited.
+#[test]
+fn what_a_connection_has_waited_for_a_thread_is_in_the_latency_of_its_request() {
+    let mut now_us = None;
+    let takes = |us: &'static AtomicU64| Takes(now_us.insert(us));
+    let (workers, mut worker) = one_thread_with(takes, ServerOptions::default());
+    let (_client, served) = sending(&mut worker, &[GET, GET].concat());
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    // The second one is there so that the thread does not wait for the client.
+    for served in [served, Served::default()] {
+        let work = Work::Serve(Box::new(served));
+        let job = Job {
+            queued_us: 200_000,
+            already_waited_us: 50_000,
+            ..Job::of(ClientKey::NOBODY, work, &mailbox)
+        };
+        assert!(workers.submit(job).is_ok());
+    }
+    now_us.unwrap().store(700_000, Relaxed);
+    let taken = worker.try_take(700_000).unwrap();
+    let site = Arc::clone(&worker.thread.as_ref().unwrap().site);
+    worker.carry_out(taken, &site);
+    let [(_, _, counts)] = &site.registry.timings().requests[..] else {
+        panic!("all are of one mount");
+    };
+    let sum_us = (550_000 + TAKES_US) + TAKES_US;
+    assert_eq!((counts.count(), counts.sum_us), (2, sum_us));
+}
+
 /// Computes nothing, for a client that may have left.
 #[derive(Debug)]
 struct For {
