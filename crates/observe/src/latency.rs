@@ -73,12 +73,14 @@ pub(crate) fn jobs_json(timings: &Timings) -> Option<Value> {
 }
 
 fn counts_json(counts: &HistogramCounts) -> Value {
+    let buckets: Vec<(u64, u64)> = counts.filled_buckets().collect();
     json!({
         "count": counts.count(),
         "sum_us": counts.sum_us,
         "p50_us": counts.quantile_us(0.5),
         "p99_us": counts.quantile_us(0.99),
         "p999_us": counts.quantile_us(0.999),
+        "buckets_us": buckets,
     })
 }
 
@@ -123,4 +125,35 @@ fn escaped(value: &str) -> String {
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_proto::latency::Histogram;
+
+    use super::*;
+
+    fn counts(times_us: &[u64]) -> HistogramCounts {
+        let (histogram, mut counts) = (Histogram::default(), HistogramCounts::default());
+        times_us.iter().for_each(|us| histogram.add(*us, 1));
+        histogram.add_to(&mut counts);
+        counts
+    }
+
+    /// A planner cannot have it from percentiles.
+    #[test]
+    fn the_json_has_the_histograms() {
+        let timings = Timings {
+            requests: vec![(0, 0, counts(&[10, 1_000, 10])), (0, 1, counts(&[1 << 40]))],
+            jobs: counts(&[7]),
+        };
+        let mounts = vec!["/".to_owned(), "/app".to_owned()];
+        let series = json(&Labels::new(&[], mounts), &timings);
+        assert_eq!(series[0]["mount"], "/");
+        assert_eq!(series[0]["buckets_us"], json!([[11, 2], [1024, 1]]));
+        let longest = json!([[1_u64 << 27, 1]]);
+        assert_eq!(series[1]["buckets_us"], longest, "{series}");
+        let jobs = jobs_json(&timings).unwrap();
+        assert_eq!(jobs["buckets_us"], json!([[8, 1]]));
+    }
 }
