@@ -96,7 +96,8 @@ pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
     }
     if timings.jobs.count() > 0 {
         let name = "job_duration_seconds";
-        text.family(name, "histogram", "Time that jobs keep workers or threads busy");
+        let help = "Time that jobs keep workers or threads busy";
+        text.family(name, "histogram", help);
         show_one(text, name, "", &timings.jobs);
     }
 }
@@ -143,8 +144,9 @@ mod tests {
     /// A planner cannot have it from percentiles.
     #[test]
     fn the_json_has_the_histograms() {
+        let (short, long) = (counts(&[10, 1_000, 10]), counts(&[1 << 40]));
         let timings = Timings {
-            requests: vec![(0, 0, counts(&[10, 1_000, 10])), (0, 1, counts(&[1 << 40]))],
+            requests: vec![(0, 0, short), (0, 1, long)],
             jobs: counts(&[7]),
         };
         let mounts = vec!["/".to_owned(), "/app".to_owned()];

@@ -132,7 +132,8 @@ fn without_workers_what_a_request_has_waited_for_others_of_its_turn_is_in_its_la
         for _ in 0..3 {
             turn(&mut event_loop); // the second request may be left for the next one
         }
-        assert_eq!(count_and_sum_us(&event_loop), (2, 10_000 + 20_000), "{goal:?}");
+        let seen = count_and_sum_us(&event_loop);
+        assert_eq!(seen, (2, 10_000 + 20_000), "{goal:?}");
     }
 }
 
