@@ -161,7 +161,8 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     let mut footprint = Footprint::default();
     thread.note_memory(&mut footprint, connection.held_bytes());
     let is_before_handshake = connection.is_before_handshake();
-    let service = ServiceTime::new(thread.stats.core.served());
+    let core = &thread.stats.core;
+    let service = ServiceTime::new(core.served(), core.refusals.value());
     let mut thread = Thread {
         thread,
         hold,
@@ -286,6 +287,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let placement = OnThread {
             waker: &mut self.waker,
             permit: &mut self.permit,
+            service: &mut self.service,
             streams: (!T::GIVES_BACK).then_some(&mut self.streams),
             socket: self.hold.socket(),
             received: &mut self.received,
@@ -468,7 +470,8 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
     /// It was busy with requests for so long.
     fn note_service(&mut self, us: u64) {
         let stats = &self.thread.stats;
-        if let Some(service_us) = self.service.add(us, stats.core.served())
+        let (served, refused) = (stats.core.served(), stats.core.refusals.value());
+        if let Some(service_us) = self.service.add(us, served, refused)
             && service_us > 0
         {
             stats.job_times().add(service_us, 1);

@@ -7,6 +7,7 @@ use loadline_base::{LogLimit, Token};
 use loadline_proto::{Computation, Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
+use super::busy_time::ServiceTime;
 use super::stream_queue::StreamQueue;
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
@@ -40,6 +41,7 @@ pub(super) enum Work {
 pub(super) struct OnThread<'t> {
     pub(super) waker: &'t mut Option<Arc<Waker>>,
     pub(super) permit: &'t mut Option<Permit>,
+    pub(super) service: &'t mut ServiceTime,
     /// Where requests wait, if many of the connection may be in progress; `None`: others do their steps.
     pub(super) streams: Option<&'t mut StreamQueue<Work>>,
     /// `Hold::socket`.
@@ -140,11 +142,12 @@ impl OnThread<'_> {
         match begun {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
+                let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
+                self.service.waited(turn_us);
                 if counts_waits {
                     let handshake_us = exchange.handshake.counted_us(0);
                     let not_waited_us = waited.reserve_us.saturating_add(handshake_us);
                     let before_us = waited.in_all_us.saturating_sub(not_waited_us);
-                    let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
                     thread.stats.note_wait(before_us + turn_us);
                 }
                 // Under `sequential` a request waits in the backlog alone, which counts as for a CPU.
