@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, Token};
+use loadline_base::{LogLimit, Millis, Token};
 use loadline_proto::{Computation, Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
@@ -184,7 +184,7 @@ impl OnThread<'_> {
         thread: &ThreadContext<H>,
     ) -> Waited {
         let waited = self.waited_if_wanted(thread);
-        note_wait(exchange, waited);
+        self.note_wait(exchange, waited);
         match self.socket {
             Some(_) => waited.behind_handshake(exchange.handshake.counted_us(0)),
             None => waited,
@@ -236,6 +236,13 @@ impl OnThread<'_> {
         }
     }
 
+    /// What a request has waited for a CPU, or in the backlog, is in its latency, where that is found out.
+    fn note_wait(&self, exchange: &mut Exchange, waited: Waited) {
+        if waited.for_cpu_us > TICK_US && is_read_first(exchange, self.driven_since_us) {
+            exchange.had_waited(waited.for_cpu_us);
+        }
+    }
+
     /// Whether an app's request over HTTP/1 is to wait for a thread of the pool by itself: while jobs wait and apps are
     /// slow. In place a few of them would keep all threads from the files in the queue.
     fn is_to_be_queued<H: Handler>(&self, thread: &ThreadContext<H>) -> bool {
@@ -272,7 +279,7 @@ impl OnThread<'_> {
         thread: &ThreadContext<H>,
     ) -> Blocked {
         let waited = self.waited(thread);
-        note_wait(&mut exchange, waited);
+        self.note_wait(&mut exchange, waited);
         let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(streams) = &mut self.streams else {
             return Blocked::Elsewhere(exchange, steps);
@@ -294,7 +301,7 @@ impl OnThread<'_> {
             return TaskStart::Refused(exchange);
         };
         let waited = self.waited_in_stream(thread);
-        note_wait(&mut exchange, waited);
+        self.note_wait(&mut exchange, waited);
         let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(notify) = self.notify(thread) else {
             exchange.refuse(1);
@@ -315,10 +322,13 @@ impl OnThread<'_> {
     }
 }
 
-/// What a request has waited for a CPU, or in the backlog, is in its latency, where that is found out.
-fn note_wait(exchange: &mut Exchange, waited: Waited) {
-    if waited.for_cpu_us > TICK_US {
-        exchange.had_waited(waited.for_cpu_us);
+/// Whether its head has waited until its connection was driven. It may have been its content, while its latency counts
+/// already; or the request before it, with which it has come.
+fn is_read_first(exchange: &Exchange, driven_since_us: Option<u64>) -> bool {
+    let driven = driven_since_us.map(|us| Millis(us / 1000));
+    match exchange.is_multiplexed() {
+        true => driven.is_some_and(|driven| exchange.began >= driven),
+        false => driven == Some(exchange.began),
     }
 }
 
@@ -446,6 +456,19 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What its content had waited for a CPU counted twice: its latency had begun with its head.
+    #[test]
+    fn a_request_that_was_read_before_or_behind_another_one_has_not_waited_for_a_cpu() {
+        let is_first = |stream, began_ms| {
+            let mut exchange = Exchange::default();
+            exchange.stream = StreamId(stream);
+            exchange.began = Millis(began_ms);
+            is_read_first(&exchange, Some(7_900))
+        };
+        assert_eq!([6, 7, 8].map(|ms| is_first(0, ms)), [false, true, false]);
+        assert_eq!([6, 7, 8].map(|ms| is_first(1, ms)), [false, true, true]);
+    }
 
     #[test]
     fn the_kernel_is_asked_once_for_each_receive() {

@@ -157,6 +157,22 @@ fn what_has_come_during_a_turn_has_waited_for_half_of_it() {
     }
 }
 
+/// It seemed to have come before the turn that has accepted it.
+#[test]
+fn without_a_goal_what_a_new_connection_asks_has_waited_for_half_of_the_turn() {
+    let now_us = clock();
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, Quiet, None);
+    let began_us = event_loop.begin_turn();
+    now_us.store(10_000, Relaxed);
+    event_loop.thread.tick();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client.write_all(GET).unwrap();
+    take_in(&mut event_loop, server);
+    event_loop.end_turn(began_us);
+    assert_eq!(count_and_sum_us(&event_loop), (1, 5_000));
+}
+
 /// As many as could be were computed, none of their responses left before the last one was computed, and none was
 /// refused, however long it had waited.
 fn streams_are_answered_one_by_one_and_refused_once_they_are_late<D: Driver>() {
