@@ -67,25 +67,27 @@ pub(crate) fn json(labels: &Labels, timings: &Timings) -> Value {
         .collect()
 }
 
-/// How long jobs of workers took; `None` where there was none.
+/// How long jobs of workers took, or requests kept threads busy; `None` where there was none.
 pub(crate) fn jobs_json(timings: &Timings) -> Option<Value> {
     (timings.jobs.count() > 0).then(|| counts_json(&timings.jobs))
 }
 
 fn counts_json(counts: &HistogramCounts) -> Value {
+    let buckets: Vec<(u64, u64)> = counts.filled_buckets().collect();
     json!({
         "count": counts.count(),
         "sum_us": counts.sum_us,
         "p50_us": counts.quantile_us(0.5),
         "p99_us": counts.quantile_us(0.99),
         "p999_us": counts.quantile_us(0.999),
+        "buckets_us": buckets,
     })
 }
 
 /// The histograms of requests and of jobs.
 pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
     let name = "request_duration_seconds";
-    let help = "Time from a request's head to the end of its response";
+    let help = "Time from the arrival of a request to the end of its response";
     text.family(name, "histogram", help);
     for ((listener, mount), counts) in labels.named(timings) {
         let (listener, mount) = (escaped(&listener), escaped(&mount));
@@ -94,7 +96,8 @@ pub(crate) fn show(text: &mut Exposition, labels: &Labels, timings: &Timings) {
     }
     if timings.jobs.count() > 0 {
         let name = "job_duration_seconds";
-        text.family(name, "histogram", "Time that workers' jobs take");
+        let help = "Time that jobs keep workers or threads busy";
+        text.family(name, "histogram", help);
         show_one(text, name, "", &timings.jobs);
     }
 }
@@ -123,4 +126,36 @@ pub(crate) fn escaped(value: &str) -> String {
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use loadline_proto::latency::Histogram;
+
+    use super::*;
+
+    fn counts(times_us: &[u64]) -> HistogramCounts {
+        let (histogram, mut counts) = (Histogram::default(), HistogramCounts::default());
+        times_us.iter().for_each(|us| histogram.add(*us, 1));
+        histogram.add_to(&mut counts);
+        counts
+    }
+
+    /// A planner cannot have it from percentiles.
+    #[test]
+    fn the_json_has_the_histograms() {
+        let (short, long) = (counts(&[10, 1_000, 10]), counts(&[1 << 40]));
+        let timings = Timings {
+            requests: vec![(0, 0, short), (0, 1, long)],
+            jobs: counts(&[7]),
+        };
+        let mounts = vec!["/".to_owned(), "/app".to_owned()];
+        let series = json(&Labels::new(&[], mounts), &timings);
+        assert_eq!(series[0]["mount"], "/");
+        assert_eq!(series[0]["buckets_us"], json!([[11, 2], [1024, 1]]));
+        let longest = json!([[1_u64 << 27, 1]]);
+        assert_eq!(series[1]["buckets_us"], longest, "{series}");
+        let jobs = jobs_json(&timings).unwrap();
+        assert_eq!(jobs["buckets_us"], json!([[8, 1]]));
+    }
 }

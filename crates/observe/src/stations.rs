@@ -113,13 +113,14 @@ impl Stations {
             Source::Threads(role) => Some(role),
             _ => None,
         });
-        let requests = now.latencies.since(&last.latencies);
+        let times = now.jobs.since(&last.jobs);
         let mut jobs = Jobs {
-            requests: requests.count(),
-            times: match role {
-                Some(Role::Thread) => requests,
-                _ => now.jobs.since(&last.jobs),
+            // Where threads serve connections, none is without a job; several may share one.
+            requests: match role {
+                Some(Role::Thread) => times.count(),
+                _ => now.latencies.since(&last.latencies).count(),
             },
+            times,
             process_cpu_s: now.cpu.saturating_sub(last.cpu).as_secs_f64(),
             ..Jobs::default()
         };
@@ -166,8 +167,8 @@ pub(crate) fn app_queues(now: &Snapshot) -> Vec<Option<AppQueue>> {
     queues.collect()
 }
 
-/// What is known of single pieces of work: jobs of workers, or requests where a thread serves one connection at a
-/// time.
+/// What is known of single pieces of work: jobs of workers, or what requests keep a thread busy that serves one
+/// connection at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
     /// Requests in the same time.
@@ -194,7 +195,7 @@ impl Jobs {
 
     /// The squared coefficient of variation of their times. `None`: it is not known.
     fn scv(&self) -> Option<f64> {
-        // A request may also take long because its client does: then its thread is not busy with it.
+        // A job that has ended may have begun long before: then its thread was busy with it in earlier times.
         let is_work = self.times.sum_us as f64 / 1e6 <= 2.0 * self.busy_s;
         self.times.scv().filter(|_| is_work)
     }
@@ -347,11 +348,10 @@ mod tests {
         assert_eq!(jobs(0, 1.0, 0.0).cpu_scv(), None);
     }
 
-    /// Responses that clients take slowly, or events that an app sends now and then.
     #[test]
-    fn times_in_which_threads_are_not_busy_are_not_theirs() {
-        let mut slow = jobs(100, 1.0, 0.0);
-        slow.busy_s /= 3.0;
-        assert_eq!(slow.scv(), None);
+    fn of_jobs_that_have_begun_long_before_the_variation_is_not_known() {
+        let mut long = jobs(100, 1.0, 0.0);
+        long.busy_s /= 3.0;
+        assert_eq!(long.scv(), None);
     }
 }

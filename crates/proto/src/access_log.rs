@@ -96,7 +96,7 @@ impl AccessLog {
     }
 
     fn add_json(&mut self, exchange: &Exchange, status: Status, bytes: u64) {
-        let duration_us = self.now_us.saturating_sub(exchange.began_us);
+        let duration_us = self.now_us.saturating_sub(exchange.came_us);
         self.lines.extend_from_slice(b"{\"time\":\"");
         self.push_time(self.unix_us.saturating_sub(duration_us));
         self.lines.push(b'"');

@@ -31,6 +31,8 @@ impl Context<'_> {
             Some(log) => log.now_us(),
             None => self.counters.latencies.now_us(),
         };
+        let waited_us = self.counters.latencies.waited_us();
+        exchange.came_us = exchange.began_us.saturating_sub(waited_us);
     }
 
     /// A response is complete, with so much content that has left or is about to: it is measured and

@@ -186,4 +186,11 @@ impl Counters {
     pub fn requests(&self) -> u64 {
         self.answers[1..].iter().map(Counter::value).sum()
     }
+
+    /// The same without refusals and the server's own pages.
+    #[must_use]
+    pub fn served(&self) -> u64 {
+        let others = self.refusals.value() + self.own_pages.value();
+        self.requests().saturating_sub(others)
+    }
 }

@@ -89,6 +89,8 @@ pub struct Exchange {
     pub(crate) forwarded: Forwarded,
     /// `began` in microseconds.
     pub(crate) began_us: u64,
+    /// When it came, as far as the server knows: its latency counts from then.
+    pub(crate) came_us: u64,
     pub(crate) unnamed_proxy: Option<ForwardedField>,
 }
 
@@ -133,6 +135,12 @@ impl Exchange {
         self.stream != StreamId(0)
     }
 
+    /// It had waited for so long before its head was complete, at least: that is known only now.
+    pub fn had_waited(&mut self, us: u64) {
+        let came_us = self.began_us.saturating_sub(us);
+        self.came_us = self.came_us.min(came_us);
+    }
+
     /// Responds that the server has no time or no room for it (503), unless there is a response that stands
     /// all the same. It is not in the latencies: it was not served.
     pub fn refuse(&mut self, retry_after_s: u32) {
@@ -171,6 +179,7 @@ impl Exchange {
         self.began = other.began;
         self.ready = other.ready;
         self.began_us = other.began_us;
+        self.came_us = other.came_us;
         self.request.copy_head(&other.request);
     }
 
@@ -244,6 +253,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_known_twice_of_a_wait_counts_once() {
+        let mut exchange = Exchange {
+            began_us: 900,
+            came_us: 850,
+            ..Exchange::default()
+        };
+        let came_us = [20, 300, 300].map(|us| {
+            exchange.had_waited(us);
+            exchange.came_us
+        });
+        assert_eq!(came_us, [850, 600, 600]);
+    }
+
     /// It counted for the listener of the request that had the copy's memory before.
     #[test]
     fn a_response_in_the_place_of_an_app_is_measured_as_that_of_the_app() {
@@ -251,6 +274,7 @@ mod tests {
             listener: 2,
             mount: 1,
             began_us: 7,
+            came_us: 5,
             ..Exchange::default()
         };
         let mut copy = Exchange {

@@ -1,10 +1,10 @@
 //! How long requests take, counted in buckets by the thread that serves them.
 //!
-//! From the turn in which the head was complete to the turn in which the response was encoded (or, with
-//! a file in it, was handed to the kernel). The clock is read at the beginning and at the end of a turn
-//! of the loop. So a request that is answered in the turn in which it came counts until the end of that
-//! turn: somewhat too long. One that is answered in a later turn counts until the beginning of that
-//! turn: somewhat too short. What waits in the socket's buffer before the turn is not seen.
+//! From when the request came, as far as the server knows that when its head is complete, to the turn in which the
+//! response was encoded (or, with a file in it, was handed to the kernel). The clock is read at the beginning and at
+//! the end of a turn of the loop. So a request that is answered in the turn in which it was read counts until the end
+//! of that turn: somewhat too long. One that is answered in a later turn counts until the beginning of that turn:
+//! somewhat too short.
 //!
 //! An addition takes no lock, and once a bucket's table exists, no memory.
 
@@ -24,6 +24,10 @@ pub const MOUNTS_MEASURED: usize = 4;
 pub use crate::exchange::UNMEASURED;
 
 const SERIES: usize = LISTENERS_MEASURED * MOUNTS_MEASURED;
+
+/// Times at which the requests of one turn came, and their series, that are kept apart until the turn ends: mostly all
+/// of a turn have come at one time, and are of one series.
+const KINDS_MAX: usize = 16;
 
 /// Buckets of equal width in each power of two: a value is known to within an eighth.
 const PARTS: usize = 8;
@@ -56,15 +60,26 @@ pub struct HistogramCounts {
 pub struct Latencies {
     /// When the present turn began.
     now_us: Counter,
-    /// Series with responses to requests of the present turn, a bit each.
-    touched: Counter,
-    same_turn: [Counter; SERIES],
+    /// How long what is received now had waited before, about.
+    waited_us: Counter,
+    /// Responses to requests that were read in the present turn, and how many of these are in use.
+    same_turn: [SameTurn; KINDS_MAX],
+    kinds: Counter,
     series: [OnceLock<Box<Histogram>>; SERIES],
 }
 
-/// Which request, and since when.
+/// Responses of one series, to requests that have come at one time.
+#[derive(Debug, Default)]
+struct SameTurn {
+    series: Counter,
+    came_us: Counter,
+    count: Counter,
+}
+
+/// Which request, when it came, and when its head was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timing {
+    came_us: u64,
     began_us: u64,
     series: u8,
 }
@@ -77,6 +92,7 @@ impl Timing {
         let listener = (exchange.listener as usize).min(LISTENERS_MEASURED - 1);
         let mount = usize::from(exchange.mount).min(MOUNTS_MEASURED - 1);
         Some(Self {
+            came_us: exchange.came_us,
             began_us: exchange.began_us,
             series: (listener * MOUNTS_MEASURED + mount) as u8,
         })
@@ -84,32 +100,39 @@ impl Timing {
 }
 
 impl Latencies {
-    /// A turn begins.
+    /// A turn begins. What is received in it has not waited, unless `has_waited` says so.
     #[inline]
     pub fn begin_turn(&self, now_us: u64) {
         self.settle(now_us);
         self.now_us.set(now_us);
+        self.waited_us.set(0);
+    }
+
+    /// What is received from now on had waited for so long when the turn began, about, until this is called again.
+    #[inline]
+    pub fn has_waited(&self, us: u64) {
+        self.waited_us.set(us);
     }
 
     /// A turn ends; to be called before waiting.
     #[inline]
     pub fn settle(&self, now_us: u64) {
-        if self.touched.value() != 0 {
-            self.settle_touched(now_us);
+        if self.kinds.value() != 0 {
+            self.settle_kinds(now_us);
         }
     }
 
-    fn settle_touched(&self, now_us: u64) {
-        let mut touched = self.touched.value();
-        let took_us = now_us.saturating_sub(self.now_us.value());
-        while touched != 0 {
-            let series = touched.trailing_zeros() as usize;
-            touched &= touched - 1;
-            let count = self.same_turn[series].value();
-            self.same_turn[series].set(0);
-            self.histogram(series).add(took_us, count);
+    fn settle_kinds(&self, now_us: u64) {
+        for kind in self.kinds_in_use() {
+            let took_us = now_us.saturating_sub(kind.came_us.value());
+            let histogram = self.histogram(kind.series.value() as usize);
+            histogram.add(took_us, kind.count.value());
         }
-        self.touched.set(0);
+        self.kinds.set(0);
+    }
+
+    fn kinds_in_use(&self) -> impl Iterator<Item = &SameTurn> {
+        self.same_turn.iter().take(self.kinds.value() as usize)
     }
 
     /// When the present turn began.
@@ -118,18 +141,41 @@ impl Latencies {
         self.now_us.value()
     }
 
+    /// How long what is received now had waited before.
+    #[inline]
+    pub(crate) fn waited_us(&self) -> u64 {
+        self.waited_us.value()
+    }
+
     /// A response is complete.
     #[inline]
     pub(crate) fn record(&self, timing: Timing) {
-        let series = usize::from(timing.series);
         let now_us = self.now_us.value();
-        if timing.began_us == now_us {
-            self.same_turn[series].add(1);
-            self.touched.set(self.touched.value() | 1 << series);
-        } else {
-            let took_us = now_us.saturating_sub(timing.began_us);
-            self.histogram(series).add(took_us, 1);
+        if timing.began_us == now_us && self.is_kept_for_its_end(timing) {
+            return;
         }
+        let took_us = now_us.saturating_sub(timing.came_us);
+        self.histogram(usize::from(timing.series)).add(took_us, 1);
+    }
+
+    /// A request was read in this turn: it counts when that ends, if there is room for its kind.
+    #[inline]
+    fn is_kept_for_its_end(&self, timing: Timing) -> bool {
+        let (series, came_us) = (u64::from(timing.series), timing.came_us);
+        let is_alike =
+            |kind: &&SameTurn| kind.came_us.value() == came_us && kind.series.value() == series;
+        if let Some(kind) = self.kinds_in_use().find(is_alike) {
+            kind.count.add(1);
+            return true;
+        }
+        let Some(kind) = self.same_turn.get(self.kinds.value() as usize) else {
+            return false;
+        };
+        kind.series.set(series);
+        kind.came_us.set(came_us);
+        kind.count.set(1);
+        self.kinds.add(1);
+        true
     }
 
     fn histogram(&self, series: usize) -> &Histogram {
@@ -248,6 +294,12 @@ impl HistogramCounts {
         buckets.map(move |(index, count)| (middle_us(index), *count))
     }
 
+    /// Buckets that are not empty: the end of each in microseconds, and its count.
+    pub fn filled_buckets(&self) -> impl Iterator<Item = (u64, u64)> {
+        let filled = self.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
+        filled.map(|(index, count)| (end_us(index), *count))
+    }
+
     /// The squared coefficient of variation: 0 if all times are equal, 1 if they are exponential.
     #[must_use]
     pub fn scv(&self) -> Option<f64> {
@@ -341,6 +393,8 @@ mod tests {
         assert!(million.0.abs_diff(1_000_000) < 125_000 && million.1 == 1);
         let below: Vec<_> = counts.below_powers(4, 6).collect();
         assert_eq!(below, [(16, 90), (1024, 99), (65536, 99), (4_194_304, 100)]);
+        let filled: Vec<_> = counts.filled_buckets().collect();
+        assert_eq!(filled, [(11, 90), (1024, 9), (last, 1)]);
         let twice = {
             let mut twice = counts.clone();
             twice.add(&counts);
@@ -369,6 +423,7 @@ mod tests {
 
     fn exchange(began_us: u64, listener: u32, mount: u8) -> Exchange {
         Exchange {
+            came_us: began_us,
             began_us,
             listener,
             mount,
@@ -395,5 +450,51 @@ mod tests {
             .collect();
         assert_eq!(seen, [(0, 0, 2, 10), (0, 1, 1, 100), (3, 3, 1, 8_000)]);
         assert_eq!(Timing::of(&exchange(0, 0, UNMEASURED)), None);
+    }
+
+    /// The count and the sum of all series.
+    fn counted(latencies: &Latencies) -> (u64, u64) {
+        let mut all = Vec::new();
+        latencies.add_to(&mut all);
+        let counts = all.iter().map(|(_, _, counts)| counts);
+        counts.fold((0, 0), |sum, it| (sum.0 + it.count(), sum.1 + it.sum_us))
+    }
+
+    #[test]
+    fn what_had_waited_before_its_turn_counts_with_the_wait_and_until_the_end_of_the_turn() {
+        let latencies = Latencies::default();
+        let had_waited = |us| {
+            let exchange = Exchange {
+                came_us: 9_000 - us,
+                ..exchange(9_000, 0, 0)
+            };
+            latencies.record(Timing::of(&exchange).unwrap());
+        };
+        latencies.begin_turn(9_000);
+        for us in [0, 700, 0, 700, 20] {
+            had_waited(us);
+        }
+        assert_eq!(counted(&latencies), (0, 0));
+        latencies.begin_turn(9_050);
+        assert_eq!(counted(&latencies), (5, 5 * 50 + 1_420));
+        had_waited(700); // answered in a later turn than it was read in
+        assert_eq!(counted(&latencies), (6, 5 * 50 + 1_420 + 750));
+    }
+
+    #[test]
+    fn no_response_is_lost_of_a_turn_with_many_kinds() {
+        let (latencies, count) = (Latencies::default(), 2 * KINDS_MAX as u64);
+        latencies.begin_turn(9_000);
+        for waited_us in 0..count {
+            let exchange = Exchange {
+                came_us: 9_000 - waited_us,
+                ..exchange(9_000, 0, 0)
+            };
+            latencies.record(Timing::of(&exchange).unwrap());
+        }
+        latencies.settle(9_100);
+        let waits_us: u64 = (0..count).sum();
+        let in_turn_us = 100 * KINDS_MAX as u64;
+        assert_eq!(counted(&latencies), (count, waits_us + in_turn_us));
     }
 }

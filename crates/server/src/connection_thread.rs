@@ -8,6 +8,7 @@
 //! for its thread (`stream_queue`). Between two of them it sends what is done and receives what has come.
 
 mod busy_time;
+mod hold;
 mod on_thread;
 mod refusal;
 mod steps;
@@ -15,26 +16,28 @@ mod stream_queue;
 
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, MemoryBudget, MemoryPressure, Millis, Token};
+use loadline_base::{LogLimit, MemoryPressure, Millis};
 use loadline_proto::{CloseReason, ConnectionRecord, Exchange, Handler, RECEIVE_BYTES};
 use loadline_sys::{Accepted, Waker, poll, wait_socket};
 
 use crate::accept::acceptor::{Acceptor, NewConnection};
 use crate::config::Steps;
 use crate::connection::{Connection, Step};
-use crate::fairness::{ClientKey, Occupation};
+use crate::fairness::Occupation;
 use crate::memory::Footprint;
 use crate::overload::Permit;
 use crate::shutdown::Stage;
-use crate::task::TaskHome;
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
 use crate::transport::socket::{Readiness, Socket};
 pub(crate) use busy_time::BusyTime;
+use busy_time::ServiceTime;
+use hold::Forever;
+pub(crate) use hold::{Hold, Resting};
 use on_thread::{JUST_WOKEN_US, OnThread, Received, Work};
 pub(crate) use refusal::refuse_at_once;
 use stream_queue::StreamQueue;
@@ -44,85 +47,6 @@ use stream_queue::StreamQueue;
 pub(crate) const READ_BUFFER_BYTES: usize = 16 << 10;
 
 const _: () = assert!(READ_BUFFER_BYTES.is_multiple_of(RECEIVE_BYTES));
-
-/// A connection's right to its thread, which it may lose while it waits for its client.
-pub(crate) trait Hold {
-    /// Whether the thread gives a connection back that has lost it, and goes on with others. Otherwise one
-    /// that has lost it is closed.
-    const GIVES_BACK: bool;
-
-    /// Whether somebody else wakes the thread at the deadline of the connection that it may lose.
-    const IS_WOKEN_AT_DEADLINE: bool = false;
-
-    /// The connection begins to wait. `false`: it has lost the thread already.
-    fn rest(&self, resting: &Resting) -> bool;
-
-    /// It goes on; `false` if it has lost the thread meanwhile.
-    fn resume(&self) -> bool;
-
-    /// Why it has lost the thread, if it has.
-    fn has_lost(&self) -> Option<CloseReason> {
-        None
-    }
-
-    /// Memory is short: others lose their threads. `false`: too few can, and nobody may have more.
-    fn relieve(&self, _memory: &MemoryBudget, _now: Millis) -> bool {
-        false
-    }
-
-    /// Whether others wait for the thread.
-    fn is_wanted(&self) -> bool {
-        false
-    }
-
-    /// What wakes the thread when its connection has lost it, as all do in a shutdown.
-    fn waker(&self) -> Option<&Waker> {
-        None
-    }
-
-    /// The loop that the connection belongs to, which takes it back while it waits for its tasks.
-    fn home(&self) -> Option<(&Arc<dyn TaskHome>, Token)> {
-        None
-    }
-
-    /// The socket, if nobody has looked yet how long its requests have waited for this thread.
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
-
-/// A connection that begins to wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Resting {
-    pub(crate) now: Millis,
-    pub(crate) deadline: Option<Millis>,
-    pub(crate) occupation: Occupation,
-    /// Behind a trusted proxy: for whose request it holds what it holds.
-    pub(crate) proxied_client: Option<ClientKey>,
-    /// What its end would free.
-    pub(crate) bytes: u64,
-}
-
-/// A connection that keeps its thread to its end.
-struct Forever<'s> {
-    socket: BorrowedFd<'s>,
-}
-
-impl Hold for Forever<'_> {
-    const GIVES_BACK: bool = false;
-
-    fn rest(&self, _resting: &Resting) -> bool {
-        true
-    }
-
-    fn resume(&self) -> bool {
-        true
-    }
-
-    fn socket(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket)
-    }
-}
 
 /// How a thread has left a connection.
 #[derive(Debug)]
@@ -173,6 +97,21 @@ pub(crate) fn serve_accepted<H: Handler>(
 ) {
     let hold = Forever {
         socket: accepted.socket.as_fd(),
+        queued_us: None,
+    };
+    serve(accepted, thread, &hold, None, record);
+}
+
+/// The same of one that has waited for this thread since it was accepted, and its request with it.
+pub(crate) fn serve_queued<H: Handler>(
+    accepted: &Accepted,
+    record: Option<Box<ConnectionRecord>>,
+    queued_us: u64,
+    thread: &mut ThreadContext<H>,
+) {
+    let hold = Forever {
+        socket: accepted.socket.as_fd(),
+        queued_us: Some(queued_us),
     };
     serve(accepted, thread, &hold, None, record);
 }
@@ -192,6 +131,9 @@ pub(crate) fn serve<H: Handler, T: Hold>(
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
     if let Some(reason) = refused {
         connection.refuse(reason, &mut thread.cx());
+    }
+    if let Some(queued_us) = hold.queued_us() {
+        thread.received_since(queued_us);
     }
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
     let run = AssertUnwindSafe(|| serve_while_held(&mut connection, thread, hold));
@@ -219,6 +161,8 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
     let mut footprint = Footprint::default();
     thread.note_memory(&mut footprint, connection.held_bytes());
     let is_before_handshake = connection.is_before_handshake();
+    let core = &thread.stats.core;
+    let service = ServiceTime::new(core.served(), core.refusals.value());
     let mut thread = Thread {
         thread,
         hold,
@@ -229,6 +173,7 @@ pub(crate) fn serve_while_held<H: Handler, T: Hold, F: AsFd>(
         waker: None,
         permit: None,
         busy: BusyTime::default(),
+        service,
         is_before_handshake,
         driven_since_us: Some(now_us),
         looked_us: now_us,
@@ -282,6 +227,7 @@ struct Thread<'c, H: Handler, T, F> {
     /// Of the app's task that it polls, until it waits.
     permit: Option<Permit>,
     busy: BusyTime,
+    service: ServiceTime,
     /// No message of its handshake had been understood when it was driven first, or had waited last.
     is_before_handshake: bool,
     /// Since when the connection is driven, in microseconds; `None` while it waits.
@@ -341,6 +287,7 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let placement = OnThread {
             waker: &mut self.waker,
             permit: &mut self.permit,
+            service: &mut self.service,
             streams: (!T::GIVES_BACK).then_some(&mut self.streams),
             socket: self.hold.socket(),
             received: &mut self.received,
@@ -504,17 +451,31 @@ impl<H: Handler, T: Hold, F: AsFd> Thread<'_, H, T, F> {
         let now_us = self.thread.end_busy();
         let slow_apps_us = self.thread.take_slow_apps_us();
         if let Some(began_us) = self.driven_since_us.take() {
-            if self.thread.refusing.is_none() {
-                let in_all_us = now_us.saturating_sub(began_us);
+            let in_all_us = now_us.saturating_sub(began_us);
+            let is_refusing = self.thread.refusing.is_some();
+            if !is_refusing {
                 let took_us = in_all_us.saturating_sub(slow_apps_us);
                 self.busy.add(took_us, self.is_before_handshake);
             }
+            let is_for_requests = !is_refusing && !self.is_before_handshake;
+            self.note_service(if is_for_requests { in_all_us } else { 0 });
             if self.is_before_handshake {
                 self.is_before_handshake = self.connection.is_before_handshake();
             }
         }
         on_thread::end(&mut self.permit, &self.thread.site, now_us);
         now_us
+    }
+
+    /// It was busy with requests for so long.
+    fn note_service(&mut self, us: u64) {
+        let stats = &self.thread.stats;
+        let (served, refused) = (stats.core.served(), stats.core.refusals.value());
+        if let Some(service_us) = self.service.add(us, served, refused)
+            && service_us > 0
+        {
+            stats.job_times().add(service_us, 1);
+        }
     }
 
     /// Looks at the clock in the middle of long work. `Break`: there is to be no more of it.

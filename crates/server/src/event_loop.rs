@@ -327,7 +327,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let began_us = self.thread.now_us();
         self.began_us = began_us;
         if !self.is_cut_short {
-            self.taken_us = began_us;
+            let before_us = std::mem::replace(&mut self.taken_us, began_us);
+            if self.thread.turn.is_none() {
+                // As `TurnControl` says: on average one came in the middle of the time.
+                let came_us = match self.has_waited {
+                    true => began_us,
+                    false => u64::midpoint(before_us, began_us),
+                };
+                self.thread.events_came(came_us);
+            }
         }
         self.load().turn_begins(began_us);
         self.begin_costs(began_us);
@@ -347,6 +355,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 self.driver.mark();
             }
         }
+        self.thread.note_came();
         began_us
     }
 

@@ -315,9 +315,9 @@ fn cpu_time_that_samples_take_is_not_that_of_requests() {
     assert!((load.demands_s[2] - 0.01).abs() < 1e-6, "{load:?}");
 }
 
-/// Of threads that serve one connection at a time, requests are what they do.
+/// It was that of latencies, in which waits for a thread are.
 #[test]
-fn the_measured_variation_of_requests_is_that_of_threads() {
+fn the_measured_variation_of_what_requests_keep_threads_busy_is_that_of_threads() {
     let options = ServerOptions {
         architecture: Architecture::ThreadPool,
         threads: 2,
@@ -330,7 +330,11 @@ fn the_measured_variation_of_requests_is_that_of_threads() {
             for thread in &mut reading.snapshot.per_thread[1..] {
                 thread.role = Role::Thread;
             }
-            reading.jobs = HistogramCounts::default();
+            let waited = Histogram::default();
+            waited.add(20_000, jobs / 2);
+            waited.add(900_000, jobs - jobs / 2);
+            reading.latencies = HistogramCounts::default();
+            waited.add_to(&mut reading.latencies);
             reading
         });
     }

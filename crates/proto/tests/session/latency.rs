@@ -28,6 +28,25 @@ fn an_answer_in_the_same_turn_counts_until_its_end() {
     assert_eq!(counted(&driver), [(0, 0, 2, 60)]);
 }
 
+/// A pool in overload seemed to be as quick as an idle one.
+#[test]
+fn what_a_request_had_waited_is_in_its_latency_and_in_the_log() {
+    let mut driver = Driver::echo();
+    driver.counters.latencies.begin_turn(1_000);
+    driver.counters.latencies.has_waited(400);
+    let mut log = AccessLog::new(AccessFormat::Json);
+    log.tick(1_000, 1_000_000_000_000_000);
+    driver.log = Some(log);
+    driver.feed(REQUEST);
+    driver.counters.latencies.settle(1_030);
+    assert_eq!(counted(&driver), [(0, 0, 1, 430)]);
+    let lines = std::mem::take(driver.log.as_mut().unwrap().lines());
+    let line = String::from_utf8(lines).unwrap();
+    let time = "{\"time\":\"2001-09-09T01:46:39.999600Z\"";
+    assert!(line.starts_with(time), "{line}");
+    assert!(line.ends_with(",\"duration_us\":400}\n"), "{line}");
+}
+
 #[test]
 fn a_blocking_step_counts_until_it_is_back() {
     let config = Arc::new(SessionConfig {

@@ -58,9 +58,67 @@ impl BusyTime {
     }
 }
 
+/// How long requests keep their thread busy. What it does until a response begins is for that one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ServiceTime {
+    served: u64,
+    refused: u64,
+    us: u64,
+    /// Of what is added next, how long requests have waited until they could begin.
+    waited_us: u64,
+}
+
+impl ServiceTime {
+    /// Of a thread that has served and refused so many requests before.
+    pub(super) fn new(served: u64, refused: u64) -> Self {
+        Self {
+            served,
+            refused,
+            ..Self::default()
+        }
+    }
+
+    /// A request has waited for so long until it could begin, on its thread.
+    pub(super) fn waited(&mut self, us: u64) {
+        self.waited_us += us;
+    }
+
+    /// The thread was busy for so long, and has served and refused so many requests by then. Returns how long it was
+    /// busy for those that have come to the others; `None`: there are none.
+    pub(super) fn add(&mut self, us: u64, served: u64, refused: u64) -> Option<u64> {
+        self.us += us.saturating_sub(std::mem::take(&mut self.waited_us));
+        let (has_served, has_refused) = (served > self.served, refused > self.refused);
+        (self.served, self.refused) = (served, refused);
+        if !has_served && !has_refused {
+            return None;
+        }
+        let us = std::mem::take(&mut self.us);
+        has_served.then_some(us)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_takes_what_its_thread_does_until_the_response_begins() {
+        let mut service = ServiceTime::new(7, 2);
+        assert_eq!(service.add(300, 7, 2), None, "content comes slowly");
+        assert_eq!(service.add(40, 8, 2), Some(340));
+        assert_eq!(service.add(5, 10, 2), Some(5), "two at once");
+        assert_eq!(service.add(6, 9, 2), None);
+    }
+
+    /// What a request had waited in vain counted for the next one of its connection.
+    #[test]
+    fn refusals_and_waits_until_a_request_can_begin_are_no_service() {
+        let mut service = ServiceTime::new(7, 2);
+        assert_eq!(service.add(900, 7, 3), None, "refused");
+        service.waited(30);
+        assert_eq!(service.add(40, 8, 3), Some(10));
+        assert_eq!(service.add(40, 9, 3), Some(40));
+    }
 
     /// All that a connection had taken in the hours for which a thread kept it was charged to its client at once:
     /// others with jobs came first until they had had as much.

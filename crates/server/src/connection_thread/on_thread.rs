@@ -3,10 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use loadline_base::{LogLimit, Token};
+use loadline_base::{LogLimit, Millis, Token};
 use loadline_proto::{Computation, Exchange, Handler, StreamId};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
+use super::busy_time::ServiceTime;
 use super::stream_queue::StreamQueue;
 use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
@@ -17,6 +18,9 @@ use crate::site::Site;
 use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
 use crate::thread::context::ThreadContext;
+
+/// The kernel counts in ticks of up to 10 ms: what has waited for one of them may have come just now.
+const TICK_US: u64 = 10_000;
 
 /// A request that is read so soon after its thread was woken has waited for nothing but a CPU.
 pub(super) const JUST_WOKEN_US: u64 = 500;
@@ -37,6 +41,7 @@ pub(super) enum Work {
 pub(super) struct OnThread<'t> {
     pub(super) waker: &'t mut Option<Arc<Waker>>,
     pub(super) permit: &'t mut Option<Permit>,
+    pub(super) service: &'t mut ServiceTime,
     /// Where requests wait, if many of the connection may be in progress; `None`: others do their steps.
     pub(super) streams: Option<&'t mut StreamQueue<Work>>,
     /// `Hold::socket`.
@@ -137,11 +142,12 @@ impl OnThread<'_> {
         match begun {
             Ok(permit) => {
                 let waited_us = permit.waited_us();
+                let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
+                self.service.waited(turn_us);
                 if counts_waits {
                     let handshake_us = exchange.handshake.counted_us(0);
                     let not_waited_us = waited.reserve_us.saturating_add(handshake_us);
                     let before_us = waited.in_all_us.saturating_sub(not_waited_us);
-                    let turn_us = waited_us.saturating_sub(waited.for_cpu_us); // the wait for a CPU is in both
                     thread.stats.note_wait(before_us + turn_us);
                 }
                 // Under `sequential` a request waits in the backlog alone, which counts as for a CPU.
@@ -172,8 +178,13 @@ impl OnThread<'_> {
     }
 
     /// How long a request has waited that is none of a stream's. In a pool the queue has looked at that.
-    fn waited_by<H: Handler>(&mut self, exchange: &Exchange, thread: &ThreadContext<H>) -> Waited {
+    fn waited_by<H: Handler>(
+        &mut self,
+        exchange: &mut Exchange,
+        thread: &ThreadContext<H>,
+    ) -> Waited {
         let waited = self.waited_if_wanted(thread);
+        self.note_wait(exchange, waited);
         match self.socket {
             Some(_) => waited.behind_handshake(exchange.handshake.counted_us(0)),
             None => waited,
@@ -225,6 +236,13 @@ impl OnThread<'_> {
         }
     }
 
+    /// What a request has waited for a CPU, or in the backlog, is in its latency, where that is found out.
+    fn note_wait(&self, exchange: &mut Exchange, waited: Waited) {
+        if waited.for_cpu_us > TICK_US && is_read_first(exchange, self.driven_since_us) {
+            exchange.had_waited(waited.for_cpu_us);
+        }
+    }
+
     /// Whether an app's request over HTTP/1 is to wait for a thread of the pool by itself: while jobs wait and apps are
     /// slow. In place a few of them would keep all threads from the files in the queue.
     fn is_to_be_queued<H: Handler>(&self, thread: &ThreadContext<H>) -> bool {
@@ -256,11 +274,12 @@ impl OnThread<'_> {
     /// Puts a blocking step into the queue of its connection, if it can be done in time.
     fn queue_step<H: Handler>(
         &mut self,
-        exchange: Box<Exchange>,
+        mut exchange: Box<Exchange>,
         steps: Arc<dyn Steps>,
         thread: &ThreadContext<H>,
     ) -> Blocked {
         let waited = self.waited(thread);
+        self.note_wait(&mut exchange, waited);
         let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(streams) = &mut self.streams else {
             return Blocked::Elsewhere(exchange, steps);
@@ -282,6 +301,7 @@ impl OnThread<'_> {
             return TaskStart::Refused(exchange);
         };
         let waited = self.waited_in_stream(thread);
+        self.note_wait(&mut exchange, waited);
         let waited = waited.behind_handshake(exchange.handshake.counted_us(0));
         let Some(notify) = self.notify(thread) else {
             exchange.refuse(1);
@@ -299,6 +319,16 @@ impl OnThread<'_> {
                 TaskStart::Refused(refused)
             }
         }
+    }
+}
+
+/// Whether its head has waited until its connection was driven. It may have been its content, while its latency counts
+/// already; or the request before it, with which it has come.
+fn is_read_first(exchange: &Exchange, driven_since_us: Option<u64>) -> bool {
+    let driven = driven_since_us.map(|us| Millis(us / 1000));
+    match exchange.is_multiplexed() {
+        true => driven.is_some_and(|driven| exchange.began >= driven),
+        false => driven == Some(exchange.began),
     }
 }
 
@@ -347,7 +377,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         if exchange.is_multiplexed() {
             return self.queue_step(exchange, steps, thread);
         }
-        let waited = self.waited_by(&exchange, thread);
+        let waited = self.waited_by(&mut exchange, thread);
         self.run(&mut exchange, &*steps, waited, thread);
         Blocked::Done(exchange) // also if it was refused: it may have waited for that
     }
@@ -395,7 +425,7 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
         let Ok(request) = thread.admit_to_app(&mut exchange) else {
             return TaskStart::Refused(exchange);
         };
-        let waited = self.waited_by(&exchange, thread);
+        let waited = self.waited_by(&mut exchange, thread);
         let begun = self.begin(waited, thread, &mut exchange, Lane::Apps);
         if let Err(Refused) = begun {
             return TaskStart::Refused(exchange);
@@ -426,6 +456,19 @@ impl<H: Handler> Placement<H> for OnThread<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What its content had waited for a CPU counted twice: its latency had begun with its head.
+    #[test]
+    fn a_request_that_was_read_before_or_behind_another_one_has_not_waited_for_a_cpu() {
+        let is_first = |stream, began_ms| {
+            let mut exchange = Exchange::default();
+            exchange.stream = StreamId(stream);
+            exchange.began = Millis(began_ms);
+            is_read_first(&exchange, Some(7_900))
+        };
+        assert_eq!([6, 7, 8].map(|ms| is_first(0, ms)), [false, true, false]);
+        assert_eq!([6, 7, 8].map(|ms| is_first(1, ms)), [false, true, true]);
+    }
 
     #[test]
     fn the_kernel_is_asked_once_for_each_receive() {

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use loadline_proto::{CloseReason, Handler};
 use loadline_sys::Accepted;
 
+use super::busy_time::ServiceTime;
 use super::on_thread::{OnThread, Received};
 use crate::connection::{Connection, Step};
 use crate::thread::context::ThreadContext;
@@ -25,6 +26,7 @@ pub(crate) fn refuse_at_once<H: Handler>(
     let placement = &mut OnThread {
         waker: &mut None,
         permit: &mut None,
+        service: &mut ServiceTime::default(),
         streams: None,
         socket: None,
         received: &mut Received::default(),

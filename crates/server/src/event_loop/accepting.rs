@@ -81,6 +81,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         // What is left has its requests, perhaps: those have waited since then.
         if let Some(turn) = &mut self.thread.turn {
             turn.has_left_some();
+            self.thread.note_came();
         }
         Ok(())
     }
@@ -219,8 +220,15 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     self.await_request(token);
                 } else {
                     self.judge_by(came_us);
+                    if self.thread.turn.is_none() {
+                        // It may have come at any time of this turn.
+                        let now_us = self.thread.now_us();
+                        let came_us = u64::midpoint(self.began_us, now_us);
+                        self.thread.received_since(came_us);
+                    }
                     self.drive_here(token); // the first read needs no event
                     self.judge_by(None);
+                    self.thread.note_came();
                 }
             }
             Acceptance::OverCapacity => self.settle(token),
@@ -256,6 +264,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
     pub(super) fn judge_by(&mut self, came_us: Option<u64>) {
         if let Some(turn) = &mut self.thread.turn {
             turn.judge_by(came_us);
+            self.thread.note_came();
         }
     }
 

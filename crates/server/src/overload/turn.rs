@@ -321,8 +321,7 @@ impl TurnControl {
 
     /// How old is what is judged now?
     pub(crate) fn age_us(&self, now_us: u64) -> u64 {
-        let came_us = self.came_us.unwrap_or_else(|| self.events_came_us());
-        now_us.saturating_sub(came_us)
+        now_us.saturating_sub(self.came_us())
     }
 
     /// How long has this request waited? It may have been read in an earlier turn.
@@ -339,8 +338,13 @@ impl TurnControl {
         // On average one came in the middle of the time; the oldest are reported first.
         match self.is_full {
             true => self.oldest_us,
-            false => self.oldest_us / 2 + self.taken_us / 2,
+            false => u64::midpoint(self.oldest_us, self.taken_us),
         }
+    }
+
+    /// The same as `came`, in microseconds.
+    pub(crate) fn came_us(&self) -> u64 {
+        self.came_us.unwrap_or_else(|| self.events_came_us())
     }
 
     /// When did what is received now come?

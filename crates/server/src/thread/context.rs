@@ -72,6 +72,8 @@ pub(crate) struct ThreadContext<H: Handler> {
     pub(crate) in_place_us: u64,
     /// Of a loop, if there is a latency goal.
     pub(crate) turn: Option<TurnControl>,
+    /// Of a loop without one: when the events of its turn came, about.
+    events_came_us: Option<u64>,
     /// What it serves now is refused.
     pub(crate) refusing: Option<Refusing>,
 }
@@ -88,11 +90,12 @@ pub(crate) struct Borrowed<'k, H: Handler> {
     pub(crate) cx: Context<'k>,
 }
 
-/// What comes too late to be answered within the latency goal. References alone, since it is lent for each
+/// What comes too late to be answered within the latency goal. Nearly references alone, since it is lent for each
 /// order of a session and few need it.
 pub(crate) struct Late<'k> {
     refusing: &'k Option<Refusing>,
     turn: &'k mut Option<TurnControl>,
+    is_loop: bool,
     now_us: &'k u64,
     stats: &'k Arc<ThreadStats>,
 }
@@ -107,6 +110,10 @@ impl Late<'_> {
         exchange: &mut Exchange,
         cx: &mut Context<'_>,
     ) -> Outcome {
+        if !self.is_loop {
+            // What its connection sends behind it has come later, or may have.
+            self.stats.core.latencies.has_waited(0);
+        }
         if let Some(refusing) = self.refusing {
             if !config.is_exempt(exchange) {
                 return self.refuse(*refusing, exchange);
@@ -188,6 +195,7 @@ impl<H: Handler> ThreadContext<H> {
             connection_log: site.connection_log.as_ref().map(ThreadConnectionLog::new),
             task_waker: None,
             turn: None,
+            events_came_us: None,
             refusing: None,
         };
         thread.tick();
@@ -204,6 +212,9 @@ impl<H: Handler> ThreadContext<H> {
             self.refresh_date();
         }
         self.stats.core.latencies.begin_turn(self.now_us);
+        if self.role == Role::Loop {
+            self.note_came();
+        }
         self.follow_memory();
         if let Some(log) = &mut self.log {
             log.tick(self.now_us, self.began_unix_us + self.now_us);
@@ -233,6 +244,27 @@ impl<H: Handler> ThreadContext<H> {
         if self.turn.is_some() {
             self.tick();
         }
+    }
+
+    /// A loop without a latency goal begins a turn: its events came then, about.
+    pub(crate) fn events_came(&mut self, came_us: u64) {
+        self.events_came_us = Some(came_us);
+    }
+
+    /// What this loop receives from now on came when its turn says: to be called when that has changed.
+    pub(crate) fn note_came(&self) {
+        let came_us = match &self.turn {
+            Some(turn) => turn.came_us(),
+            None => self.events_came_us.unwrap_or(self.now_us),
+        };
+        self.received_since(came_us);
+    }
+
+    /// What is received from now on has waited since then: on a thread with one connection until a request of it is
+    /// read, or the next tick.
+    pub(crate) fn received_since(&self, came_us: u64) {
+        let waited_us = self.now_us.saturating_sub(came_us);
+        self.stats.core.latencies.has_waited(waited_us);
     }
 
     /// As `tick`, on a thread with one connection at a time, whose busy time is counted from here.
@@ -353,6 +385,7 @@ impl<H: Handler> ThreadContext<H> {
             late: Late {
                 refusing: &self.refusing,
                 turn: &mut self.turn,
+                is_loop: self.role == Role::Loop,
                 now_us: &self.now_us,
                 stats: &self.stats,
             },

@@ -296,6 +296,9 @@ impl<H: Handler> WorkerThread<H> {
         let hold = Held::new(holders, index, queue, mailbox).with_home(served.home.as_ref(), token);
         thread.begin_busy();
         thread.refusing = served.refusing.take();
+        if let Some(ready_us) = served.ready_us {
+            thread.received_since(ready_us);
+        }
         if let Some(memory) = &mut served.memory {
             memory.empty();
         }
@@ -381,6 +384,9 @@ fn serve<H: Handler>(served: &mut Served, thread: &mut ThreadContext<H>) {
         return;
     };
     thread.refusing = served.refusing.take();
+    if let Some(ready_us) = served.ready_us {
+        thread.received_since(ready_us);
+    }
     if thread.site.shutdown.is_draining() {
         connection.drain(true, &mut (), &mut thread.cx()); // the loop may not have had it
     }

@@ -108,6 +108,71 @@ fn a_loop_without_workers_counts_how_long_requests_have_waited() {
     assert_eq!((total.queue_taken, total.queue_wait_us), (2, 10_000));
 }
 
+/// How many requests a loop has answered, and how long they took in all.
+fn count_and_sum_us<H: Handler>(event_loop: &EventLoop<H, Epoll>) -> (u64, u64) {
+    let [(_, _, counts)] = &event_loop.site.registry.timings().requests[..] else {
+        panic!("all are of one mount");
+    };
+    (counts.count(), counts.sum_us)
+}
+
+/// With a latency goal and without one.
+const GOALS: [Option<Duration>; 2] = [Some(Duration::from_secs(1)), None];
+
+/// The second one seemed to take as long as the first one, for which it waits.
+#[test]
+fn without_workers_what_a_request_has_waited_for_others_of_its_turn_is_in_its_latency() {
+    for goal in GOALS {
+        let now_us = clock();
+        let mut event_loop = event_loop_at::<_, Epoll>(now_us, Computes(now_us, 10_000), goal);
+        let clients = [0, 1].map(|_| connect(&mut event_loop));
+        for mut client in &clients {
+            client.write_all(GET).unwrap();
+        }
+        for _ in 0..3 {
+            turn(&mut event_loop); // the second request may be left for the next one
+        }
+        let seen = count_and_sum_us(&event_loop);
+        assert_eq!(seen, (2, 10_000 + 20_000), "{goal:?}");
+    }
+}
+
+#[test]
+fn what_has_come_during_a_turn_has_waited_for_half_of_it() {
+    for goal in GOALS {
+        for (bytes, count) in [(GET.to_vec(), 1), (requests(&[], 3), 3)] {
+            let now_us = clock();
+            let mut event_loop = event_loop_at::<_, Epoll>(now_us, Quiet, goal);
+            let mut client = connect(&mut event_loop);
+            turn(&mut event_loop);
+            let began_us = event_loop.begin_turn();
+            client.write_all(&bytes).unwrap();
+            now_us.fetch_add(800_000, Relaxed);
+            event_loop.end_turn(began_us);
+            event_loop.has_waited = false;
+            turn(&mut event_loop);
+            let seen = count_and_sum_us(&event_loop);
+            assert_eq!(seen, (count, count * 400_000), "{goal:?}");
+        }
+    }
+}
+
+/// It seemed to have come before the turn that has accepted it.
+#[test]
+fn without_a_goal_what_a_new_connection_asks_has_waited_for_half_of_the_turn() {
+    let now_us = clock();
+    let mut event_loop = event_loop_at::<_, Epoll>(now_us, Quiet, None);
+    let began_us = event_loop.begin_turn();
+    now_us.store(10_000, Relaxed);
+    event_loop.thread.tick();
+    let (mut client, server) = UnixStream::pair().unwrap();
+    server.set_nonblocking(true).unwrap();
+    client.write_all(GET).unwrap();
+    take_in(&mut event_loop, server);
+    event_loop.end_turn(began_us);
+    assert_eq!(count_and_sum_us(&event_loop), (1, 5_000));
+}
+
 /// As many as could be were computed, none of their responses left before the last one was computed, and none was
 /// refused, however long it had waited.
 fn streams_are_answered_one_by_one_and_refused_once_they_are_late<D: Driver>() {

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use loadline_proto::latency::HistogramCounts;
 use loadline_proto::{Computation, Context, Outcome, Port, Task, TaskOptions};
 
 use super::*;
@@ -155,6 +156,9 @@ fn a_connection_whose_first_request_was_refused_counts_when_it_goes_on() {
     client.join().unwrap();
     assert!(matches!(served.after, After::Close), "{served:?}");
     assert_eq!(busy.us, TAKES_US);
+    let mut times = HistogramCounts::default();
+    worker.stats.job_times().add_to(&mut times);
+    assert_eq!((times.count(), times.sum_us), (1, TAKES_US));
 }
 
 #[test]
@@ -220,6 +224,36 @@ fn a_job_counts_in_a_queue_by_what_it_has_waited_there() {
     let site = Arc::clone(&worker.thread.as_ref().unwrap().site);
     worker.carry_out(taken, &site);
     assert_eq!(worker.stats.queue_wait_us.value(), 1_000);
+}
+
+/// A pool at twice its capacity looked as if requests took no longer than the work for them. What comes behind a request
+/// has not waited.
+#[test]
+fn what_a_connection_has_waited_for_a_thread_is_in_the_latency_of_its_request() {
+    let mut now_us = None;
+    let takes = |us: &'static AtomicU64| Takes(now_us.insert(us));
+    let (workers, mut worker) = one_thread_with(takes, ServerOptions::default());
+    let (_client, served) = sending(&mut worker, &[GET, GET].concat());
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    // The second one is there so that the thread does not wait for the client.
+    for served in [served, Served::default()] {
+        let work = Work::Serve(Box::new(served));
+        let job = Job {
+            queued_us: 200_000,
+            already_waited_us: 50_000,
+            ..Job::of(ClientKey::NOBODY, work, &mailbox)
+        };
+        assert!(workers.submit(job).is_ok());
+    }
+    now_us.unwrap().store(700_000, Relaxed);
+    let taken = worker.try_take(700_000).unwrap();
+    let site = Arc::clone(&worker.thread.as_ref().unwrap().site);
+    worker.carry_out(taken, &site);
+    let [(_, _, counts)] = &site.registry.timings().requests[..] else {
+        panic!("all are of one mount");
+    };
+    let sum_us = (550_000 + TAKES_US) + TAKES_US;
+    assert_eq!((counts.count(), counts.sum_us), (2, sum_us));
 }
 
 /// Computes nothing, for a client that may have left.
