@@ -1,3 +1,5 @@
+//! What is counted, and how it is shown.
+
 use super::*;
 
 #[test]
