@@ -134,9 +134,19 @@ choice! {
 choice! {
     /// Who reads and writes the sockets of a reactor with workers.
     SocketIo {
-        /// The loop; workers only compute (what P2 built and called proactor).
+        /// The loop.
         Loop "loop",
         /// The worker, from reading to writing (P2's reactor).
+        Worker "worker",
+    }
+}
+
+choice! {
+    /// Who parses the requests of HTTP/1 that a loop has received.
+    Parse {
+        /// The loop; workers have blocking work only.
+        Loop "loop",
+        /// A worker, who carries the request out and encodes the response, too (what P2 built and called proactor).
         Worker "worker",
     }
 }

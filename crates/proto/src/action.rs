@@ -36,8 +36,8 @@ pub enum Action {
     /// `not_cached`. For content that cannot go from the
     /// file to the socket because a layer such as TLS stands between them. One at a time.
     Fill(Box<Fill>),
-    /// Work that takes a processor for longer than a loop may be held up: a step of a handshake; give
-    /// back with `computed`. One at a time.
+    /// Work that takes a processor for longer than a loop may be held up: a step of a handshake, or
+    /// requests that a worker parses and carries out; give back with `computed`. One at a time.
     Compute(Box<dyn Computation>),
     /// Receive what the socket holds already, without waiting; then `received`, `received_eof`, or
     /// `nothing_pending`. It comes before the last close and before a drain closes an idle

@@ -17,6 +17,7 @@ mod handover;
 mod idle;
 mod input;
 mod memory;
+mod offload;
 mod orders;
 mod output;
 mod reading;

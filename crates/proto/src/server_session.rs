@@ -13,7 +13,8 @@ use loadline_base::{Millis, Transmit};
 use crate::session::session;
 use crate::{
     Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
-    Http1Session, Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, StreamId,
+    Http1Session, Http2, Http2Session, OffloadedSession, Outcome, Piece, Security, Session,
+    SessionConfig, StreamId,
 };
 
 /// One connection of a server as a state machine: events in, orders out.
@@ -96,14 +97,20 @@ impl ServerSession {
     /// The first bytes, which say what the client speaks.
     #[cold]
     fn first_received(&mut self, bytes: &mut [u8], cx: &mut Context<'_>) {
-        if let Self::Http1(session) = self
-            && session.begins_http2(bytes)
-        {
-            self.go_on_as_http2(None, cx);
-        }
+        self.follow_preface(bytes, cx);
         match self {
             Self::Http1(session) => session.received(bytes, cx),
             Self::Other(session) => session.received(bytes, cx),
+        }
+    }
+
+    /// Goes on as HTTP/2 if these bytes, which are still to be received, are the first of it.
+    pub(crate) fn follow_preface(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
+        if let Self::Http1(session) = self
+            && session.may_be_http2()
+            && session.begins_http2(bytes)
+        {
+            self.go_on_as_http2(None, cx);
         }
     }
 
@@ -127,6 +134,11 @@ impl ServerSession {
 }
 
 impl Protocol {
+    /// The same as `Http`, but workers parse the requests of HTTP/1, carry them out and encode the responses
+    /// ([`OffloadedSession`]).
+    pub const OFFLOADED: Self =
+        Self::Other(|config, peer, cx| Box::new(OffloadedSession::new(config, peer, cx)));
+
     /// A connection that was just accepted.
     #[must_use]
     pub fn session(
