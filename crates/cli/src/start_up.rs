@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use loadline_server::{Accept, Architecture, Balance, ListenAddr, SocketIo, WorkerPools};
+use loadline_server::{Accept, Architecture, Balance, ListenAddr, Parse, SocketIo, WorkerPools};
 
 use crate::flags::high::{Machine, Plan};
 use crate::flags::memory::size;
@@ -120,6 +120,9 @@ pub(crate) fn chosen(plan: &Plan) -> String {
             }
             if options.socket_io == SocketIo::Worker {
                 parts.push("sockets read and written by workers".to_owned());
+            }
+            if options.parse == Parse::Worker {
+                parts.push("requests parsed by workers".to_owned());
             }
             parts
         }

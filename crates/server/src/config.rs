@@ -7,7 +7,7 @@
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{any::Any, fmt};
 
@@ -66,6 +66,16 @@ impl<H> Config<H> {
                     listener: number,
                     ..session
                 });
+            }
+        }
+        self
+    }
+
+    /// Workers parse what connections in plain text have received (`--parse worker`).
+    fn offloaded(mut self) -> Self {
+        for listener in &mut self.listeners {
+            if let Protocol::Http = listener.protocol {
+                listener.protocol = Protocol::OFFLOADED;
             }
         }
         self
@@ -138,6 +148,8 @@ pub struct SharedConfig<H> {
     current: Mutex<Arc<Config<H>>>,
     /// Goes up with every replacement.
     generation: AtomicU64,
+    /// See `Config::offloaded`.
+    is_offloaded: AtomicBool,
 }
 
 impl<H> From<Config<H>> for Arc<SharedConfig<H>> {
@@ -145,6 +157,7 @@ impl<H> From<Config<H>> for Arc<SharedConfig<H>> {
         Self::new(SharedConfig {
             current: Mutex::new(Arc::new(config.numbered())),
             generation: AtomicU64::new(0),
+            is_offloaded: AtomicBool::new(false),
         })
     }
 }
@@ -165,9 +178,29 @@ impl<H> SharedConfig<H> {
         if serves != wants {
             return Err(ConfigError { serves, wants });
         }
-        *current = Arc::new(config.numbered());
+        *current = Arc::new(self.completed(config));
         self.generation.fetch_add(1, Ordering::Release);
         Ok(())
+    }
+
+    /// With what the server itself knows of connections.
+    fn completed(&self, config: Config<H>) -> Config<H> {
+        let config = config.numbered();
+        match self.is_offloaded.load(Ordering::Relaxed) {
+            true => config.offloaded(),
+            false => config,
+        }
+    }
+
+    /// Before anything is served: workers are to parse, also by what this is replaced with.
+    pub(crate) fn offload(&self) {
+        self.is_offloaded.store(true, Ordering::Relaxed);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = Config {
+            handler: Arc::clone(&current.handler),
+            listeners: current.listeners.clone(),
+        };
+        *current = Arc::new(config.offloaded());
     }
 }
 

@@ -6,6 +6,7 @@
 //! an app's task, is the owner's choice (`Placement`).
 
 mod ending;
+pub(crate) mod offload;
 mod placement;
 mod tasks;
 
@@ -419,14 +420,18 @@ impl<T> Connection<T> {
     #[cold]
     fn compute<H: Handler, D>(
         &mut self,
-        computation: Box<dyn Computation>,
+        mut computation: Box<dyn Computation>,
         drive: &mut DriveBudget<'_, H, D>,
         placement: &mut impl Placement<H>,
     ) {
         let client = self.holder();
-        self.session.delayed(drive.thread.handshake_waited_us());
-        let before_us = self.session.handshake_us(drive.thread.now());
-        let done = placement.compute(computation, client, before_us, drive.thread);
+        let done = if computation.as_offload().is_some() {
+            placement.offload(computation, client, drive.thread)
+        } else {
+            self.session.delayed(drive.thread.handshake_waited_us());
+            let before_us = self.session.handshake_us(drive.thread.now());
+            placement.compute(computation, client, before_us, drive.thread)
+        };
         if let Some(computation) = done {
             self.computed(computation, &mut drive.thread.cx());
             drive.blocked += 1;

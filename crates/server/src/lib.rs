@@ -153,8 +153,8 @@ pub use loadline_proto::{
 pub use loadline_sys::ListenAddr;
 pub use options::{
     Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED, FileIo,
-    LOOPS_MAX, OptionError, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo, THREADS_MAX,
-    WorkerPools, check_offered,
+    LOOPS_MAX, OptionError, Parse, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo,
+    THREADS_MAX, WorkerPools, check_offered,
 };
 pub use overload::AppCounts;
 pub use telemetry::counters::{Counts, Role, Snapshot, ThreadSnapshot, Timings};
@@ -242,6 +242,9 @@ fn start<H: Handler>(
     run: impl FnOnce(&Arc<Site<H>>, Vec<Listener>, Started) -> io::Result<()> + Send + 'static,
 ) -> io::Result<ServerHandle> {
     let served = served.into();
+    if config.options.architecture.has_loops() && config.options.parse == Parse::Worker {
+        served.offload();
+    }
     let addresses = served.current().addresses();
     let listeners = Listener::bind_all(&addresses, &config.options, config.unix_mode)?;
     let addresses = listeners.iter().map(|l| l.address().clone()).collect();

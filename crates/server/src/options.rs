@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use loadline_base::choices::{
-    Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX, QUEUE_MAX,
-    Queue, SocketIo, THREADS_MAX, WorkerPools,
+    Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX, Parse,
+    QUEUE_MAX, Queue, SocketIo, THREADS_MAX, WorkerPools,
 };
 
 /// Whether this machine offers what an architecture is built on.
@@ -71,6 +71,8 @@ pub struct ServerOptions {
     pub queue_max: usize,
     /// Loop: a request costs no hand-over unless it blocks.
     pub socket_io: SocketIo,
+    /// Loop: likewise. Of HTTP/1 in plain text; all else a loop parses in any case.
+    pub parse: Parse,
     /// Auto: a reader on this machine copies faster from memory that was just written, and a network
     /// card takes pages as they are. Threads that serve one connection each use `sendfile`.
     pub file_io: FileIo,
@@ -144,6 +146,7 @@ impl Default for ServerOptions {
             queue: Queue::Shared,
             queue_max: 8192,
             socket_io: SocketIo::Loop,
+            parse: Parse::Loop,
             file_io: FileIo::Auto,
             latency_goal: Some(Duration::from_secs(1)),
             fairness: true,
@@ -202,6 +205,12 @@ impl ServerOptions {
         self.architecture.has_loops() && self.workers == 0
     }
 
+    /// Whether workers parse requests and carry them out.
+    #[must_use]
+    pub fn workers_parse(&self) -> bool {
+        self.socket_io == SocketIo::Worker || self.parse == Parse::Worker
+    }
+
     /// Whether the options fit together; otherwise the first that does not, and why.
     ///
     /// # Errors
@@ -257,6 +266,15 @@ impl ServerOptions {
             let expected = "there are no workers; give --workers 1 or more, or --socket-io loop";
             return Err(OptionError::new("--socket-io", "worker", expected));
         }
+        if self.parse == Parse::Worker && self.workers == 0 {
+            let expected = "there are no workers; give --workers 1 or more, or --parse loop";
+            return Err(OptionError::new("--parse", "worker", expected));
+        }
+        if self.parse == Parse::Worker && self.socket_io == SocketIo::Worker {
+            let expected = "workers that read and write parse in any case; give --socket-io loop, \
+                            or leave --parse out";
+            return Err(OptionError::new("--parse", "worker", expected));
+        }
         Ok(())
     }
 
@@ -295,6 +313,7 @@ impl ServerOptions {
             accept: Accept::Shared,
             queue: Queue::Shared,
             socket_io: SocketIo::Worker,
+            parse: Parse::Loop, // those that read parse
             file_io: FileIo::Sendfile, // no buffer for each of many threads
             capacity_per_loop: None,
             ..self
@@ -435,9 +454,15 @@ mod tests {
     #[test]
     fn what_contradicts_is_refused() {
         type Change = fn(&mut ServerOptions);
-        let bad: [(&str, Change); 10] = [
+        let bad: [(&str, Change); 12] = [
             ("--socket-io", |it| {
                 (it.socket_io, it.workers) = (SocketIo::Worker, 0)
+            }),
+            ("--parse", |it| {
+                (it.parse, it.workers) = (Parse::Worker, 0)
+            }),
+            ("--parse", |it| {
+                (it.parse, it.socket_io) = (Parse::Worker, SocketIo::Worker)
             }),
             ("--workers", |it| {
                 it.worker_pools = WorkerPools::PerLoop;

@@ -20,7 +20,7 @@ use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loadline_base::choices::{
     Accept, AccessFormat, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo,
-    ForwardedField, Http2, LOOPS_MAX, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX,
+    ForwardedField, Http2, LOOPS_MAX, Parse, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX,
     WorkerPools,
 };
 
@@ -133,6 +133,13 @@ spec! {
         #[arg(long, value_name = "WHO",
             value_parser = named::<SocketIo>())]
         pub socket_io: Option<Named<SocketIo>>,
+
+        /// Which threads parse HTTP/1 without TLS (reactor, proactor): the loop, which hands on what may block;
+        /// or a worker, which also carries requests out and encodes responses, while the loop receives and sends
+        /// [default: loop].
+        #[arg(long, value_name = "WHO",
+            value_parser = named::<Parse>())]
+        pub parse: Option<Named<Parse>>,
 
         /// How large files are sent (reactor, proactor): copied through a buffer, which is fastest
         /// to readers on this machine; by sendfile, which costs the server least; auto is copy for

@@ -23,6 +23,7 @@ fn defaults_in_the_help_are_those_of_the_parts() {
         ("balance", options.balance.name().to_owned()),
         ("queue", options.queue.name().to_owned()),
         ("socket-io", options.socket_io.name().to_owned()),
+        ("parse", options.parse.name().to_owned()),
         ("file-io", options.file_io.name().to_owned()),
         (
             "proxy-idle-timeout",

@@ -2,7 +2,9 @@
 //! right.
 
 use loadline_proto::{AccessFormat, Http2};
-use loadline_server::{Accept, Architecture, Balance, Queue, ServerOptions, SocketIo, WorkerPools};
+use loadline_server::{
+    Accept, Architecture, Balance, Parse, Queue, ServerOptions, SocketIo, WorkerPools,
+};
 use loadline_spec::rules::{self, Rule, unfit};
 use loadline_spec::serve::{ClientCertificate, Listen, RunningSpec, ServeSpec};
 use loadline_spec::values::Auto;
@@ -25,6 +27,7 @@ const FITS: &[(&str, &[Architecture])] = &[
     ("queue", LOOPS),
     ("queue-max", &[Reactor, Proactor, ThreadPool]),
     ("socket-io", &[Reactor]),
+    ("parse", LOOPS),
     ("file-io", LOOPS),
     ("capacity-per-loop", LOOPS),
     (
@@ -240,16 +243,19 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
     }
     if options.blocks_on_loops() {
         let (queue, pools, io) = (options.queue, options.worker_pools, options.socket_io);
+        let parse = options.parse;
         let chosen = [
             ("queue", queue.name(), queue == Queue::WorkStealing),
             ("worker-pools", pools.name(), pools == WorkerPools::PerLoop),
             ("socket-io", io.name(), io == SocketIo::Worker),
+            ("parse", parse.name(), parse == Parse::Worker),
         ];
         if let Some((option, value, _)) = chosen.iter().find(|(.., is_idle)| *is_idle) {
             let error = SpecError::new(option, "there are no workers", "--workers 1 or more");
             return Err(error.with_value(value));
         }
     }
+    check_parse(flags, options)?;
     refuse_logs(&flags.running)?;
     let mut listen = flags.listen.clone();
     while let Some(address) = listen.pop() {
@@ -260,6 +266,28 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
         }
     }
     Ok(())
+}
+
+/// Workers parse HTTP/1 without TLS; where they read, they parse in any case.
+fn check_parse(flags: &ServeSpec, options: &ServerOptions) -> Result<(), SpecError> {
+    let Some(parse) = flags.architecture.parse else {
+        return Ok(());
+    };
+    let mut listen = flags.listen.iter();
+    let (problem, right) = if options.socket_io == SocketIo::Worker {
+        let problem = "with --socket-io worker workers parse what they read";
+        (problem, "to leave it out")
+    } else if parse.0 == Parse::Loop {
+        return Ok(());
+    } else if flags.requests.http2.map(|it| it.0) == Some(Http2::Only) {
+        let problem = "workers parse HTTP/1, and with --http2 only there is none";
+        (problem, "--parse loop")
+    } else if listen.any(|it| matches!(it, Listen::Https(_))) {
+        ("loops parse what comes over TLS", "--parse loop")
+    } else {
+        return Ok(());
+    };
+    Err(SpecError::new("parse", problem, right).with_value(parse))
 }
 
 /// Refuses logs that would do nothing, or tear each other's lines apart.

@@ -232,6 +232,7 @@ fn options(flags: &ServeSpec, architecture: Architecture, machine: &Machine) -> 
         queue: typed.queue.map_or(defaults.queue, |it| it.0),
         queue_max: or_auto(&typed.queue_max, || queue_auto),
         socket_io: typed.socket_io.map_or(defaults.socket_io, |it| it.0),
+        parse: typed.parse.map_or(defaults.parse, |it| it.0),
         file_io: typed.file_io.map_or(defaults.file_io, |it| it.0),
         capacity_per_loop: typed.capacity_per_loop.map(|count| *count),
         latency_goal,
@@ -298,6 +299,7 @@ mod tests {
             ("", &MACHINE, Architecture::Proactor, None),
             ("--loops 3", &MACHINE, Architecture::Proactor, None),
             ("--socket-io worker", &MACHINE, Architecture::Reactor, None),
+            ("--parse worker", &MACHINE, Architecture::Proactor, None),
             (
                 "--architecture reactor",
                 &refusing,
@@ -451,6 +453,12 @@ mod tests {
             --workers 0 --queue work-stealing => --queue work-stealing --workers 1
             --workers 0 --socket-io worker => --socket-io worker --workers 1
             --workers 0 --worker-pools per-loop => --worker-pools per-loop --workers 1
+            --workers 0 --parse worker => --parse worker --workers 1
+            --architecture thread-pool --parse worker => --parse worker thread-pool reactor or proactor
+            --socket-io worker --parse worker => --parse worker --socket-io worker leave out
+            --socket-io worker --parse loop => --parse loop --socket-io worker leave out
+            --parse worker --http2 only => --parse worker --http2 only HTTP/1
+            --parse worker --tls self-signed => --parse worker TLS --parse loop
             --connections-max 50000 => --connections-max 50000 17420
             --architecture thread-pool --threads 16000 --latency-goal off --queue-max 9000 => --threads 16000
             --listen 127.0.0.1:80 --listen 127.0.0.1:80 => --listen 127.0.0.1:80 twice

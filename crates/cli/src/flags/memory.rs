@@ -1,6 +1,6 @@
 //! The budget of memory: what `--memory-max auto` comes to, and whether there is memory enough beside it.
 
-use loadline_server::{Architecture, ServerOptions, SocketIo, fixed_memory_bytes};
+use loadline_server::{Architecture, ServerOptions, fixed_memory_bytes};
 use loadline_spec::SpecError;
 use loadline_spec::serve::{MEMORY_LEAST, ServeSpec};
 use loadline_spec::values::Auto;
@@ -29,7 +29,7 @@ const CACHE_SHARE: u64 = 4;
 fn reserve_bytes(options: &ServerOptions) -> u64 {
     match options.architecture {
         Architecture::ThreadPerConnection | Architecture::ThreadPool => 128 << 20,
-        Architecture::Reactor if options.socket_io == SocketIo::Worker => 64 << 20,
+        Architecture::Reactor | Architecture::Proactor if options.workers_parse() => 64 << 20,
         Architecture::Sequential | Architecture::Reactor | Architecture::Proactor => 48 << 20,
     }
 }
@@ -129,6 +129,7 @@ mod tests {
             ("", 79, 16, true),
             ("", 20, 16, true),
             ("--socket-io worker", 128, 32, false),
+            ("--parse worker", 128, 32, false),
             ("--architecture sequential", 128, 40, false),
             (per_connection, 1024, 448, false),
             (per_connection, 160, 16, false),

@@ -20,7 +20,7 @@ use crate::util::{GRACE, Server, site};
 fn beside_bytes(architecture: &str) -> u64 {
     match architecture {
         it if it.contains("thread-") => 128 << 20,
-        it if it.contains("--socket-io worker") => 64 << 20,
+        it if it.contains("--socket-io worker") || it.contains("--parse worker") => 64 << 20,
         _ => 48 << 20,
     }
 }

@@ -409,6 +409,7 @@ const OPTIONS: &[&str] = &[
     "--queue",
     "--queue-max",
     "--socket-io",
+    "--parse",
     "--file-io",
     "--capacity-per-loop",
     "--connections-max",

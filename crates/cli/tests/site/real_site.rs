@@ -91,4 +91,5 @@ each_architecture! {
     sequential thread_per_connection thread_pool reactor_1x0 reactor_1x4 reactor_2x0
     reactor_handoff reactor_reuse_port reactor_socket_io_worker
     proactor_1x0 proactor_1x4 proactor_2x0 proactor_2x4 proactor_handoff
+    reactor_parse_worker proactor_parse_worker
 }

@@ -63,6 +63,14 @@ pub(crate) const ARCHITECTURES: &[(&str, &str)] = &[
         "proactor_handoff",
         "--architecture proactor --loops 2 --workers 2 --accept handoff",
     ),
+    (
+        "reactor_parse_worker",
+        "--architecture reactor --loops 1 --workers 4 --parse worker",
+    ),
+    (
+        "proactor_parse_worker",
+        "--architecture proactor --loops 2 --workers 4 --parse worker",
+    ),
 ];
 
 /// Whether this machine offers one of `ARCHITECTURES`; says visibly if not.

@@ -39,7 +39,7 @@ enum Meaning<'a> {
 
 /// Factors with a meaning of their own, as docs/lab.md lists them. Besides, every option of a load is a
 /// factor by its name.
-const KNOWN: [(&str, Meaning<'static>); 33] = [
+const KNOWN: [(&str, Meaning<'static>); 34] = [
     ("server", Meaning::Server),
     ("architecture", Meaning::Serve("architecture", "")),
     ("loops", Meaning::Serve("loops", "")),
@@ -51,6 +51,7 @@ const KNOWN: [(&str, Meaning<'static>); 33] = [
     ("queue", Meaning::Serve("queue", "")),
     ("queue_max", Meaning::Serve("queue-max", "")),
     ("socket_io", Meaning::Serve("socket-io", "")),
+    ("parse", Meaning::Serve("parse", "")),
     ("file_io", Meaning::Serve("file-io", "")),
     ("capacity_per_loop", Meaning::Serve("capacity-per-loop", "")),
     ("connections_max", Meaning::Serve("connections-max", "")),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use loadline_proto::{Computation, Exchange, Handler, StreamId};
 
+use super::offload;
 use crate::config::Steps;
 use crate::fairness::ClientKey;
 use crate::task::TaskHandle;
@@ -46,6 +47,18 @@ pub(crate) trait Placement<H: Handler> {
             computation.carry_out();
             thread.tick();
         }
+        Some(computation)
+    }
+
+    /// Parses what was received, and carries requests out, where a worker is to do that (`--parse worker`).
+    /// `Some`: done, or refused; `None`: it comes back by `computed`.
+    fn offload(
+        &mut self,
+        mut computation: Box<dyn Computation>,
+        _client: ClientKey,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<dyn Computation>> {
+        offload::carry_out(&mut *computation, true, thread);
         Some(computation)
     }
 

@@ -9,7 +9,7 @@ use loadline_proto::{Exchange, Handler};
 use super::{EventLoop, connection_at_mut};
 use crate::admission::{Kind, Refusing};
 use crate::config::Steps;
-use crate::connection::Blocked;
+use crate::connection::{Blocked, offload};
 use crate::shutdown::Stage;
 use crate::task::TaskHome;
 use crate::transport::socket::Readiness;
@@ -102,8 +102,14 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
             (Work::Compute(computation, _), Some(connection)) => {
                 connection.computed(computation, &mut self.thread.cx());
             }
+            (Work::Offload(mut computation, refusing), Some(connection)) => {
+                if let Some(refusing) = refusing {
+                    offload::refuse(&mut *computation, refusing, &mut self.thread);
+                }
+                connection.computed(computation, &mut self.thread.cx());
+            }
             // Of a connection that is closed: no worker has one with work out (`stays_here`).
-            (Work::Prefetch(_) | Work::Compute(..) | Work::Task(_), _) => {}
+            (Work::Prefetch(_) | Work::Compute(..) | Work::Offload(..) | Work::Task(_), _) => {}
             (Work::Serve(served), _) => self.take_back(token, served),
         }
     }
@@ -153,7 +159,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
 
     fn on_done(&mut self, token: Token, mut work: Work) {
         let was_out = match &work {
-            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => true,
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) | Work::Offload(..) => true,
             Work::Task(task) => !task.is_passed_on(),
             Work::Serve(_) => false, // the connection itself
         };
@@ -166,7 +172,9 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                 served.ready_us,
                 served.refusing.take(),
             ),
-            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) => (None, None, None),
+            Work::Block(..) | Work::Prefetch(_) | Work::Compute(..) | Work::Offload(..) => {
+                (None, None, None)
+            }
             Work::Task(_) => return, // its answer goes its own way
         };
         self.give_back(token, work);

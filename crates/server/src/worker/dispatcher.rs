@@ -9,7 +9,7 @@ use loadline_proto::{Computation, Exchange, Handler, StreamId, Task};
 use crate::accept::balance::Load;
 use crate::admission::{Admission, Kind, Load as Pressure, Refusing, Verdict};
 use crate::config::Steps;
-use crate::connection::{Blocked, Placement, TaskStart};
+use crate::connection::{Blocked, Placement, TaskStart, offload};
 use crate::fairness::ClientKey;
 use crate::site::Site;
 use crate::task::{Channel, Notify, TaskHome, WorkerTask};
@@ -278,6 +278,23 @@ impl<H: Handler> Placement<H> for OnLoop<'_> {
             let carry_out = |_: &mut ThreadContext<H>| computation.carry_out();
             self.dispatcher.do_here(thread, carry_out);
         }
+        Some(computation)
+    }
+
+    fn offload(
+        &mut self,
+        computation: Box<dyn Computation>,
+        client: ClientKey,
+        thread: &mut ThreadContext<H>,
+    ) -> Option<Box<dyn Computation>> {
+        let work = Work::Offload(computation, None);
+        let waited_us = thread.waited_unread_us();
+        let submitted = self.submit(Kind::Job, work, waited_us, client, &thread.site);
+        let NotQueued { work, refusing, .. } = submitted.err()?;
+        let Work::Offload(mut computation, _) = work else {
+            return None;
+        };
+        offload::refuse(&mut *computation, refusing, thread);
         Some(computation)
     }
 

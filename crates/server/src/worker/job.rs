@@ -115,6 +115,9 @@ pub(crate) enum Work {
     /// Work that takes a processor for a while, of a handshake that was kept for so long before, in
     /// microseconds. Back for `computed`.
     Compute(Box<dyn Computation>, u64),
+    /// Parse what a connection has received, and carry its requests out (`--parse worker`), or have them refused.
+    /// Back for `computed`.
+    Offload(Box<dyn Computation>, Option<Refusing>),
     /// Serve a connection that is ready, from reading to writing (`--socket-io worker`). Back with
     /// the connection, and what is to be done next.
     Serve(Box<Served>),
@@ -134,8 +137,13 @@ impl Work {
                     false => Lane::Files,
                 }
             }
-            Self::Block(..) | Self::Prefetch(_) => Lane::Files,
+            Self::Block(..) | Self::Prefetch(_) | Self::Offload(..) => Lane::Files,
         }
+    }
+
+    /// Which requests it is about is not known before they are parsed, or whether there is one: they are counted then.
+    pub(crate) fn is_unparsed(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Offload(..))
     }
 
     /// How long its connection was kept before, by its handshake, if that was of late.
@@ -148,7 +156,7 @@ impl Work {
                 connection.map_or(0, |it| it.handshake_us(now))
             }
             Self::Task(task) => task.handshake_us(),
-            Self::Prefetch(_) => 0,
+            Self::Prefetch(_) | Self::Offload(..) => 0,
         }
     }
 
@@ -168,7 +176,7 @@ impl Work {
         match self {
             Self::Block(..) => true,
             Self::Task(task) => task.is_new(),
-            Self::Serve(_) | Self::Compute(..) => true,
+            Self::Serve(_) | Self::Compute(..) | Self::Offload(..) => true,
             Self::Prefetch(_) => false, // its answer has begun
         }
     }
@@ -184,7 +192,7 @@ impl Work {
             }
             Self::Task(task) => task.is_abandoned(waited_long),
             Self::Compute(computation, _) => computation.is_abandoned(),
-            Self::Prefetch(_) => false,
+            Self::Prefetch(_) | Self::Offload(..) => false,
         }
     }
 
@@ -194,6 +202,7 @@ impl Work {
             Self::Block(exchange, _) => exchange.refuse(retry_after_s),
             Self::Task(task) => task.refuse(retry_after_s),
             Self::Serve(served) => served.refusing = Some(Refusing::late(retry_after_s)),
+            Self::Offload(_, refusing) => *refusing = Some(Refusing::late(retry_after_s)),
             Self::Prefetch(_) | Self::Compute(..) => {}
         }
     }

@@ -159,7 +159,7 @@ impl Workers {
         } else if let Some(control) = &self.control
             && let Err(refusal) = self.offer(control, job.queued_us, flow, job.before_us())
         {
-            let is_request = !matches!(job.work, Work::Serve(_));
+            let is_request = !job.work.is_unparsed();
             self.stats.refused_late.add(u64::from(is_request));
             if self.is_fair && refusal.is_over_share {
                 self.stats.refused_over_share.add(1);
@@ -174,7 +174,7 @@ impl Workers {
         queued.map_err(|job| {
             self.stats.queue_depth.sub(1);
             // Of a connection its requests are counted, when they are answered.
-            let is_request = !matches!(job.work, Work::Serve(_));
+            let is_request = !job.work.is_unparsed();
             self.stats.queue_full.add(u64::from(is_request));
             let refusing = Refusing::queue_full(self.retry_after_full_s(flow, job.queued_us));
             Refused { job, refusing }

@@ -19,7 +19,10 @@ fn lost(model: Model, is_blocking: bool) -> Option<&'static str> {
         Model::Sequential => Some("the main thread"),
         Model::ThreadPerConnection => None,
         Model::ThreadPoolWithoutGoal => Some("a serving thread"),
-        Model::ThreadPool | Model::ReactorSocketIoWorker => Some("a worker"),
+        Model::ThreadPool
+        | Model::ReactorSocketIoWorker
+        | Model::ReactorParseWorker
+        | Model::ProactorParseWorker => Some("a worker"),
         _ if is_blocking && model.options().workers > 0 => Some("a worker"),
         _ => Some("a loop"),
     }

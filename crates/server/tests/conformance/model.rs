@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use loadline_server::{Accept, Architecture, Balance, FileIo, Queue, ServerOptions, SocketIo};
+use loadline_server::{Accept, Architecture, Balance, FileIo, Parse, Queue, ServerOptions, SocketIo};
 
 /// One `#[test]` for each case and model, so that a failure is named. A case may have an attribute.
 macro_rules! every_model {
@@ -16,7 +16,8 @@ macro_rules! every_model {
                 reactor_nx0 ReactorNx0, reactor_nxm ReactorNxM, reactor_handoff ReactorHandoff,
                 reactor_socket_io_worker ReactorSocketIoWorker, proactor_1x0 Proactor1x0,
                 proactor_1xm Proactor1xM, proactor_nx0 ProactorNx0, proactor_nxm ProactorNxM,
-                proactor_handoff ProactorHandoff);
+                proactor_handoff ProactorHandoff, reactor_parse_worker ReactorParseWorker,
+                proactor_parse_worker ProactorParseWorker);
         })*
     };
     (@models $case:ident $attributes:tt: $($name:ident $model:ident),*) => {
@@ -63,31 +64,33 @@ models! {
     ProactorNx0,
     ProactorNxM,
     ProactorHandoff,
+    ReactorParseWorker,
+    ProactorParseWorker,
+}
+
+fn options_of(architecture: Architecture) -> ServerOptions {
+    ServerOptions {
+        architecture,
+        threads: 16,
+        // No test waits for so long, however crowded the machine is.
+        latency_goal: Some(Duration::from_secs(60)),
+        defer_accept: false, // so that silent connections show at once
+        ..ServerOptions::default()
+    }
 }
 
 impl Model {
     pub fn options(self) -> ServerOptions {
         let reactor = |loops, workers| ServerOptions {
-            architecture: Architecture::Reactor,
             loops,
             workers,
-            // No test waits for so long, however crowded the machine is.
-            latency_goal: Some(Duration::from_secs(60)),
-            defer_accept: false, // so that silent connections show at once
-            ..ServerOptions::default()
+            ..options_of(Architecture::Reactor)
         };
         let proactor = |loops, workers| ServerOptions {
             architecture: Architecture::Proactor,
             ..reactor(loops, workers)
         };
-        let blocking = |architecture| ServerOptions {
-            architecture,
-            threads: 16,
-            // No test waits for so long, however crowded the machine is.
-            latency_goal: Some(Duration::from_secs(60)),
-            defer_accept: false, // so that silent connections show at once
-            ..ServerOptions::default()
-        };
+        let blocking = options_of;
         match self {
             Self::Sequential => blocking(Architecture::Sequential),
             Self::ThreadPerConnection => blocking(Architecture::ThreadPerConnection),
@@ -135,6 +138,15 @@ impl Model {
                 socket_io: SocketIo::Worker,
                 file_io: FileIo::Sendfile,
                 ..reactor(1, 3)
+            },
+            Self::ReactorParseWorker => ServerOptions {
+                parse: Parse::Worker,
+                ..reactor(1, 3)
+            },
+            Self::ProactorParseWorker => ServerOptions {
+                parse: Parse::Worker,
+                queue: Queue::WorkStealing,
+                ..proactor(2, 3)
             },
         }
     }

@@ -41,6 +41,7 @@ const EVERY: &[(&str, &str)] = &[
     ("queue", r#""work-stealing""#),
     ("queue-max", "7"),
     ("socket-io", r#""worker""#),
+    ("parse", r#""worker""#),
     ("file-io", r#""sendfile""#),
     ("capacity-per-loop", "9"),
     ("connections-max", "100"),

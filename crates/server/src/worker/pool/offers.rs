@@ -91,6 +91,7 @@ impl Workers {
         match &mut other.work {
             // Which requests it has is not known yet: its loop reads, refuses and counts them.
             Work::Serve(served) => served.refusing = Some(refusing),
+            Work::Offload(_, refused) => *refused = Some(refusing),
             work => {
                 refusing.count(&self.stats);
                 work.refuse(retry_after_s);
@@ -124,7 +125,7 @@ impl Workers {
             now.is_late(lane, is_only, waited_us(job)) && job.work.can_be_refused()
         };
         let needless = self.queue.remove_if(lane, |job, is_only| match job.work {
-            Work::Serve(_) => false, // only a system call could say more
+            Work::Serve(_) | Work::Offload(..) => false, // only a system call could say more
             _ => is_abandoned(job) || is_late(job, is_only),
         });
         for mut job in needless {

@@ -12,11 +12,10 @@ use loadline_proto::{CloseReason, Exchange, Handler, Status};
 
 use super::{Control, Workers, lock};
 use crate::config::Steps;
-use crate::connection::{Blocked, Placement, Step, TaskStart};
+use crate::connection::{Blocked, Placement, Step, TaskStart, offload};
 use crate::connection_thread::{self, BusyTime, Left, serve_while_held};
 use crate::fairness::lanes::{Charge, Lane};
 use crate::memory::thread_bytes;
-use crate::options::SocketIo;
 use crate::overload::{JobWait, RETRY_AFTER_LEFT_S};
 use crate::site::Site;
 use crate::telemetry::counters::{Registry, Role, ThreadStats};
@@ -40,7 +39,7 @@ pub(crate) struct WorkerThread<H: Handler> {
     /// If the number of workers changes.
     meter: Option<Arc<Meter>>,
     registry: Arc<Registry>,
-    /// Only where workers serve whole connections.
+    /// Only where workers parse.
     thread: Option<ThreadContext<H>>,
     /// What it takes of the memory of the process, unless its thread's context counts that.
     _memory: Option<MemoryAccount>,
@@ -48,13 +47,13 @@ pub(crate) struct WorkerThread<H: Handler> {
 
 impl<H: Handler> WorkerThread<H> {
     pub(super) fn new(site: &Arc<Site<H>>, source: JobSource<Job>) -> Self {
-        let thread = match (site.options.threads_share(), site.options.socket_io) {
+        let thread = match (site.options.threads_share(), site.options.workers_parse()) {
             (true, _) => {
                 let bytes = connection_thread::READ_BUFFER_BYTES;
                 Some(ThreadContext::with_read_buffer(site, Role::Thread, bytes))
             }
-            (false, SocketIo::Worker) => Some(ThreadContext::new(site, Role::Worker)),
-            (false, SocketIo::Loop) => None,
+            (false, true) => Some(ThreadContext::new(site, Role::Worker)),
+            (false, false) => None,
         };
         let stats = match &thread {
             Some(thread) => Arc::clone(&thread.stats),
@@ -145,7 +144,7 @@ impl<H: Handler> WorkerThread<H> {
         drop(control);
         if work.is_abandoned(waited_long) {
             work.refuse(RETRY_AFTER_LEFT_S);
-            let is_request = !matches!(work, Work::Serve(_));
+            let is_request = !work.is_unparsed();
             self.stats.abandoned.add(u64::from(is_request));
             if is_request && can_be_refused && taken.is_ok() {
                 self.control
@@ -158,7 +157,7 @@ impl<H: Handler> WorkerThread<H> {
             Err(retry_after_s) => {
                 work.refuse(retry_after_s);
                 // Which requests a connection has is not known yet: it is still to be served.
-                let is_request = !matches!(work, Work::Serve(_));
+                let is_request = !work.is_unparsed();
                 self.stats.refused_late.add(u64::from(is_request));
                 is_request
             }
@@ -229,7 +228,17 @@ impl<H: Handler> WorkerThread<H> {
                     self.stats.app_requests.add(u64::from(begins));
                     return task.poll();
                 }
-                (Work::Serve(_), None) => unreachable!("ordered by `--socket-io worker` alone"),
+                (Work::Offload(computation, refusing), Some(thread)) => {
+                    thread.tick();
+                    thread.received_since(ready_us);
+                    thread.refusing = refusing.take();
+                    offload::carry_out(&mut **computation, true, thread);
+                    thread.refusing = None;
+                    thread.end_turn();
+                }
+                (Work::Serve(_) | Work::Offload(..), None) => {
+                    unreachable!("ordered by `--socket-io worker` and `--parse worker` alone")
+                }
             }
             Poll::Ready(())
         });
@@ -371,6 +380,11 @@ fn give_up(work: &mut Work, text: &str) {
     match work {
         Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
+        Work::Offload(computation, _) => {
+            if let Some(offload) = computation.as_offload() {
+                offload.give_up();
+            }
+        }
         Work::Task(task) => task.end(),
         Work::Compute(..) => {} // the session finds it undone
         Work::Prefetch(_) => {} // the loop meets again what was not read

@@ -1,6 +1,8 @@
 //! The papers' models: loops and workers in every combination, every way of accepting.
 
-use loadline_server::{Accept, Architecture, Queue, ServerOptions, SocketIo, WorkerPools};
+use loadline_server::{
+    Accept, Architecture, Parse, Queue, Role, ServerOptions, SocketIo, WorkerPools,
+};
 
 use super::util::*;
 
@@ -10,6 +12,7 @@ on_loops! {
     fifty_loops_with_fifty_workers,
     without_workers_the_loop_blocks_and_counts_it,
     with_socket_io_worker_everything_runs_on_workers,
+    with_parse_worker_loops_only_receive_and_send,
     pipelined_requests_are_answered_in_order_whoever_runs_them,
 }
 
@@ -65,6 +68,13 @@ fn every_kind_of_pool_serves(architecture: Architecture) {
                 });
                 assert!(server.end().is_clean());
             }
+            let server = serves(ServerOptions {
+                queue: *queue,
+                worker_pools: *worker_pools,
+                parse: Parse::Worker,
+                ..options(architecture, 2, 2)
+            });
+            assert!(server.end().is_clean());
         }
     }
 }
@@ -101,6 +111,32 @@ fn with_socket_io_worker_everything_runs_on_workers(architecture: Architecture) 
         assert!(client.get("/").text().starts_with("worker"));
     }
     // A large answer, which the worker cannot write at once, and pipelined requests.
+    assert_eq!(client.get("/shared").content.len(), SHARED_BYTES);
+    for _ in 0..100 {
+        client.ask("/");
+    }
+    for _ in 0..100 {
+        assert!(client.answer().unwrap().text().starts_with("worker"));
+    }
+    drop(client);
+    eventually(|| server.total().connections == 0);
+    assert!(server.end().is_clean());
+}
+
+fn with_parse_worker_loops_only_receive_and_send(architecture: Architecture) {
+    let server = start(ServerOptions {
+        parse: Parse::Worker,
+        ..options(architecture, 1, 2)
+    });
+    let mut client = server.connect();
+    for path in ["/", "/blocking", "/"] {
+        assert!(client.get(path).text().starts_with("worker"), "{path}");
+    }
+    let threads = server.handle.snapshot().per_thread;
+    let of_loops = threads.iter().filter(|thread| thread.role == Role::Loop);
+    let answered_by_loops: u64 = of_loops.map(|thread| thread.counts.requests()).sum();
+    assert_eq!(answered_by_loops, 0);
+    // A large answer, which the loop cannot write at once, and pipelined requests.
     assert_eq!(client.get("/shared").content.len(), SHARED_BYTES);
     for _ in 0..100 {
         client.ask("/");
