@@ -26,6 +26,36 @@ fn several_reactors_of_p1_get_their_connections_from_a_main_one() {
     }
 }
 
+/// In the prototypes they do under either design: what differs is who receives and sends. The older ring has a command
+/// of its own.
+#[test]
+fn p2s_workers_parse_under_each_arm() {
+    let paper = Paper::named("P2").unwrap();
+    assert!(paper.text().contains("--parse=worker"));
+    for grid in [Grid::default(), full()] {
+        let plan = plan(paper, &grid);
+        let mut found = BTreeSet::new();
+        for cell in Cells::of(&plan, &[0, 1], &[]).unwrap().cells {
+            let ServerSpec::Loadline(set) = &cell.serve else {
+                continue;
+            };
+            let (of, arm) = (&set.architecture, cell.levels.get("arm"));
+            let arm = arm.map(ToString::to_string).unwrap_or_default();
+            if arm == "loop alone" || of.architecture.0.to_string() == "thread-pool" {
+                continue; // hands nothing over, or has threads of another kind
+            }
+            let parse = of.parse.as_ref().map(ToString::to_string);
+            let socket_io = of.socket_io.as_ref().map(ToString::to_string);
+            let by_workers = [parse, socket_io].map(|it| it.as_deref() == Some("worker"));
+            let expected = [arm != "workers", arm == "workers"];
+            assert_eq!(by_workers, expected, "{:?}", cell.levels);
+            found.insert(arm);
+        }
+        let arms = ["workers", "loop", "kernel"];
+        assert!(arms.iter().all(|arm| found.contains(*arm)), "{found:?}");
+    }
+}
+
 /// Threads send files by sendfile alone. A loop by itself copies them to clients on the same machine.
 #[test]
 fn p5s_event_loop_sends_the_file_as_its_threads_do() {
