@@ -1,6 +1,7 @@
 //! A worker: what it owns, and how it carries jobs out, one after the other.
 //!
-//! With `--socket-io worker` a job is a connection, served from reading to writing. Where threads serve whole
+//! With `--socket-io worker` a job is a connection, served from reading to writing; with `--parse worker` it may be what
+//! a connection has received, from parsing to a response that its loop sends. Where threads serve whole
 //! connections, a worker keeps one while its client is silent and no other job waits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
