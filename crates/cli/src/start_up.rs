@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use loadline_server::{Accept, Architecture, Balance, ListenAddr, Parse, SocketIo, WorkerPools};
+use loadline_server::{
+    Accept, Architecture, Balance, ListenAddr, Parse, Queue, SocketIo, WorkerPools,
+};
 
 use crate::flags::high::{Machine, Plan};
 use crate::flags::memory::size;
@@ -108,8 +110,12 @@ pub(crate) fn chosen(plan: &Plan) -> String {
             };
             let mut parts = vec![count(options.loops, "loop"), workers];
             if options.workers > 0 {
+                let each = match options.queue {
+                    Queue::Shared => "",
+                    Queue::WorkStealing => " for each kind of job",
+                };
                 let queue = options.queue.name();
-                parts.push(format!("{queue} queue of {}", options.queue_max));
+                parts.push(format!("{queue} queue of {}{each}", options.queue_max));
             }
             parts.push(match options.accept {
                 Accept::Handoff => format!("handoff by {}", options.balance.name()),

@@ -164,6 +164,7 @@ pub fn resolve(spec: &LoadSpec, limits: &Machine) -> Result<Planned, SpecError> 
         requests_max: clients.requests.map(|count| *count as u64),
         requests_per_connection: requests_per_connection(clients),
         timeout_ns: nanos(**clients.timeout),
+        closes_on_timeout: clients.close_on_timeout,
         deadline_ns: clients.deadline.map(|time| nanos(*time)),
         latency_goal_ns: clients.latency_goal.map(|time| nanos(*time)),
         own_schedules: own_schedules(spec),

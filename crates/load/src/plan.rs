@@ -72,6 +72,8 @@ pub struct Plan {
     pub requests_per_connection: Option<u32>,
     /// Time from sent to the last byte after which a request has failed, and time to connect.
     pub timeout_ns: u64,
+    /// Whether a connection is then closed in good order, and not reset. Over HTTP/1 alone.
+    pub closes_on_timeout: bool,
     /// Time from due to the last byte beyond which an answer is not good.
     pub deadline_ns: Option<u64>,
     /// Time from when an attempt was due to the last byte within which a good answer meets the goal.
@@ -114,6 +116,7 @@ impl Plan {
             requests_max: None,
             requests_per_connection: None,
             timeout_ns: 10_000_000_000,
+            closes_on_timeout: false,
             deadline_ns: None,
             latency_goal_ns: None,
             own_schedules: false,

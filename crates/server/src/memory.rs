@@ -8,6 +8,7 @@ mod ledger;
 mod relief;
 
 use loadline_base::MemoryAccount;
+use loadline_proto::latency::Histogram;
 
 use crate::options::Architecture;
 use crate::telemetry::counters::Role;
@@ -25,8 +26,14 @@ const LOOP_BYTES: u64 = 1 << 20;
 /// Receive buffers of a ring, and of files that it reads ahead.
 const RING_BYTES: u64 = 2 << 20;
 
-/// What of a thread's stack is in use, with what the allocator keeps for it.
-const THREAD_BYTES: u64 = 32 << 10;
+/// What of a thread's stack is in use, with what the allocator keeps for it, and its histograms.
+const THREAD_BYTES: u64 = (32 << 10) + HISTOGRAMS_BYTES;
+
+/// Two histograms: how long a thread's jobs took, and how long its requests did (of one listener and mount) or its jobs
+/// waited. A thread of a pool that changes its size has all three, which is 752 bytes more.
+const HISTOGRAMS_BYTES: u64 = 4 << 10;
+
+const _: () = assert!(2 * size_of::<Histogram>() as u64 <= HISTOGRAMS_BYTES);
 
 /// What a thread takes, with a read buffer of this size.
 pub(crate) fn thread_bytes(role: Role, architecture: Architecture, read_buffer: usize) -> u64 {

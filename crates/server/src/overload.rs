@@ -24,5 +24,4 @@ pub(crate) use app_requests::{AppRequest, AppRequests};
 pub(crate) use in_progress::{InProgress, Permit, Waited};
 pub(crate) use lanes::{JobWait, LaneControl, Refusal};
 pub(crate) use queue::{Beside, QueueControl};
-pub(crate) use retry_after::RETRY_AFTER_LEFT_S;
 pub(crate) use turn::{TurnBegin, TurnControl};

@@ -127,6 +127,11 @@ spec! {
         #[arg(long, value_name = "TIME", default_value = "2s")]
         pub timeout: Preset<Timeout>,
 
+        /// When the --timeout is over, close the connection in good order (FIN) instead of resetting it
+        /// (RST).
+        #[arg(long)]
+        pub close_on_timeout: bool,
+
         /// Time from when a request was due to the end of its response; a later response is not good.
         #[arg(long, value_name = "TIME")]
         pub deadline: Option<Timeout>,

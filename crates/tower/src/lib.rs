@@ -31,7 +31,9 @@
 //! **A client that leaves.** When a client leaves, or a time limit of
 //! [`Limits`](loadline_proto::Limits) passes, the service's future is dropped, as in other servers.
 //! Work that has to be finished in any case belongs into `tokio::spawn`. A client that half-closes has
-//! not left, unless [`cancel_on_half_close`](Tower::cancel_on_half_close) says so.
+//! not left, unless [`cancel_on_half_close`](Tower::cancel_on_half_close) says so, or its request has
+//! waited for a worker or a thread for more than a tenth of the server's latency goal before the service
+//! is called: then the answer is 503, and the service is not called.
 //!
 //! **Content** may have any length, unless [`body_bytes_max`](Tower::body_bytes_max) sets a limit. If its
 //! length is known and at most 64 KiB, all of it is there when the service is called.
@@ -150,9 +152,10 @@ impl<S> Tower<S> {
     }
 
     /// Whether a client that half-closes its connection has left, so that the service's future is
-    /// dropped. It has not by default: it gets its answer. A client that closes altogether looks the
-    /// same until something is sent to it; so this is for services that should not work in vain
-    /// and whose clients do not half-close.
+    /// dropped. It has not by default: it gets its answer, if its request has not waited for more than a
+    /// tenth of the server's latency goal before the service is called. A client that closes altogether
+    /// looks the same until something is sent to it; so this is for services that should not work in
+    /// vain and whose clients do not half-close.
     #[must_use]
     pub fn cancel_on_half_close(mut self, cancel: bool) -> Self {
         self.options.cancel_on_half_close = cancel;

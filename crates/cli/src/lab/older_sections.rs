@@ -32,8 +32,8 @@ pub(super) fn with_older(
     }
     // What it says behind the summary is of the claims of all papers.
     let introduction = head.split(summary.trim_end()).next().unwrap_or(head);
-    let (mut rows, mut lines): (Vec<&str>, Vec<&str>) =
-        summary.lines().partition(|line| paper(line, ROW).is_some());
+    let is_row = |line: &&str| paper(line, ROW).is_some();
+    let (mut rows, mut lines): (Vec<&str>, Vec<&str>) = summary.lines().partition(is_row);
     for section in &older {
         let name = paper(section, HEADING);
         let mut lines_before = head_before.lines().chain(readme.lines());

@@ -31,8 +31,10 @@ pub(super) fn results(flags: &LabResultsFlags) -> Result<(), Failure> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let (mut text, mut table) = (page(&flags.title, &name, &entries), summary(&entries));
     if flags.runs.iter().all(|run| run.is_file()) {
-        let readme = flags.readme.as_ref();
-        let readme = readme.map_or_else(|| Ok(String::new()), |file| MARKS.text("--readme", file))?;
+        let readme = match &flags.readme {
+            Some(file) => MARKS.text("--readme", file)?,
+            None => String::new(),
+        };
         if let Some(whole) = with_older(&text, &table, &text_of(&flags.out)?, &readme) {
             (text, table) = whole;
         }

@@ -59,6 +59,10 @@ fn values_are_refused_with_what_would_be_right() {
             "--http2 --streams 5 --new-connection",
             &["--streams", "one request"],
         ),
+        (
+            "--http2 --close-on-timeout",
+            &["--close-on-timeout", "over HTTP/2"],
+        ),
         ("--http2-share 50%", &["--http2-share", "--http2"]),
         (
             "--http2 -c 4 --http2-share 1%",

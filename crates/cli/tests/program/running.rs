@@ -46,13 +46,15 @@ fn the_start_up_line_says_what_was_found_and_chosen() {
         server.start_up
     );
     let papers = "--architecture reactor --loops 3 --workers 2 --worker-pools per-loop --accept handoff \
-         --balance least-busy";
+         --balance least-busy --queue work-stealing --queue-max 10";
     let papers: Vec<&str> = papers.split(' ').collect();
     let line = &Server::start(site.path(), &papers).start_up[0];
     assert!(
         line.contains("chose reactor") && line.contains("3 loops, 2 workers for each"),
         "{line}"
     );
+    let queue = "work-stealing queue of 10 for each kind of job,";
+    assert!(line.contains(queue), "{line}");
     assert!(line.contains("handoff by least-busy"), "{line}");
 }
 

@@ -449,10 +449,12 @@ impl Engine<'_> {
         }
     }
 
-    /// The time of the request in hand is over: its connection is reset.
+    /// The time of the request in hand is over: its connection is reset, or closed in good order.
     #[cold]
     fn give_up_waiting(&mut self, index: u32) {
-        if let Some(socket) = &self.client(index).socket {
+        if !self.plan.closes_on_timeout
+            && let Some(socket) = &self.client(index).socket
+        {
             connect::reset_on_close(socket.as_fd());
         }
         self.fail(index, ErrorKind::Timeout);

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// As many as come and go in a tenth of a second, at 10,000 a second. More are not worth the memory: some
-/// 48 KiB each, for a second.
+/// 52 KiB each, for a second.
 pub(crate) const THREADS_MAX: usize = 1_000;
 /// A thread that has waited so long is not needed.
 const WAIT_MAX: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use loadline_base::{LogLimit, Millis, Token};
-use loadline_proto::{Computation, Exchange, Handler, StreamId};
+use loadline_proto::{Computation, Exchange, Handler, StreamId, spread_retry_after_s};
 use loadline_sys::{Waker, has_hung_up, is_gone, socket};
 
 use super::busy_time::ServiceTime;
@@ -13,7 +13,7 @@ use crate::config::Steps;
 use crate::connection::{Blocked, Placement, TaskStart};
 use crate::fairness::ClientKey;
 use crate::fairness::lanes::{FlowKey, Lane};
-use crate::overload::{Permit, RETRY_AFTER_LEFT_S, Waited};
+use crate::overload::{Permit, Waited};
 use crate::site::Site;
 use crate::task::{Notify, TaskHome};
 use crate::telemetry::log;
@@ -156,8 +156,9 @@ impl OnThread<'_> {
                     *self.permit = Some(permit);
                     return Ok(());
                 }
-                in_progress.give_back(site.clock.now_us(), &permit);
-                exchange.refuse(RETRY_AFTER_LEFT_S);
+                let now_us = site.clock.now_us();
+                in_progress.give_back(now_us, &permit);
+                exchange.refuse(spread_retry_after_s(now_us));
                 thread.stats.abandoned.add(1);
                 thread.tick();
                 Err(Refused)

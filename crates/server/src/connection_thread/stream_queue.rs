@@ -15,9 +15,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use loadline_proto::{Exchange, StreamId};
+use loadline_proto::{Exchange, StreamId, spread_retry_after_s};
 
-use crate::overload::{Beside, QueueControl, RETRY_AFTER_LEFT_S, Waited};
+use crate::overload::{Beside, QueueControl, Waited};
 
 /// So much of the goal is kept in reserve: a thread's turn among others comes later than in the mean now and then,
 /// a step takes longer, and the age of a request is an estimate.
@@ -179,7 +179,7 @@ impl<W> StreamQueue<W> {
         if let Some(at) = self.waiting.iter().position(Waiting::is_gone) {
             let gone = self.waiting.remove(at)?;
             let (mut exchange, work) = (gone.exchange, gone.work);
-            exchange.refuse(RETRY_AFTER_LEFT_S);
+            exchange.refuse(spread_retry_after_s(now_us));
             return Some(Next::Abandoned(exchange, work));
         }
         let Waiting {
@@ -209,7 +209,7 @@ impl<W> StreamQueue<W> {
                 if taken.is_ok() {
                     control.not_taken();
                 }
-                exchange.refuse(RETRY_AFTER_LEFT_S);
+                exchange.refuse(spread_retry_after_s(now_us));
                 Next::Abandoned(exchange, work)
             }
             Err(retry_after_s) => {

@@ -57,15 +57,20 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
         let submitted = placement.submit(Kind::Job, work, waited_us, client, &self.site);
         if let Err(NotQueued { work, refusing, .. }) = submitted {
             self.give_back(token, work);
-            self.refuse_here(token, Some(refusing));
+            self.refuse_here(token, Some(refusing), None);
         }
     }
 
-    /// The requests of a connection that no worker serves get a 503 here.
-    fn refuse_here(&mut self, token: Token, refusing: Option<Refusing>) {
+    /// The requests of a connection that no worker serves get a 503 here. If it was in the queue, they have waited
+    /// since `ready_us`.
+    fn refuse_here(&mut self, token: Token, refusing: Option<Refusing>, ready_us: Option<u64>) {
+        if let Some(ready_us) = ready_us {
+            self.thread.received_since(ready_us);
+        }
         self.thread.refusing = refusing;
         self.drive_here(token);
         self.thread.refusing = None;
+        self.thread.note_came();
     }
 
     /// Queues a blocking step of a connection that a worker has served (`--socket-io worker`).
@@ -211,7 +216,7 @@ impl<H: Handler, D: Driver> EventLoop<H, D> {
                     let cx = &mut self.thread.cx();
                     slot.knows_drain = connection.drain(true, &mut self.driver, cx);
                 }
-                self.refuse_here(token, refusing);
+                self.refuse_here(token, refusing, ready_us);
                 if is_draining {
                     self.begin_connection_drain(token);
                 }

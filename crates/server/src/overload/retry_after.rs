@@ -1,8 +1,5 @@
 //! When clients that were refused are to come back (`Retry-After`, RFC 9110 section 10.2.3).
 
-/// When a client is to come back that seems to have left: as good as any.
-pub(crate) const RETRY_AFTER_LEFT_S: u32 = 1;
-
 /// The times over which they are spread.
 const SPREAD_MIN_S: u64 = 2;
 const SPREAD_MAX_S: u64 = 60;

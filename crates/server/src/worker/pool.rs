@@ -395,7 +395,11 @@ mod tests {
         let submit = |client: u8| {
             let client = ClientKey::of([192, 0, 2, client].into());
             let work = Work::Serve(Box::default());
-            workers.submit(Job::of(client, work, &reply))
+            workers.submit(Job {
+                queued_us: 900,
+                already_waited_us: 200,
+                ..Job::of(client, work, &reply)
+            })
         };
         let taken = [1, 1, 1, 2].map(|client| submit(client).is_ok());
         assert_eq!(taken, [true, true, false, true]);
@@ -421,6 +425,7 @@ mod tests {
         };
         served.refusing.unwrap().count(stats); // as for a request that its loop reads
         assert_eq!(counts(), [1, 1, 1, 0]);
+        assert_eq!(served.ready_us, Some(700), "for its line in the log");
     }
 
     /// All of them came back after a second.

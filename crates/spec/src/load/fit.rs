@@ -66,6 +66,11 @@ pub(super) const RULES: &[Rule] = &[
         "with --new-connection each connection carries one request",
     ),
     Rule::Useless(
+        "close-on-timeout",
+        &["http2"],
+        "over HTTP/2 a request that is late is reset, not its connection",
+    ),
+    Rule::Useless(
         "http2-share",
         &["replay-timing"],
         "the times of a log are not divided",
@@ -90,6 +95,7 @@ pub(super) const OF_PLAIN: &[&str] = &[
     "spin",
     "new-connection",
     "requests-per-connection",
+    "close-on-timeout",
     "latency-goal",
     "http2",
     "http2-share",

@@ -25,6 +25,7 @@ const EVERY: &[(&str, &str)] = &[
     ("no-coalescing", "true"),
     ("warm-up", "\"1s\""),
     ("timeout", "\"5s\""),
+    ("close-on-timeout", "true"),
     ("deadline", "\"250ms\""),
     ("latency-goal", "\"100ms\""),
     ("rate", "0.25"),

@@ -66,10 +66,9 @@ impl Ends {
                 seen.resets.len() >= count && seen.resets.iter().all(|it| *it == code as u32)
             }
             Self::RequestsBeside(status, count, other) => {
-                let refused = seen.statuses.iter().filter(|it| **it == status);
-                refused.count() == count
-                    && seen.statuses.contains(&other)
-                    && seen.resets.is_empty()
+                let statuses = &seen.statuses;
+                let refused = statuses.iter().filter(|it| **it == status).count();
+                refused == count && statuses.contains(&other) && seen.resets.is_empty()
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -168,6 +169,21 @@ fn no_answer_within_the_time_is_a_timeout_and_a_new_connection() {
     assert!(server.requests() <= REQUESTS); // a slow server sees some of them too late
     let failures = outcome.histogram(|interval| &interval.failure);
     assert!(failures.min() >= 19_900, "{} us", failures.min());
+}
+
+#[test]
+fn after_a_timeout_a_connection_is_reset_or_closed_in_good_order() {
+    for closes_on_timeout in [false, true] {
+        let server = Server::start(|_, _| Act::Hang);
+        let mut plan = closed(server.address, 3, REQUESTS);
+        plan.timeout_ns = 20 * MS;
+        plan.closes_on_timeout = closes_on_timeout;
+        assert_all(&run(&plan).tally(), ErrorKind::Timeout, 0);
+        let counts = Arc::clone(&server.counts);
+        drop(server); // its threads have ended then
+        let resets = counts.resets.load(Ordering::SeqCst);
+        assert_eq!(resets == 0, closes_on_timeout, "{resets} resets");
+    }
 }
 
 /// Timers are exact to 16 ms, so that most of these responses were good.

@@ -29,6 +29,8 @@ pub(crate) struct Counts {
     pub(crate) requests_max: AtomicU64,
     /// Requests that said `Connection: close`.
     pub(crate) last_ones: AtomicU64,
+    /// Connections that the client has reset while it waited ([`Act::Hang`]).
+    pub(crate) resets: AtomicU64,
 }
 
 /// Decides by the request's number on its connection, both counted from 0: (connection, request).
@@ -155,7 +157,10 @@ fn serve(
                 return Ok(());
             }
             Act::Hang => {
-                let _ = stream.read(&mut [0; 1])?;
+                let ended = stream.read(&mut [0; 1]);
+                if ended.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset) {
+                    counts.resets.fetch_add(1, Ordering::SeqCst);
+                }
                 return Ok(());
             }
         }

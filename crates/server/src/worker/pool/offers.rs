@@ -88,9 +88,13 @@ impl Workers {
             is_over_share: true,
             ..Refusing::queue_full(retry_after_s)
         };
+        let ready_us = other.ready_us();
         match &mut other.work {
             // Which requests it has is not known yet: its loop reads, refuses and counts them.
-            Work::Serve(served) => served.refusing = Some(refusing),
+            Work::Serve(served) => {
+                served.refusing = Some(refusing);
+                served.ready_us = Some(ready_us);
+            }
             Work::Offload(_, refused) => *refused = Some(refusing),
             work => {
                 refusing.count(&self.stats);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use loadline_base::{LogLimit, MemoryAccount, Token};
-use loadline_proto::{CloseReason, Exchange, Handler, Status};
+use loadline_proto::{CloseReason, Exchange, Handler, Status, spread_retry_after_s};
 
 use super::{Control, Workers, lock};
 use crate::config::Steps;
@@ -17,7 +17,7 @@ use crate::connection::{Blocked, Placement, Step, TaskStart, offload};
 use crate::connection_thread::{self, BusyTime, Left, serve_while_held};
 use crate::fairness::lanes::{Charge, Lane};
 use crate::memory::thread_bytes;
-use crate::overload::{JobWait, RETRY_AFTER_LEFT_S};
+use crate::overload::JobWait;
 use crate::site::Site;
 use crate::telemetry::counters::{Registry, Role, ThreadStats};
 use crate::telemetry::log;
@@ -144,7 +144,7 @@ impl<H: Handler> WorkerThread<H> {
         let waited_long = control.of(charge.flow.lane).is_long(waited.in_all_us());
         drop(control);
         if work.is_abandoned(waited_long) {
-            work.refuse(RETRY_AFTER_LEFT_S);
+            work.refuse(spread_retry_after_s(now_us));
             let is_request = !work.is_unparsed();
             self.stats.abandoned.add(u64::from(is_request));
             if is_request && can_be_refused && taken.is_ok() {

@@ -294,6 +294,30 @@ fn jobs_of_clients_that_have_left_have_not_begun() {
     assert!(control.of(Lane::Handshakes).is_lasting());
 }
 
+/// All of them were to come back in the same second.
+#[test]
+fn clients_that_seem_to_have_left_come_back_at_different_times() {
+    let (_workers, mut worker) = one_thread();
+    let charge = Charge::of(Lane::Files);
+    let waited = JobWait {
+        here_us: 500_000,
+        before_us: 0,
+    };
+    let seen = (1..=5).map(|now_us| {
+        let (client, served) = asking(&mut worker);
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut work = Work::Serve(Box::new(served));
+        assert!(!worker.is_in_vain(&mut work, &charge, now_us, waited));
+        match work {
+            Work::Serve(served) => served.refusing.unwrap().retry_after_s,
+            other => panic!("{other:?}"),
+        }
+    });
+    let mut seen: Vec<u32> = seen.collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2, 3, 4, 5]);
+}
+
 /// A thread serves two requests for this app, each over a connection of its own; behind the second one a job waits.
 /// How long the first one has kept it busy, and whether the second one is to wait for a thread by itself.
 fn serve_two(takes_us: u64, options: ServerOptions) -> (u64, bool) {
