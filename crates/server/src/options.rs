@@ -313,7 +313,7 @@ impl ServerOptions {
             accept: Accept::Shared,
             queue: Queue::Shared,
             socket_io: SocketIo::Worker,
-            parse: Parse::Loop, // those that read parse
+            parse: Parse::Loop,
             file_io: FileIo::Sendfile, // no buffer for each of many threads
             capacity_per_loop: None,
             ..self

@@ -209,40 +209,13 @@ impl<H: Handler> WorkerThread<H> {
         }
         self.stats.job_began_us.set(began_us);
         // Nobody needs it any more: that it takes next to no time says nothing of others.
-        let is_dropped = matches!(&work, Work::Task(task) if task.is_cancelled());
+        let is_dropped = match &work {
+            Work::Task(task) => task.is_cancelled(),
+            Work::Offload(computation, _) => computation.is_abandoned(),
+            _ => false,
+        };
         // What a panic leaves half done is this job's, which ends here.
-        let carry_out = AssertUnwindSafe(|| {
-            match (&mut work, &mut self.thread) {
-                (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
-                (Work::Prefetch(range), Some(thread)) => {
-                    range.prefetch(thread.borrow().read_buffer);
-                }
-                (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
-                (Work::Compute(computation, _), _) => computation.carry_out(),
-                (Work::Serve(served), Some(thread)) => {
-                    thread.tick();
-                    serve(served, thread);
-                    thread.end_turn();
-                }
-                (Work::Task(task), _) => {
-                    let begins = task.is_new() && !task.is_abandoned(false);
-                    self.stats.app_requests.add(u64::from(begins));
-                    return task.poll();
-                }
-                (Work::Offload(computation, refusing), Some(thread)) => {
-                    thread.tick();
-                    thread.received_since(ready_us);
-                    thread.refusing = refusing.take();
-                    offload::carry_out(&mut **computation, true, thread);
-                    thread.refusing = None;
-                    thread.end_turn();
-                }
-                (Work::Serve(_) | Work::Offload(..), None) => {
-                    unreachable!("ordered by `--socket-io worker` and `--parse worker` alone")
-                }
-            }
-            Poll::Ready(())
-        });
+        let carry_out = AssertUnwindSafe(|| self.perform(&mut work, ready_us));
         let polled = catch_unwind(carry_out).unwrap_or_else(|panic| {
             give_up(&mut work, log::panic_text(panic.as_ref()));
             Poll::Ready(())
@@ -258,6 +231,40 @@ impl<H: Handler> WorkerThread<H> {
         if polled.is_ready() {
             reply.post(Message::Done { token, work });
         }
+    }
+
+    /// What the job is. `Pending`: a task that waits.
+    fn perform(&mut self, work: &mut Work, ready_us: u64) -> Poll<()> {
+        match (work, &mut self.thread) {
+            (Work::Block(exchange, steps), _) => steps.handle_blocking(exchange),
+            (Work::Prefetch(range), Some(thread)) => {
+                range.prefetch(thread.borrow().read_buffer);
+            }
+            (Work::Prefetch(range), None) => range.prefetch(&mut self.read_buffer),
+            (Work::Compute(computation, _), _) => computation.carry_out(),
+            (Work::Serve(served), Some(thread)) => {
+                thread.tick();
+                serve(served, thread);
+                thread.end_turn();
+            }
+            (Work::Task(task), _) => {
+                let begins = task.is_new() && !task.is_abandoned(false);
+                self.stats.app_requests.add(u64::from(begins));
+                return task.poll();
+            }
+            (Work::Offload(computation, refusing), Some(thread)) => {
+                thread.tick();
+                thread.received_since(ready_us);
+                thread.refusing = refusing.take();
+                offload::carry_out(&mut **computation, true, thread);
+                thread.refusing = None;
+                thread.end_turn();
+            }
+            (Work::Serve(_) | Work::Offload(..), None) => {
+                unreachable!("ordered by `--socket-io worker` and `--parse worker` alone")
+            }
+        }
+        Poll::Ready(())
     }
 
     /// A job that was carried out has kept this worker for so long.
