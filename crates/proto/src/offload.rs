@@ -19,7 +19,7 @@ use std::sync::Arc;
 use loadline_base::{Millis, Transmit};
 
 use crate::{
-    Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
+    Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, HangUp,
     Http1Session, Outcome, Piece, Security, ServerSession, Session, SessionConfig, StreamId, Then,
 };
 
@@ -36,6 +36,8 @@ pub struct Offload {
     sent: Option<Transmit>,
     /// What the worker leaves to the owner.
     order: Option<Action>,
+    /// Of the connection that it is away from.
+    hang_up: HangUp,
 }
 
 impl Offload {
@@ -109,6 +111,10 @@ impl Computation for Offload {
     /// It takes a handler: `as_offload`.
     fn carry_out(&mut self) {}
 
+    fn is_abandoned(&self) -> bool {
+        self.hang_up.is_gone()
+    }
+
     fn as_offload(&mut self) -> Option<&mut Self> {
         Some(self)
     }
@@ -131,6 +137,8 @@ pub struct OffloadedSession {
     record: Option<Box<ConnectionRecord>>,
     /// Why it is closed before it is back.
     reason: Option<CloseReason>,
+    /// Shows a worker that nobody reads the response.
+    hang_up: HangUp,
 }
 
 /// Nothing is wanted of the client while a worker has the session.
@@ -147,6 +155,7 @@ impl OffloadedSession {
         peer: Option<SocketAddr>,
         cx: &mut Context<'_>,
     ) -> Self {
+        let hang_up = HangUp::default();
         let here = Offload {
             session: ServerSession::new(config, peer, cx),
             is_due: false,
@@ -154,6 +163,7 @@ impl OffloadedSession {
             is_at_end: false,
             sent: None,
             order: None,
+            hang_up: hang_up.clone(),
         };
         Self {
             here: Some(Box::new(here)),
@@ -166,12 +176,14 @@ impl OffloadedSession {
             held_bytes: 0,
             record: None,
             reason: None,
+            hang_up,
         }
     }
 
     /// Orders that a worker takes it.
     fn leave(&mut self, here: Box<Offload>) -> Action {
         let session = &here.session;
+        self.hang_up.reset();
         self.client = session.client_address();
         self.proxied = session.proxied_client();
         self.held_bytes = session.held_bytes();
@@ -227,7 +239,6 @@ impl Session for OffloadedSession {
     }
 
     ask! {
-        fn deadline() -> Option<Millis> { None }
         fn is_before_handshake() -> bool { false }
         fn handshake_us(now: Millis) -> u64 { 0 }
         fn is_multiplexed() -> bool { false }
@@ -340,22 +351,31 @@ impl Session for OffloadedSession {
 
     fn peer_gone(&mut self, cx: &mut Context<'_>) {
         match &mut self.here {
+            // Not idle: a request may have come.
+            Some(here) if here.is_for_worker() => here.session.abort(CloseReason::Vanished),
             Some(here) => here.session.peer_gone(cx),
-            None => self.is_gone = true,
+            None => {
+                self.is_gone = true;
+                self.hang_up.close();
+            }
         }
     }
 
+    /// Behind what is still to be parsed.
     fn draining(&mut self, cx: &mut Context<'_>) {
         match &mut self.here {
-            Some(here) => here.session.draining(cx),
-            None => self.is_draining = true,
+            Some(here) if !here.is_for_worker() => here.session.draining(cx),
+            _ => self.is_draining = true,
         }
     }
 
     fn abort(&mut self, reason: CloseReason) {
         match &mut self.here {
             Some(here) => here.session.abort(reason),
-            None => self.reason = Some(reason),
+            None => {
+                self.reason = Some(reason);
+                self.hang_up.close();
+            }
         }
     }
 
@@ -374,10 +394,16 @@ impl Session for OffloadedSession {
 
     fn is_idle(&self) -> bool {
         let here = self.here.as_ref();
-        here.is_some_and(|here| !here.is_due && here.sent.is_none() && here.session.is_idle())
+        here.is_some_and(|here| !here.is_for_worker() && here.session.is_idle())
     }
 
     /// Not while something that has come is still to be parsed.
+    fn deadline(&self) -> Option<Millis> {
+        let here = self.here.as_ref().filter(|here| !here.is_for_worker())?;
+        here.session.deadline()
+    }
+
+    /// The same.
     fn awaits_client_since(&self) -> Option<Millis> {
         let here = self.here.as_ref().filter(|here| !here.is_for_worker())?;
         here.session.awaits_client_since()

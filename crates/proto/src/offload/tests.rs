@@ -153,13 +153,21 @@ impl Connection {
         self.session.sent(transmit, cx!(self));
     }
 
+    /// Whether the worker sees that nobody reads the response.
+    fn is_abandoned(&self) -> bool {
+        self.away.as_ref().is_some_and(|it| it.is_abandoned())
+    }
+
     fn says(&self, text: &str) -> bool {
         String::from_utf8_lossy(&self.output).contains(text)
     }
 }
 
 fn handle(exchange: &mut Exchange) -> Outcome {
-    if let RequestBody::Pending { .. } = exchange.request.body {
+    let is_unread = exchange.request.path() == b"/unread";
+    if let RequestBody::Pending { .. } = exchange.request.body
+        && !is_unread
+    {
         return Outcome::Collect { bytes_max: 1000 };
     }
     if exchange.request.path() == b"/blocking" {
@@ -239,13 +247,58 @@ fn a_client_that_leaves_meanwhile_ends_its_connection_when_the_worker_is_done() 
     let mut connection = Connection::offloaded();
     connection.is_worker_busy = true;
     connection.feed(FIRST);
+    assert!(!connection.is_abandoned());
     connection.session.peer_gone(cx!(connection));
+    assert!(connection.is_abandoned());
     connection.drive();
     assert!(!connection.is_closed);
     connection.work();
     connection.session.ended(cx!(connection));
     let closed = &connection.counters.closed;
     assert_eq!(closed[CloseReason::Vanished as usize].value(), 1);
+}
+
+/// Nor is it counted as one that was idle.
+#[test]
+fn nothing_is_parsed_for_a_client_that_has_left() {
+    let mut connection = Connection::offloaded();
+    connection.is_worker_busy = true;
+    connection.feed(FIRST);
+    connection.session.peer_gone(cx!(connection));
+    let unparsed = connection.away.take().unwrap();
+    connection.session.computed(unparsed, cx!(connection));
+    connection.drive();
+    assert!(connection.is_closed && connection.away.is_none());
+    connection.session.ended(cx!(connection));
+    let closed = &connection.counters.closed;
+    assert_eq!(closed[CloseReason::Vanished as usize].value(), 1);
+}
+
+/// A loop that is late looks at deadlines before it asks for orders.
+#[test]
+fn what_is_still_to_be_parsed_has_no_deadline() {
+    let mut connection = Connection::offloaded();
+    assert!(connection.session.deadline().is_some());
+    let mut head = FIRST.to_vec();
+    connection.session.received(&mut head, cx!(connection));
+    assert_eq!(connection.session.deadline(), None);
+    connection.drive();
+    assert!(connection.says("/first"));
+    assert!(connection.session.deadline().is_some());
+}
+
+/// It was not, and the connection stayed until its client had had time to close it.
+#[test]
+fn the_end_of_input_is_known_though_a_drain_begins_before_it_is_parsed() {
+    let mut connection = Connection::offloaded();
+    connection.feed(b"PUT /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n");
+    assert!(connection.says("/unread") && !connection.is_closed);
+    let mut content = b"hel".to_vec();
+    connection.session.received(&mut content, cx!(connection));
+    connection.session.received_eof(cx!(connection));
+    connection.session.draining(cx!(connection));
+    connection.drive();
+    assert!(connection.is_closed);
 }
 
 #[test]
@@ -282,4 +335,18 @@ fn http_2_is_no_workers_to_parse() {
     connection.feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     assert!(connection.session.is_multiplexed());
     assert!(connection.away.is_none() && connection.reads);
+}
+
+/// The first of them were kept for a worker.
+#[test]
+fn http_2_whose_first_bytes_come_in_two_pieces_may_be_idle() {
+    let is_idle = |protocol: &Protocol| {
+        let mut connection = Connection::speaking(protocol);
+        let mut first = b"PRI * HT".to_vec();
+        connection.session.received(&mut first, cx!(connection));
+        connection.feed(b"TP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        assert!(connection.session.is_multiplexed());
+        connection.session.is_idle()
+    };
+    assert!(is_idle(&Protocol::Http) && is_idle(&Protocol::OFFLOADED));
 }

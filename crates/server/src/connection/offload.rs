@@ -10,12 +10,15 @@ use super::{ACTIONS_MAX, steps_of};
 use crate::admission::Refusing;
 use crate::thread::context::ThreadContext;
 
-/// Does what a worker can do for it. `may_block`: this thread is one.
+/// Does what a worker can do for it, unless its client has left. `may_block`: this thread is one.
 pub(crate) fn carry_out<H: Handler>(
     computation: &mut dyn Computation,
     may_block: bool,
     thread: &mut ThreadContext<H>,
 ) {
+    if computation.is_abandoned() {
+        return;
+    }
     let Some(offload) = computation.as_offload() else {
         return;
     };

@@ -191,8 +191,10 @@ impl Work {
                 waited_long && connection.is_some_and(has_left)
             }
             Self::Task(task) => task.is_abandoned(waited_long),
-            Self::Compute(computation, _) => computation.is_abandoned(),
-            Self::Prefetch(_) | Self::Offload(..) => false,
+            Self::Compute(computation, _) | Self::Offload(computation, _) => {
+                computation.is_abandoned()
+            }
+            Self::Prefetch(_) => false,
         }
     }
 
