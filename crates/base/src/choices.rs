@@ -143,7 +143,7 @@ choice! {
 
 choice! {
     /// Who parses the requests of HTTP/1 that a loop has received.
-    Parse {
+    Parsing {
         /// The loop; workers have blocking work only.
         Loop "loop",
         /// A worker, who carries the request out and encodes the response, too (what P2 built and called proactor).

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use loadline_server::{
-    Accept, Architecture, Balance, ListenAddr, Parse, Queue, SocketIo, WorkerPools,
+    Accept, Architecture, Balance, ListenAddr, Parsing, Queue, SocketIo, WorkerPools,
 };
 
 use crate::flags::high::{Machine, Plan};
@@ -127,7 +127,7 @@ pub(crate) fn chosen(plan: &Plan) -> String {
             if options.socket_io == SocketIo::Worker {
                 parts.push("sockets read and written by workers".to_owned());
             }
-            if options.parse == Parse::Worker {
+            if options.parse == Parsing::Worker {
                 parts.push("requests parsed by workers".to_owned());
             }
             parts

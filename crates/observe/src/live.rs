@@ -79,7 +79,7 @@ pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
     };
     let limit = load.limit.map(|index| stations.name(index));
     let limit = limit.unwrap_or_else(|| WAITS.to_owned());
-    let (demands_s, utilisations) = by_station(load, stations);
+    let [demands_s, utilisations] = by_station(load, stations);
     json!({
         "ratio": load.ratio,
         "low": load.interval.map(|interval| interval.low),
@@ -92,7 +92,7 @@ pub(crate) fn load_json(sample: &Sample, stations: &Stations) -> Value {
 }
 
 /// Demands and utilisations with the names of stations, and those of apps behind them.
-fn by_station(load: &LoadRatio, stations: &Stations) -> (Vec<(String, f64)>, Vec<(String, f64)>) {
+fn by_station(load: &LoadRatio, stations: &Stations) -> [Vec<(String, f64)>; 2] {
     let values = load.demands_s.iter().zip(&load.utilisations).enumerate();
     let values = values.map(|(index, (demand_s, used))| (stations.name(index), *demand_s, *used));
     let apps = load.apps.iter();
@@ -101,8 +101,9 @@ fn by_station(load: &LoadRatio, stations: &Stations) -> (Vec<(String, f64)>, Vec
         (name, app.demand_s, app.utilisation)
     });
     let both = values.chain(apps);
-    both.map(|(name, demand_s, used)| ((name.clone(), demand_s), (name, used)))
-        .unzip()
+    let both = both.map(|(name, demand_s, used)| ((name.clone(), demand_s), (name, used)));
+    let (demands_s, utilisations) = both.unzip();
+    [demands_s, utilisations]
 }
 
 /// What the status page says of the time since the last look.
@@ -131,7 +132,7 @@ pub(crate) fn show_load(text: &mut Exposition, sample: &Sample, stations: &Stati
     let help = "Requests a second that the server can carry, estimated";
     let per_s = load.capacity_per_s;
     text.single("capacity_requests_per_second", "gauge", help, per_s);
-    let (demands_s, utilisations) = by_station(load, stations);
+    let [demands_s, utilisations] = by_station(load, stations);
     let mut show = |name: &str, help: &str, values: &[(String, f64)]| {
         text.family(name, "gauge", help);
         for (station, value) in values {

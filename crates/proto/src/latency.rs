@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn what_had_waited_before_its_turn_counts_with_the_wait_and_until_the_end_of_the_turn() {
         let latencies = Latencies::default();
-        let had_waited = |us| {
+        let had_waited = |us: u64| {
             let exchange = Exchange {
                 came_us: 9_000 - us,
                 ..exchange(9_000, 0, 0)

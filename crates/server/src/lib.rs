@@ -153,7 +153,7 @@ pub use loadline_proto::{
 pub use loadline_sys::ListenAddr;
 pub use options::{
     Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, DESCRIPTORS_RESERVED, FileIo,
-    LOOPS_MAX, OptionError, Parse, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo,
+    LOOPS_MAX, OptionError, Parsing, QUEUE_MAX, Queue, ServerOptions, SizeRange, SocketIo,
     THREADS_MAX, WorkerPools, check_offered,
 };
 pub use overload::AppCounts;
@@ -242,7 +242,7 @@ fn start<H: Handler>(
     run: impl FnOnce(&Arc<Site<H>>, Vec<Listener>, Started) -> io::Result<()> + Send + 'static,
 ) -> io::Result<ServerHandle> {
     let served = served.into();
-    if config.options.architecture.has_loops() && config.options.parse == Parse::Worker {
+    if config.options.architecture.has_loops() && config.options.parse == Parsing::Worker {
         served.offload();
     }
     let addresses = served.current().addresses();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use loadline_base::choices::{
-    Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX, Parse,
+    Accept, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo, LOOPS_MAX, Parsing,
     QUEUE_MAX, Queue, SocketIo, THREADS_MAX, WorkerPools,
 };
 
@@ -72,7 +72,7 @@ pub struct ServerOptions {
     /// Loop: a request costs no hand-over unless it blocks.
     pub socket_io: SocketIo,
     /// Loop: likewise. Of HTTP/1 in plain text; all else a loop parses in any case.
-    pub parse: Parse,
+    pub parse: Parsing,
     /// Auto: a reader on this machine copies faster from memory that was just written, and a network
     /// card takes pages as they are. Threads that serve one connection each use `sendfile`.
     pub file_io: FileIo,
@@ -146,7 +146,7 @@ impl Default for ServerOptions {
             queue: Queue::Shared,
             queue_max: 8192,
             socket_io: SocketIo::Loop,
-            parse: Parse::Loop,
+            parse: Parsing::Loop,
             file_io: FileIo::Auto,
             latency_goal: Some(Duration::from_secs(1)),
             fairness: true,
@@ -208,7 +208,7 @@ impl ServerOptions {
     /// Whether workers parse requests and carry them out.
     #[must_use]
     pub fn workers_parse(&self) -> bool {
-        self.socket_io == SocketIo::Worker || self.parse == Parse::Worker
+        self.socket_io == SocketIo::Worker || self.parse == Parsing::Worker
     }
 
     /// Whether the options fit together; otherwise the first that does not, and why.
@@ -266,11 +266,11 @@ impl ServerOptions {
             let expected = "there are no workers; give --workers 1 or more, or --socket-io loop";
             return Err(OptionError::new("--socket-io", "worker", expected));
         }
-        if self.parse == Parse::Worker && self.workers == 0 {
+        if self.parse == Parsing::Worker && self.workers == 0 {
             let expected = "there are no workers; give --workers 1 or more, or --parse loop";
             return Err(OptionError::new("--parse", "worker", expected));
         }
-        if self.parse == Parse::Worker && self.socket_io == SocketIo::Worker {
+        if self.parse == Parsing::Worker && self.socket_io == SocketIo::Worker {
             let expected = "workers that read and write parse in any case; give --socket-io loop, \
                             or leave --parse out";
             return Err(OptionError::new("--parse", "worker", expected));
@@ -313,7 +313,7 @@ impl ServerOptions {
             accept: Accept::Shared,
             queue: Queue::Shared,
             socket_io: SocketIo::Worker,
-            parse: Parse::Loop,
+            parse: Parsing::Loop,
             file_io: FileIo::Sendfile, // no buffer for each of many threads
             capacity_per_loop: None,
             ..self
@@ -459,10 +459,10 @@ mod tests {
                 (it.socket_io, it.workers) = (SocketIo::Worker, 0)
             }),
             ("--parse", |it| {
-                (it.parse, it.workers) = (Parse::Worker, 0)
+                (it.parse, it.workers) = (Parsing::Worker, 0)
             }),
             ("--parse", |it| {
-                (it.parse, it.socket_io) = (Parse::Worker, SocketIo::Worker)
+                (it.parse, it.socket_io) = (Parsing::Worker, SocketIo::Worker)
             }),
             ("--workers", |it| {
                 it.worker_pools = WorkerPools::PerLoop;

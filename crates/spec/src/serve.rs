@@ -20,8 +20,8 @@ use clap::ValueHint;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use loadline_base::choices::{
     Accept, AccessFormat, Architecture, BACKLOG_MAX, Balance, CONNECTIONS_MAX, FileIo,
-    ForwardedField, Http2, LOOPS_MAX, Parse, QUEUE_MAX, Queue, ServiceKind, SocketIo, THREADS_MAX,
-    WorkerPools,
+    ForwardedField, Http2, LOOPS_MAX, Parsing, QUEUE_MAX, Queue, ServiceKind, SocketIo,
+    THREADS_MAX, WorkerPools,
 };
 
 use crate::field::Preset;
@@ -138,8 +138,8 @@ spec! {
         /// or a worker, which also carries requests out and encodes responses, while the loop receives and sends
         /// [default: loop].
         #[arg(long, value_name = "WHO",
-            value_parser = named::<Parse>())]
-        pub parse: Option<Named<Parse>>,
+            value_parser = named::<Parsing>())]
+        pub parse: Option<Named<Parsing>>,
 
         /// How large files are sent (reactor, proactor): copied through a buffer, which is fastest
         /// to readers on this machine; by sendfile, which costs the server least; auto is copy for

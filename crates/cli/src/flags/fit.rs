@@ -3,7 +3,7 @@
 
 use loadline_proto::{AccessFormat, Http2};
 use loadline_server::{
-    Accept, Architecture, Balance, Parse, Queue, ServerOptions, SocketIo, WorkerPools,
+    Accept, Architecture, Balance, Parsing, Queue, ServerOptions, SocketIo, WorkerPools,
 };
 use loadline_spec::rules::{self, Rule, unfit};
 use loadline_spec::serve::{ClientCertificate, Listen, RunningSpec, ServeSpec};
@@ -248,7 +248,7 @@ pub(super) fn check_chosen(flags: &ServeSpec, options: &ServerOptions) -> Result
             ("queue", queue.name(), queue == Queue::WorkStealing),
             ("worker-pools", pools.name(), pools == WorkerPools::PerLoop),
             ("socket-io", io.name(), io == SocketIo::Worker),
-            ("parse", parse.name(), parse == Parse::Worker),
+            ("parse", parse.name(), parse == Parsing::Worker),
         ];
         if let Some((option, value, _)) = chosen.iter().find(|(.., is_idle)| *is_idle) {
             let error = SpecError::new(option, "there are no workers", "--workers 1 or more");
@@ -277,7 +277,7 @@ fn check_parse(flags: &ServeSpec, options: &ServerOptions) -> Result<(), SpecErr
     let (problem, right) = if options.socket_io == SocketIo::Worker {
         let problem = "with --socket-io worker workers parse what they read";
         (problem, "to leave it out")
-    } else if parse.0 == Parse::Loop {
+    } else if parse.0 == Parsing::Loop {
         return Ok(());
     } else if flags.requests.http2.map(|it| it.0) == Some(Http2::Only) {
         let problem = "workers parse HTTP/1, and with --http2 only there is none";

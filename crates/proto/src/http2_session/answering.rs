@@ -129,7 +129,11 @@ impl Http2Session {
         }
         // Small content leaves with its head, if there is room for it and nothing more urgent waits.
         let has_room = self.output.len() < self.config.limits.output_bytes_max as u64;
-        if has_room && !self.streams.has_more_urgent(client, urgency, self.send_window) {
+        if has_room
+            && !self
+                .streams
+                .has_more_urgent(client, urgency, self.send_window)
+        {
             self.send_piece(id, cx);
         }
     }

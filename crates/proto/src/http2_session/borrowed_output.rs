@@ -34,7 +34,10 @@ impl Http2Session {
             return;
         };
         let (client, urgency) = (stream.client, stream.priority.urgency);
-        let room = match self.streams.has_more_urgent(client, urgency, self.send_window) {
+        let room = match self
+            .streams
+            .has_more_urgent(client, urgency, self.send_window)
+        {
             true => 0, // the head leaves alone
             false => stream.send_window.min(self.send_window),
         };

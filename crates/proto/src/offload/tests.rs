@@ -142,10 +142,7 @@ impl Connection {
     }
 
     fn send(&mut self, mut transmit: Transmit) {
-        loop {
-            let Some(Chunk::Memory(bytes)) = transmit.front() else {
-                break;
-            };
+        while let Some(Chunk::Memory(bytes)) = transmit.front() {
             self.output.extend_from_slice(bytes);
             let sent = bytes.len() as u64;
             transmit.advance(sent);
@@ -201,7 +198,10 @@ fn workers_answer_what_a_loop_would_however_it_is_cut() {
         let pieces = [&CONVERSATION[..cut], &CONVERSATION[cut..]];
         let (expected, steps) = answered(&Protocol::Http, pieces);
         assert!(steps >= 5, "{steps}");
-        assert!(answered(&Protocol::OFFLOADED, pieces) == (expected, 0), "{cut}");
+        assert!(
+            answered(&Protocol::OFFLOADED, pieces) == (expected, 0),
+            "{cut}"
+        );
     }
 }
 

@@ -4,7 +4,9 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use loadline_server::{Accept, Architecture, Balance, FileIo, Parse, Queue, ServerOptions, SocketIo};
+use loadline_server::{
+    Accept, Architecture, Balance, FileIo, Parsing, Queue, ServerOptions, SocketIo,
+};
 
 /// One `#[test]` for each case and model, so that a failure is named. A case may have an attribute.
 macro_rules! every_model {
@@ -140,11 +142,11 @@ impl Model {
                 ..reactor(1, 3)
             },
             Self::ReactorParseWorker => ServerOptions {
-                parse: Parse::Worker,
+                parse: Parsing::Worker,
                 ..reactor(1, 3)
             },
             Self::ProactorParseWorker => ServerOptions {
-                parse: Parse::Worker,
+                parse: Parsing::Worker,
                 queue: Queue::WorkStealing,
                 ..proactor(2, 3)
             },

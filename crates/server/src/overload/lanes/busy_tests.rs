@@ -50,7 +50,11 @@ fn a_job_that_is_not_done_after_all_has_not_begun() {
             if !counts {
                 (0..3).for_each(|_| control.not_taken(&charge));
             }
-            assert!(control.take(now_us, &charge, waited(1_000_000), 10).is_err());
+            assert!(
+                control
+                    .take(now_us, &charge, waited(1_000_000), 10)
+                    .is_err()
+            );
         }
         let of_lane = match is_only {
             true => &control.single,

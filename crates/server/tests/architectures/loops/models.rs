@@ -1,7 +1,7 @@
 //! The papers' models: loops and workers in every combination, every way of accepting.
 
 use loadline_server::{
-    Accept, Architecture, Parse, Queue, Role, ServerOptions, SocketIo, WorkerPools,
+    Accept, Architecture, Parsing, Queue, Role, ServerOptions, SocketIo, WorkerPools,
 };
 
 use super::util::*;
@@ -71,7 +71,7 @@ fn every_kind_of_pool_serves(architecture: Architecture) {
             let server = serves(ServerOptions {
                 queue: *queue,
                 worker_pools: *worker_pools,
-                parse: Parse::Worker,
+                parse: Parsing::Worker,
                 ..options(architecture, 2, 2)
             });
             assert!(server.end().is_clean());
@@ -125,7 +125,7 @@ fn with_socket_io_worker_everything_runs_on_workers(architecture: Architecture) 
 
 fn with_parse_worker_loops_only_receive_and_send(architecture: Architecture) {
     let server = start(ServerOptions {
-        parse: Parse::Worker,
+        parse: Parsing::Worker,
         ..options(architecture, 1, 2)
     });
     let mut client = server.connect();
