@@ -3,11 +3,9 @@
 use core::any::Any;
 use core::fmt::Debug;
 
-use crate::Offload;
-
 /// Work that takes a processor for a while and waits for nothing: the asymmetric cryptography of a
 /// handshake. It goes wherever there is time for it, and comes back to the session that has ordered it.
-/// Or requests that a worker parses and carries out ([`Offload`]).
+/// Or requests that a worker parses and carries out (`Offload`).
 pub trait Computation: Any + Debug + Send {
     /// Does it. Not called if there was no room for it; what comes back then is what was ordered.
     fn carry_out(&mut self);
@@ -15,10 +13,5 @@ pub trait Computation: Any + Debug + Send {
     /// Whether nobody needs what comes of it any more: its connection is closed.
     fn is_abandoned(&self) -> bool {
         false
-    }
-
-    /// `Some`: what is to be done instead of `carry_out`, by a thread that has a handler. It may block.
-    fn as_offload(&mut self) -> Option<&mut Offload> {
-        None
     }
 }

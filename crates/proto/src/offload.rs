@@ -100,6 +100,12 @@ impl Offload {
         self.session.completed(exchange, cx);
     }
 
+    /// `Some`: what is to be done instead of `Computation::carry_out`, by a thread that has a handler. It may block.
+    pub fn of(computation: &mut dyn Computation) -> Option<&mut Self> {
+        let any: &mut dyn Any = computation;
+        any.downcast_mut()
+    }
+
     /// A worker has panicked over it: the connection is to be closed.
     pub fn give_up(&mut self) {
         self.order = None;
@@ -108,15 +114,11 @@ impl Offload {
 }
 
 impl Computation for Offload {
-    /// It takes a handler: `as_offload`.
+    /// It takes a handler: `Offload::of`.
     fn carry_out(&mut self) {}
 
     fn is_abandoned(&self) -> bool {
         self.hang_up.is_gone()
-    }
-
-    fn as_offload(&mut self) -> Option<&mut Self> {
-        Some(self)
     }
 }
 

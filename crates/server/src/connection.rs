@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use loadline_base::Millis;
 use loadline_proto::{
-    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler, Outcome,
-    ServerSession,
+    Action, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, Handler, Offload,
+    Outcome, ServerSession,
 };
 use loadline_sys::Accepted;
 use loadline_sys::file::{self, Filled};
@@ -425,7 +425,7 @@ impl<T> Connection<T> {
         placement: &mut impl Placement<H>,
     ) {
         let client = self.holder();
-        let done = if computation.as_offload().is_some() {
+        let done = if Offload::of(&mut *computation).is_some() {
             placement.offload(computation, client, drive.thread)
         } else {
             self.session.delayed(drive.thread.handshake_waited_us());

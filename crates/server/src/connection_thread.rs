@@ -97,21 +97,6 @@ pub(crate) fn serve_accepted<H: Handler>(
 ) {
     let hold = Forever {
         socket: accepted.socket.as_fd(),
-        queued_us: None,
-    };
-    serve(accepted, thread, &hold, None, record);
-}
-
-/// The same of one that has waited for this thread since it was accepted, and its request with it.
-pub(crate) fn serve_queued<H: Handler>(
-    accepted: &Accepted,
-    record: Option<Box<ConnectionRecord>>,
-    queued_us: u64,
-    thread: &mut ThreadContext<H>,
-) {
-    let hold = Forever {
-        socket: accepted.socket.as_fd(),
-        queued_us: Some(queued_us),
     };
     serve(accepted, thread, &hold, None, record);
 }
@@ -131,9 +116,6 @@ pub(crate) fn serve<H: Handler, T: Hold>(
     let mut connection = Connection::new(transport, accepted.into(), record, thread);
     if let Some(reason) = refused {
         connection.refuse(reason, &mut thread.cx());
-    }
-    if let Some(queued_us) = hold.queued_us() {
-        thread.received_since(queued_us);
     }
     // Whatever panics ends this connection, and no thread: what is left half done goes with it.
     let run = AssertUnwindSafe(|| serve_while_held(&mut connection, thread, hold));

@@ -123,7 +123,7 @@ impl Connection {
     /// The worker, which gives the session back.
     fn work(&mut self) {
         let mut computation = self.away.take().unwrap();
-        let offload = computation.as_offload().unwrap();
+        let offload = Offload::of(&mut *computation).unwrap();
         offload.parse(false, cx!(self));
         while let Some(step) = offload.next_step(true, cx!(self)) {
             match step {
@@ -322,7 +322,7 @@ fn a_panic_of_a_worker_closes_the_connection() {
     connection.is_worker_busy = true;
     connection.feed(FIRST);
     let mut computation = connection.away.take().unwrap();
-    computation.as_offload().unwrap().give_up();
+    Offload::of(&mut *computation).unwrap().give_up();
     connection.session.computed(computation, cx!(connection));
     connection.drive();
     assert!(connection.is_closed && connection.output.is_empty());

@@ -89,7 +89,11 @@ impl Handler for Gated {
 }
 
 /// Starts a server with one loop, and has `use_it` meet it.
-pub(crate) fn with_server(architecture: Architecture, use_it: impl FnOnce(&mut Client)) {
+pub(crate) fn with_server(
+    architecture: Architecture,
+    latency_goal: Option<Duration>,
+    use_it: impl FnOnce(&mut Client),
+) {
     let folder = tempfile::tempdir().expect("a folder");
     let content = [b'x'; FILE_BYTES];
     std::fs::write(folder.path().join("small.html"), content).expect("a file");
@@ -104,6 +108,7 @@ pub(crate) fn with_server(architecture: Architecture, use_it: impl FnOnce(&mut C
             architecture,
             loops: 1,
             workers: 0,
+            latency_goal,
             ..ServerOptions::default()
         },
         ..ServerConfig::default()

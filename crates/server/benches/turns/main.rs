@@ -9,7 +9,7 @@ mod gated;
 
 use std::alloc::System;
 
-use loadline_server::Architecture;
+use loadline_server::{Architecture, ServerOptions};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use gated::{CONNECTIONS, with_server};
@@ -32,7 +32,8 @@ fn main() {
     };
     let batch: usize = batch.parse().expect("a number");
     let rounds: usize = rounds.parse().expect("a number");
-    with_server(architecture, |client| {
+    let latency_goal = ServerOptions::default().latency_goal;
+    with_server(architecture, latency_goal, |client| {
         (0..WARM_UP_ROUNDS).for_each(|_| client.round(CONNECTIONS));
         let region = Region::new(COUNTING);
         (0..rounds).for_each(|_| client.round(batch));

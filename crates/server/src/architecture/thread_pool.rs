@@ -125,14 +125,9 @@ fn work<H: Handler>(site: &Arc<Site<H>>, queue: &ConnectionQueue) -> io::Result<
         ThreadContext::with_read_buffer(site, Role::Thread, connection_thread::READ_BUFFER_BYTES);
     thread.stats.runs_here();
     while let Some(waiting) = queue.pop() {
-        let Waiting {
-            accepted,
-            since_us,
-            record,
-        } = waiting;
-        let waited_us = site.clock.now_us().saturating_sub(since_us);
+        let waited_us = site.clock.now_us().saturating_sub(waiting.since_us);
         thread.stats.note_wait(waited_us);
-        connection_thread::serve_queued(&accepted, record, since_us, &mut thread);
+        connection_thread::serve_accepted(&waiting.accepted, waiting.record, &mut thread);
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) fn carry_out<H: Handler>(
     if computation.is_abandoned() {
         return;
     }
-    let Some(offload) = computation.as_offload() else {
+    let Some(offload) = Offload::of(computation) else {
         return;
     };
     let is_draining = thread.site.shutdown.is_draining();

@@ -54,11 +54,6 @@ pub(crate) trait Hold {
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-
-    /// Since when a new connection has waited for this thread.
-    fn queued_us(&self) -> Option<u64> {
-        None
-    }
 }
 
 /// A connection that begins to wait.
@@ -76,8 +71,6 @@ pub(crate) struct Resting {
 /// A connection that keeps its thread to its end.
 pub(super) struct Forever<'s> {
     pub(super) socket: BorrowedFd<'s>,
-    /// Since when it had waited for its thread, if it was queued.
-    pub(super) queued_us: Option<u64>,
 }
 
 impl Hold for Forever<'_> {
@@ -93,9 +86,5 @@ impl Hold for Forever<'_> {
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket)
-    }
-
-    fn queued_us(&self) -> Option<u64> {
-        self.queued_us
     }
 }

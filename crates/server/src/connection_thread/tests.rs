@@ -4,7 +4,6 @@ mod handshake;
 mod streams;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +13,7 @@ use std::time::Duration;
 use loadline_proto::Handler;
 use loadline_sys::Accepted;
 
-use super::{READ_BUFFER_BYTES, serve_accepted, serve_queued};
+use super::{READ_BUFFER_BYTES, serve_accepted};
 use crate::ServerOptions;
 use crate::connection::tests::GET;
 use crate::shutdown::FIRST_REQUEST_GRACE_MS;
@@ -75,20 +74,4 @@ fn a_new_silent_connection_does_not_hold_up_the_end() {
     now_us.store(1000 * FIRST_REQUEST_GRACE_MS, Relaxed);
     assert_eq!(client.read(&mut [0]).unwrap(), 0, "it is closed");
     thread.join().unwrap();
-}
-
-/// Without a latency goal it waits in a queue of connections. What comes behind its first request has not.
-#[test]
-fn what_a_new_connection_has_waited_for_its_thread_is_in_the_latency_of_its_first_request() {
-    let now_us = clock();
-    now_us.store(900_000, Relaxed);
-    let site = Arc::new(site_at(now_us, Quiet, ServerOptions::default()));
-    let (mut client, accepted) = connect();
-    client.write_all(&[GET, GET].concat()).unwrap();
-    client.shutdown(Shutdown::Write).unwrap();
-    serve_queued(&accepted, None, 200_000, &mut context(&site));
-    let [(_, _, counts)] = &site.registry.timings().requests[..] else {
-        panic!("all are of one mount");
-    };
-    assert_eq!((counts.count(), counts.sum_us), (2, 700_000));
 }

@@ -1,5 +1,6 @@
 //! How many system calls a request costs, counted exactly: the loop finds the same number of requests
-//! in each turn, however slow the tracer makes it. Needs strace, and skips visibly without it.
+//! in each turn, however slow the tracer makes it. There is no latency goal: in turns that long the kernel would be
+//! asked when requests came. Needs strace, and skips visibly without it.
 
 #[path = "../../benches/turns/gated.rs"]
 mod gated;
@@ -112,8 +113,8 @@ fn turns_for_the_tracer() {
         println!("\nloop: {}", client.loop_thread());
     };
     match who {
-        "reactor" => with_server(Architecture::Reactor, rounds),
-        "proactor" => with_server(Architecture::Proactor, rounds),
+        "reactor" => with_server(Architecture::Reactor, None, rounds),
+        "proactor" => with_server(Architecture::Proactor, None, rounds),
         _ => with_bare_loop(rounds),
     }
 }

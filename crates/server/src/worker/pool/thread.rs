@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use loadline_base::{LogLimit, MemoryAccount, Token};
-use loadline_proto::{CloseReason, Exchange, Handler, Status, spread_retry_after_s};
+use loadline_proto::{CloseReason, Exchange, Handler, Offload, Status, spread_retry_after_s};
 
 use super::{Control, Workers, lock};
 use crate::config::Steps;
@@ -389,7 +389,7 @@ fn give_up(work: &mut Work, text: &str) {
         Work::Block(exchange, _) => exchange.response.error(Status::INTERNAL_SERVER_ERROR),
         Work::Serve(served) => served.after = After::Close,
         Work::Offload(computation, _) => {
-            if let Some(offload) = computation.as_offload() {
+            if let Some(offload) = Offload::of(&mut **computation) {
                 offload.give_up();
             }
         }
