@@ -20,8 +20,16 @@ use loadline_base::{Millis, Transmit};
 
 use crate::{
     Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill, HangUp,
-    Http1Session, Outcome, Piece, Security, ServerSession, Session, SessionConfig, StreamId, Then,
+    Http1Session, Outcome, Piece, Protocol, Security, ServerSession, Session, SessionConfig,
+    StreamId, Then,
 };
+
+impl Protocol {
+    /// The same as `Http`, but workers parse the requests of HTTP/1, carry them out and encode the responses
+    /// ([`OffloadedSession`]).
+    pub const OFFLOADED: Self =
+        Self::Other(|config, peer, cx| Box::new(OffloadedSession::new(config, peer, cx)));
+}
 
 /// A session on its way to a worker and back, with what it has received.
 #[derive(Debug)]

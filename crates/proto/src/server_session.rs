@@ -13,8 +13,7 @@ use loadline_base::{Millis, Transmit};
 use crate::session::session;
 use crate::{
     Action, ClientKey, CloseReason, Computation, ConnectionRecord, Context, Exchange, Fill,
-    Http1Session, Http2, Http2Session, OffloadedSession, Outcome, Piece, Security, Session,
-    SessionConfig, StreamId,
+    Http1Session, Http2, Http2Session, Outcome, Piece, Security, Session, SessionConfig, StreamId,
 };
 
 /// One connection of a server as a state machine: events in, orders out.
@@ -134,11 +133,6 @@ impl ServerSession {
 }
 
 impl Protocol {
-    /// The same as `Http`, but workers parse the requests of HTTP/1, carry them out and encode the responses
-    /// ([`OffloadedSession`]).
-    pub const OFFLOADED: Self =
-        Self::Other(|config, peer, cx| Box::new(OffloadedSession::new(config, peer, cx)));
-
     /// A connection that was just accepted.
     #[must_use]
     pub fn session(
