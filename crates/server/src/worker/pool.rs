@@ -352,16 +352,20 @@ mod tests {
         fn carry_out(&mut self) {}
     }
 
-    #[test]
-    fn a_job_that_makes_room_for_another_clients_is_counted_as_one_of_a_full_queue() {
+    /// One worker, without a latency goal.
+    fn with_room_for_two() -> (Arc<Workers>, Vec<WorkerThread<Quiet>>) {
         let options = ServerOptions {
             workers: 1,
             queue_max: 2,
             latency_goal: None,
             ..ServerOptions::default()
         };
-        let site = site_of(config_of(Quiet), options);
-        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        Workers::new(&site_of(config_of(Quiet), options), 1, 0).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_makes_room_for_another_clients_is_counted_as_one_of_a_full_queue() {
+        let (workers, _threads) = with_room_for_two();
         let reply = Arc::new(Mailbox::new().unwrap());
         let submit = |client: u8| {
             let client = ClientKey::of([192, 0, 2, client].into());
@@ -383,14 +387,7 @@ mod tests {
     /// None did: others got 503 while one client had the whole queue.
     #[test]
     fn a_connection_that_makes_room_for_another_clients_is_refused_by_its_loop() {
-        let options = ServerOptions {
-            workers: 1,
-            queue_max: 2,
-            latency_goal: None,
-            ..ServerOptions::default()
-        };
-        let site = site_of(config_of(Quiet), options);
-        let (workers, _thread) = Workers::new(&site, 1, 0).unwrap();
+        let (workers, _threads) = with_room_for_two();
         let reply = Arc::new(Mailbox::new().unwrap());
         let submit = |client: u8| {
             let client = ClientKey::of([192, 0, 2, client].into());

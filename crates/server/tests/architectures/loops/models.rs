@@ -98,6 +98,20 @@ fn without_workers_the_loop_blocks_and_counts_it(architecture: Architecture) {
     assert_eq!(server.total().jobs, 0);
 }
 
+/// A large answer, which cannot be written at once, and pipelined requests.
+fn workers_answer_large_and_pipelined(server: Server, mut client: Client) {
+    assert_eq!(client.get("/shared").content.len(), SHARED_BYTES);
+    for _ in 0..100 {
+        client.ask("/");
+    }
+    for _ in 0..100 {
+        assert!(client.answer().unwrap().text().starts_with("worker"));
+    }
+    drop(client);
+    eventually(|| server.total().connections == 0);
+    assert!(server.end().is_clean());
+}
+
 fn with_socket_io_worker_everything_runs_on_workers(architecture: Architecture) {
     if !offers(architecture, SocketIo::Worker) {
         return;
@@ -110,17 +124,7 @@ fn with_socket_io_worker_everything_runs_on_workers(architecture: Architecture) 
     for _ in 0..5 {
         assert!(client.get("/").text().starts_with("worker"));
     }
-    // A large answer, which the worker cannot write at once, and pipelined requests.
-    assert_eq!(client.get("/shared").content.len(), SHARED_BYTES);
-    for _ in 0..100 {
-        client.ask("/");
-    }
-    for _ in 0..100 {
-        assert!(client.answer().unwrap().text().starts_with("worker"));
-    }
-    drop(client);
-    eventually(|| server.total().connections == 0);
-    assert!(server.end().is_clean());
+    workers_answer_large_and_pipelined(server, client);
 }
 
 fn with_parse_worker_loops_only_receive_and_send(architecture: Architecture) {
@@ -136,17 +140,7 @@ fn with_parse_worker_loops_only_receive_and_send(architecture: Architecture) {
     let of_loops = threads.iter().filter(|thread| thread.role == Role::Loop);
     let answered_by_loops: u64 = of_loops.map(|thread| thread.counts.requests()).sum();
     assert_eq!(answered_by_loops, 0);
-    // A large answer, which the loop cannot write at once, and pipelined requests.
-    assert_eq!(client.get("/shared").content.len(), SHARED_BYTES);
-    for _ in 0..100 {
-        client.ask("/");
-    }
-    for _ in 0..100 {
-        assert!(client.answer().unwrap().text().starts_with("worker"));
-    }
-    drop(client);
-    eventually(|| server.total().connections == 0);
-    assert!(server.end().is_clean());
+    workers_answer_large_and_pipelined(server, client);
 }
 
 fn pipelined_requests_are_answered_in_order_whoever_runs_them(architecture: Architecture) {
