@@ -135,7 +135,7 @@ impl Computation for Offload {
 pub struct OffloadedSession {
     /// `None`: a worker has it.
     here: Option<Box<Offload>>,
-    /// What came meanwhile. No more than what was on its way when the owner was told to wait.
+    /// What came meanwhile. No more than what was on its way when the owner stopped receiving.
     input: Vec<u8>,
     is_at_end: bool,
     is_gone: bool,
